@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds what a benchmark needs and starts the program that runs it.
+//! `cargo xtask bench`: builds what a benchmark needs and starts its program.
 //!
 //! ```text
 //!   bench alloc ──► cargo build --release -p skinflint-malloc-so ──► python3 bench/alloc/run.py ARGS
@@ -8,8 +8,9 @@
 //!   peers ──► python3 bench/alloc/peers.py ──► TARGET/bench/alloc/peers/peers.json and libraries
 //! ```
 //!
-//! B1  The exit status is the benchmark's own: 0 every bar held, 1 one was missed, 2 nothing could be measured.
-//! B2  Options are passed on as they are: `--help` of the benchmark is their one description.
+//! B1  The exit status is the benchmark's own: 0 if every bar held, 1 if one was missed, 2 if nothing could be
+//!     measured.
+//! B2  Options are passed on unchanged: `--help` of the benchmark is their one description.
 //!
 //! Not here: what is measured and judged (`bench/alloc/`, `bench/suite/`).
 
@@ -62,11 +63,11 @@ pub enum Bench {
     },
 }
 
-/// What the allocator's benchmark measures.
+/// The packages that the allocator's benchmark measures.
 const ALLOC: &[&str] = &["skinflint-malloc-so"];
-/// What starts the JavaScript hosts; they, and the other collector, are workspaces of their own.
+/// The package that starts the JavaScript hosts; they, and the other collector, are workspaces of their own.
 const GC: &[&str] = &["skinflint-cli"];
-/// What the suite runs.
+/// The packages that the suite runs.
 const SUITE: &[&str] = &[
     "skinflint-cli",
     "skinflint-record-so",
@@ -107,7 +108,7 @@ pub fn run(bench: &Bench, root: &Path) -> Result<ExitCode> {
     ))
 }
 
-/// Whether a part is asked for that runs JavaScript.
+/// Reports whether a part is asked for that runs JavaScript.
 fn needs_hosts(options: &[OsString]) -> bool {
     let words: Vec<_> = options.iter().map(|word| word.to_string_lossy()).collect();
     let only = words.iter().enumerate().find_map(|(at, word)| {
@@ -152,13 +153,13 @@ pub fn peers(only: Option<&str>, root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(2)))
 }
 
-/// Cargo's folder: the one that `CARGO_TARGET_DIR` names, if it is set.
+/// Returns cargo's target folder: the one that `CARGO_TARGET_DIR` names, if it is set.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-/// Where cargo puts the library.
+/// Returns the path where cargo puts the library.
 fn library(root: &Path) -> OsString {
     if let Some(given) = std::env::var_os("SKINFLINT_ALLOCATOR") {
         return given;

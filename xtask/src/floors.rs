@@ -8,22 +8,22 @@
 
 use std::path::{Path, PathBuf};
 
-/// Their names, the lowest first.
+/// The names of the floors, the lowest first.
 pub const FLOORS: &[&str] = &["ground", "engines", "record", "evidence", "lab", "faces"];
 
-/// The crate of a file, and the file's path within it.
+/// Returns the crate of a file, and the file's path within it.
 pub fn crate_of(file: &str) -> Option<(&str, &str)> {
     let (floor, rest) = file.split_once('/')?;
     FLOORS.contains(&floor).then(|| rest.split_once('/'))?
 }
 
-/// The folder of a crate, relative to the root.
+/// Returns the folder of a crate, relative to the root.
 pub fn folder(root: &Path, name: &str) -> Option<PathBuf> {
     let mut all = FLOORS.iter().map(|floor| Path::new(floor).join(name));
     all.find(|folder| root.join(folder).join("Cargo.toml").exists())
 }
 
-/// How high the floor of a crate is, by where its manifest lies.
+/// Returns the height of a crate's floor, from the folder of its manifest.
 pub fn height(manifest: &str) -> Option<usize> {
     let floor = Path::new(manifest).parent()?.parent()?.file_name()?;
     FLOORS.iter().position(|name| floor == *name)

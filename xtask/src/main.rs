@@ -1,4 +1,4 @@
-//! `cargo xtask`: what the project checks about itself.
+//! `cargo xtask`: the project's checks of itself.
 //!
 //! ```text
 //!   cargo xtask tidy ──► git ls-files ──► text rules, Rust rules, links ─┐
@@ -11,8 +11,8 @@
 //!   cargo xtask mutants ──► a copy of the sources with faults put in ──► which of them the tests notice
 //! ```
 //!
-//! X1  Exit 0: no fault. Exit 1: faults, all of them listed on stdout. Exit 2: the check itself
-//!     could not be made (no git, no cargo), and stderr says why.
+//! X1  Exit 0: no fault. Exit 1: faults, all of them listed on stdout. Exit 2: the check itself could not be made (no
+//!     git, no cargo), and stderr has the reason.
 //!
 //! Not here: formatting and lints (`make check` calls rustfmt and clippy), what benchmarks measure (`bench/`).
 

@@ -1,4 +1,4 @@
-//! Which tests prove which crate: tests/proofs.toml, read, checked, and shown.
+//! Which tests prove which crate: reads, checks and shows tests/proofs.toml.
 //!
 //! ```text
 //!   tests/proofs.toml ─► Map ─┬─► check: crates, test targets and Make's targets exist ─► faults of tidy
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! P1  Every crate of the workspace is in the map once, and only those.
-//! P2  What is named exists: a package, its test target, a target of the Makefile, a file.
-//! P3  HACKING.md has the table as it is written here; `cargo xtask proofs --write` puts it there.
+//! P2  Whatever it names exists: a package, its test target, a target of the Makefile, a file.
+//! P3  HACKING.md has the table as this file writes it; `cargo xtask proofs --write` puts it there.
 //!
 //! Not here: how proofs are run (`quick.rs`).
 
@@ -21,54 +21,54 @@ use serde_json::Value;
 
 use crate::tidy::Fault;
 
-/// The map, from the root of the repository.
+/// The path of the map, from the root of the repository.
 pub const FILE: &str = "tests/proofs.toml";
 const SHOWN_IN: &str = "HACKING.md";
 const RULE: &str = "proofs";
 const BEGIN: &str = "<!-- tests/proofs.toml, by `cargo xtask proofs --write` -->\n";
 const END: &str = "<!-- end of tests/proofs.toml -->\n";
 
-/// What proves one crate.
+/// The proofs of one crate.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub struct Proofs {
-    /// What `quick` runs, cheapest first.
+    /// The tests that `quick` runs, cheapest first.
     pub quick: Vec<String>,
-    /// What else of `make test`.
+    /// Further tests of `make test`.
     #[serde(default)]
     pub test: Vec<String>,
     /// Targets of the Makefile.
     #[serde(default)]
     pub make: Vec<String>,
-    /// What its tests need of the machine.
+    /// What its tests need from the machine.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Files and folders outside the crate that are its own.
+    /// Files and folders outside the crate that belong to it.
     #[serde(default)]
     pub files: Vec<String>,
 }
 
-/// Crate, without the prefix, and what proves it.
+/// The proofs by crate, without the prefix.
 pub type Map = BTreeMap<String, Proofs>;
 
 /// Reads the map.
 ///
 /// # Errors
-/// If it is not there, or not in this form; the error names the line.
+/// If it is missing, or not in this form; the error names the line.
 pub fn read(root: &Path) -> Result<Map> {
     let text = std::fs::read_to_string(root.join(FILE)).context(FILE)?;
     toml::from_str(&text).context(FILE)
 }
 
-/// The crate's name without our prefix.
+/// Returns the crate's name without our prefix.
 pub fn short(package: &str) -> &str {
     package.strip_prefix("skinflint-").unwrap_or(package)
 }
 
-/// One proof: a package, and which of its tests. `None`: all of them.
+/// One proof: a package, and which of its tests. `None` means all of them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proof<'a> {
-    /// The package, by its whole name.
+    /// The package's whole name.
     pub package: &'a str,
     /// `lib`, `bins`, or the name of a test target.
     pub target: Option<&'a str>,
@@ -89,7 +89,7 @@ impl<'a> Proof<'a> {
         }
     }
 
-    /// The features that cargo must be told for it; `Err`: what does not exist.
+    /// Returns the features that cargo must be told for it; `Err` says what does not exist.
     pub fn features(&self, metadata: &Value) -> Result<Vec<String>, String> {
         let package = packages(metadata).find(|package| package["name"] == self.package);
         let package = package.ok_or_else(|| format!("no package `{}`", self.package))?;
@@ -147,7 +147,7 @@ fn fault(what: String) -> Fault {
     Fault::new(FILE, 0, RULE, what)
 }
 
-/// P1 and P2.
+/// Checks P1 and P2.
 fn names(map: &Map, metadata: &Value, makefile: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     let crates: Vec<&str> = packages(metadata)
         .filter_map(|package| package["name"].as_str().map(short))
@@ -183,7 +183,7 @@ fn names(map: &Map, metadata: &Value, makefile: &str, exists: &dyn Fn(&str) -> b
     faults
 }
 
-/// The map as a table of Markdown.
+/// Renders the map as a table of Markdown.
 fn table(map: &Map) -> String {
     let mut out = String::from(
         "| crate | `make quick` | also in `make test` | further | needs |\n|---|---|---|---|---|\n",

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Q1  What changed is what differs from BASE: commits, the index, the work tree and files that are not added yet.
-//!     BASE is where this branch left origin/main; on main itself, the last commit but one.
+//!     BASE is the commit at which this branch left origin/main; on main itself, the last commit but one.
 //! Q2  A part that fails does not keep the next one from running; exit 1 if one failed.
-//! Q3  What changed and has no proof here is named: quick never says more than it ran.
+//! Q3  A change that has no proof here is named: quick never claims more than it ran.
 //! Q4  Seconds are printed, and nothing is judged by them.
 //!
 //! Not here: which tests prove a crate (tests/proofs.toml, by `proofs.rs`).
@@ -23,10 +23,10 @@ use serde_json::Value;
 use crate::proofs::{self, Map, Proof};
 use crate::tidy;
 
-/// Runs everything that is quick; whether all of it held.
+/// Runs everything that is quick; returns whether all of it held.
 ///
 /// # Errors
-/// If git or cargo cannot be asked, or there is no such base.
+/// If git or cargo cannot be run, or there is no such base.
 pub fn run(root: &Path, base: Option<&str>) -> Result<bool> {
     let metadata = tidy::workspace_metadata(root)?;
     let map = proofs::read(root)?;
@@ -101,7 +101,7 @@ impl Parts {
             .push((name.to_owned(), begun.elapsed().as_secs_f64(), held));
     }
 
-    /// Prints the table; whether all held.
+    /// Prints the table; returns whether all parts held.
     fn told(&self) -> bool {
         println!();
         for (name, seconds, held) in &self.0 {
@@ -133,7 +133,7 @@ fn git(root: &Path, words: &[&str]) -> Result<Option<String>> {
     Ok(output.status.success().then_some(said))
 }
 
-/// The commit that changes are counted from (Q1).
+/// Returns the commit that changes are counted from (Q1).
 fn base_of(root: &Path, named: Option<&str>) -> Result<String> {
     let one = |words: &[&str]| {
         Ok::<_, anyhow::Error>(git(root, words)?.map(|text| text.trim().to_owned()))
@@ -171,7 +171,7 @@ fn changed(root: &Path, base: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Each crate's folder, from the root, with a `/` at its end.
+/// Returns each crate's folder, from the root, with a `/` at its end.
 fn folders(metadata: &Value) -> Result<Vec<(String, String)>> {
     let root = metadata["workspace_root"]
         .as_str()
@@ -192,7 +192,7 @@ fn folders(metadata: &Value) -> Result<Vec<(String, String)>> {
     Ok(out)
 }
 
-/// The crates of these files, and the files that are of none (Q3).
+/// Returns the crates of these files, and the files that belong to none (Q3).
 fn sorted(
     files: &[String],
     folders: &[(String, String)],
@@ -228,7 +228,7 @@ fn sorted(
 struct Test {
     package: String,
     features: Vec<String>,
-    /// Empty: all that these features allow.
+    /// The targets; if empty, all that these features allow.
     targets: Vec<String>,
 }
 
@@ -254,7 +254,7 @@ impl Test {
     }
 }
 
-/// The proofs of these crates, each once: what is its own comes first, then what others take from it.
+/// Returns the proofs of these crates, each once: a crate's own come first, then those taken from others.
 fn tests(crates: &BTreeSet<String>, map: &Map, metadata: &Value) -> Result<Vec<Test>> {
     let mut out: Vec<Test> = Vec::new();
     let most = crates
@@ -262,7 +262,7 @@ fn tests(crates: &BTreeSet<String>, map: &Map, metadata: &Value) -> Result<Vec<T
         .filter_map(|name| map.get(name))
         .map(|proofs| proofs.quick.len())
         .max();
-    // First the cheapest of each crate, then the next ones.
+    // The cheapest of each crate come first, then the next ones.
     for place in 0..most.unwrap_or(0) {
         for name in crates {
             let proofs = map

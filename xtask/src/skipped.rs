@@ -1,20 +1,20 @@
-//! `cargo xtask skipped`: how many tests were skipped, and for what.
+//! `cargo xtask skipped`: how many tests were skipped, and why.
 //!
 //! ```text
 //!   tests, where something is missing ─► target/skipped.txt ─► "3 tests skipped: 2 need root (unshare), 1 needs dwz"
 //! ```
 //!
 //! S1  A test that ran twice without what it needs counts once.
-//! S2  What is in the file and not in the form is counted as well, and shown whole: nothing is lost here.
+//! S2  A line of the file that is not in the form is counted, too, and shown whole: nothing is lost here.
 //!
-//! Not here: who writes the lines (ground/test-support/src/need.rs).
+//! Not here: the code that writes the lines (ground/test-support/src/need.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The file of lines: SKINFLINT_SKIPPED, or in cargo's target folder.
+/// Returns the file of lines: SKINFLINT_SKIPPED, or in cargo's target folder.
 fn file(root: &Path) -> PathBuf {
     let folder =
         || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
@@ -25,7 +25,7 @@ fn file(root: &Path) -> PathBuf {
 /// Forgets what was skipped before; `make test` begins with it.
 ///
 /// # Errors
-/// If the file is there and cannot be removed.
+/// If the file exists and cannot be removed.
 pub fn forget(root: &Path) -> Result<()> {
     let file = file(root);
     match std::fs::remove_file(&file) {
@@ -39,7 +39,7 @@ pub fn forget(root: &Path) -> Result<()> {
 /// Prints each skipped test, and the count as the last line.
 ///
 /// # Errors
-/// If the file is there and cannot be read.
+/// If the file exists and cannot be read.
 pub fn print(root: &Path) -> Result<()> {
     let file = file(root);
     let text = match std::fs::read_to_string(&file) {

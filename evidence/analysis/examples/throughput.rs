@@ -1,12 +1,12 @@
-//! How fast the ledger is: a seeded synthetic trace, streamed through without passes and with all.
+//! Measures how fast the ledger is: a seeded synthetic trace, streamed without passes and with all.
 //!
 //! ```text
 //!   cargo run --release -p skinflint-analysis --example throughput [MILLION_EVENTS] [LIVE_BLOCKS] [SEED]
 //! ```
 //!
 //! H1  Events are made before the clock starts, in rounds; only the analysis is timed.
-//! H2  The work is checked: blocks that live at the end are those that the generator left.
-//! H3  Time is the CPU time of the thread, so that a busy machine shows up in the caches only.
+//! H2  The work is checked: the blocks that live at the end are those that the generator left.
+//! H3  Time is the CPU time of the thread, so that a busy machine affects only the caches.
 //!
 //! Not here: a real trace, whose decoding costs too.
 
@@ -28,7 +28,7 @@ impl Symbolizer for Nameless {
     }
 }
 
-/// Makes events as programs do: most blocks are small, short-lived and from few stacks.
+/// Makes events as programs do: most blocks are small, short-lived and from a few stacks.
 struct Generator {
     state: u64,
     ticket: u64,
@@ -126,7 +126,7 @@ impl Generator {
     }
 }
 
-/// CPU time of this thread: other work on the machine must not count.
+/// Returns the CPU time of this thread: other work on the machine must not count.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! L1  Nothing is changed, so events that are applied late are applied as if there had been no look.
-//! L2  A hint decides nothing: what it points at is compared with what is sought, and if a block was
-//!     not there yet, or moved meanwhile, it is looked up.
-//! L3  Plain loads, no prefetch instruction: the loads of a round do not depend on one another, the
+//! L2  A hint decides nothing: what it points at is compared with what is sought, and if a block was not there yet,
+//!     or moved meanwhile, it is looked up.
+//! L3  Plain loads are used, no prefetch instruction: the loads of a round do not depend on one another, the
 //!     processor has them under way together, and no `unsafe` is needed.
 //!
 //! Not here: the tables themselves (`blocks.rs`, `cells.rs`).
@@ -21,13 +21,13 @@ use skinflint_trace::{Event, EventKind};
 use crate::ledger::Ledger;
 use crate::pass::CellKey;
 
-/// Events looked at together: some four cache lines each, which the first-level cache holds.
+/// The number of events looked at together: some four cache lines each, which the first-level cache holds.
 pub(crate) const AHEAD: usize = 64;
 
-/// No hint.
+/// Stands for no hint.
 pub(crate) const NO_HINT: u32 = u32::MAX;
-/// Tables smaller than this stay in the second-level cache of common machines (1 MiB and more), and
-/// looking twice would only cost.
+/// The size below which tables stay in the second-level cache of common machines (1 MiB and more), so that looking
+/// twice would only cost.
 const WORTH_BYTES: usize = 768 << 10;
 
 /// What an event will look up.
@@ -62,8 +62,8 @@ fn need(event: &Event) -> Need {
 }
 
 impl Ledger {
-    /// Reads what these events will need, and notes in `hints` where it was (L2): the slot of a block,
-    /// or the number of a cell.
+    /// Reads what these events will need, and notes in `hints` where it was (L2): the slot of a block, or the number
+    /// of a cell.
     pub(crate) fn look_ahead(&self, events: &[Event], hints: &mut Vec<u32>) {
         hints.clear();
         hints.resize(events.len(), NO_HINT);

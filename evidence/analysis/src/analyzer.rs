@@ -9,8 +9,8 @@
 //!
 //! N1  `inherit` comes before the first `event`; events come in ticket order.
 //! N2  `at_instant` is called exactly once for each pass, before `finish`.
-//! N3  Live columns of sites and sizes are those of [`Report::at`] (of the heap peak exactly, by the
-//!     cells' saved counts).
+//! N3  Live columns of sites and sizes are those of [`Report::at`] (at the heap peak exactly, by the cells' saved
+//!     counts).
 //! N4  Events are applied in runs of up to [`AHEAD`], looked at together first (`ahead.rs`); all of
 //!     them before `finish` does anything else.
 //!
@@ -42,7 +42,7 @@ use crate::timeline::thin_rss;
 use crate::waste::{self, Waste, Wasteful};
 use crate::windows::Recorder;
 
-/// Live bytes given, by site, at a mark.
+/// Live usable bytes, by site, at a mark.
 pub(crate) struct MarkLevel {
     pub mark: usize,
     pub usable_bytes: Vec<u64>,
@@ -57,22 +57,22 @@ pub struct Analyzer {
     ahead: Vec<Event>,
     hints: Vec<u32>,
     passes: Vec<Box<dyn Pass>>,
-    /// Which of them see acts.
+    /// Which passes see acts.
     acting: Vec<usize>,
     plan: Plan,
     next: usize,
-    /// Ticket after which something is due; `u64::MAX` if nothing is before the end.
+    /// The ticket after which something is due; `u64::MAX` if nothing is due before the end.
     due_ticket: u64,
     last_ticket: u64,
     /// Live blocks by cell at the report's instant; `None` until it has come.
     at_live: Option<Vec<u32>>,
     births: Option<Births>,
-    /// Bytes that the program has mapped itself then, by stack.
+    /// Bytes that the program had mapped itself at that instant, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
-    /// Beside the books of the report's instant, and what was mapped past the recorder then.
+    /// What was found with the books of the report's instant, and what was mapped past the recorder then.
     closed: Option<Closed>,
     past_bytes: u64,
     falls: Falls,
@@ -83,14 +83,14 @@ pub struct Analyzer {
     wasteful: Option<Wasteful>,
     /// What lived when the allocator was asked what is in use.
     at_exit: Option<Live>,
-    /// Bytes asked for until then, and the largest live heap.
+    /// Bytes requested until then, and the largest live heap.
     requested_at: u64,
     highest_at: u64,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
-    /// Figures for windows, where they are wanted; begins with the first event of our own.
+    /// Figures for windows, if they are wanted; they begin with the first event of our own.
     windows: Option<Recorder>,
-    /// Later events have something to do before them.
+    /// The time from which later events have something to do before them.
     stop_ns: u64,
 }
 
@@ -113,7 +113,7 @@ impl Analyzer {
     /// Plans an analysis with these passes only.
     ///
     /// # Errors
-    /// As [`Analyzer::new`].
+    /// Those of [`Analyzer::new`].
     pub fn with_passes(
         facts: Facts,
         options: Options,
@@ -167,14 +167,14 @@ impl Analyzer {
         })
     }
 
-    /// Adds a pass; before the first event.
+    /// Adds a pass; call it before the first event.
     pub fn add_pass(&mut self, pass: Box<dyn Pass>) {
         self.passes.push(pass);
         self.acting = acting(&self.passes);
     }
 
-    /// Notes something that is missing from the trace, a sentence: what the reader found damaged
-    /// while it read the events.
+    /// Notes something that is missing from the trace, in a sentence: what the reader found damaged while it read the
+    /// events.
     pub fn damaged(&mut self, what: String) {
         self.facts.damage.push(what);
     }
@@ -184,8 +184,8 @@ impl Analyzer {
         self.facts.missing.push(what);
     }
 
-    /// Takes an event of the parent, in order, for a process that was forked (N1). Events from the
-    /// fork on, and those of a parent that is none, are ignored.
+    /// Takes an event of the parent, in order, for a process that was forked (N1). Events after the fork are ignored,
+    /// and so are all events if the process is not a copy.
     pub fn inherit(&mut self, event: &Event) {
         let before_fork =
             self.facts.process.origin.as_ref().is_some_and(|from| {
@@ -196,13 +196,14 @@ impl Analyzer {
         }
     }
 
-    /// Takes an event of any process that this one is a copy of, the oldest first, as [`Analyzer::inherit`] but
-    /// for the cut at the fork: that is the caller's, and [`Analyzer::inherit_fork`] comes after each of them.
+    /// Takes an event of any process that this one is a copy of, the oldest first, as [`Analyzer::inherit`] does,
+    /// except for the cut at the fork: that is the caller's task, and [`Analyzer::inherit_fork`] comes after each of
+    /// them.
     pub fn inherit_of_any(&mut self, event: &Event) {
         self.ledger.inherit(event);
     }
 
-    /// The process whose events were inherited forked.
+    /// Notes that the process whose events were inherited forked.
     pub fn inherit_fork(&mut self) {
         self.ledger.inherit_fork();
     }
@@ -348,7 +349,7 @@ impl Analyzer {
         let snapshot = &self.facts.snapshots[snapshot];
         let limits = &self.options.limits;
         let bounds = Bounds {
-            // Many: stacks of one function are put together when they have names.
+            // This is a large number: stacks of one function are merged when they have names.
             parts: limits.parts.saturating_mul(100),
             pins: if reports_own {
                 limits.pins
@@ -364,7 +365,7 @@ impl Analyzer {
         closed
     }
 
-    /// The largest fall so far lies before this snapshot.
+    /// Notes that the largest fall so far lies before this snapshot.
     #[cold]
     fn look(&mut self, snapshot: usize) {
         let seen = &self.facts.snapshots[snapshot];
@@ -377,7 +378,7 @@ impl Analyzer {
         };
         levels(&mut instant, &self.ledger);
         match self.closed_last.filter(|(of, _)| *of == snapshot) {
-            // A mark's: the same pages and the same blocks.
+            // It belongs to a mark: the same pages and the same blocks.
             Some((_, of)) => {
                 let same = &self.plan.instants[of];
                 instant.books.clone_from(&same.books);
@@ -396,7 +397,7 @@ impl Analyzer {
         self.after_free = Some(instant);
     }
 
-    /// More is kept at this snapshot than at any before it.
+    /// Notes that more is kept at this snapshot than at any before it.
     #[cold]
     fn look_kept(&mut self, snapshot: usize) {
         let seen = &self.facts.snapshots[snapshot];
@@ -422,12 +423,12 @@ impl Analyzer {
         });
     }
 
-    /// The most wasteful moment's number while the run goes on: behind the planned ones and the largest fall's.
+    /// Returns the number of the most wasteful moment during the run: behind the planned ones and the largest fall's.
     fn unplaced_wasteful(&self) -> usize {
         self.plan.instants.len() + 1
     }
 
-    /// Whether a moment lies in the program's exit.
+    /// Reports whether a moment lies in the program's exit.
     fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, rest: &Rest<'_>) -> bool {
         let all = self.ledger.counts().requested_bytes;
         let later = all.saturating_sub(requested_bytes);
@@ -435,7 +436,7 @@ impl Analyzer {
         waste::is_in_exit(&self.facts, (later, peak), time_ns, rest)
     }
 
-    /// What is known of the program around a moment at which so much lives.
+    /// Returns what is known of the program around a moment.
     fn around(&self, instant: &Instant, requested: u64, highest: u64, rest: &Rest<'_>) -> Around {
         Around {
             highest_bytes: highest,
@@ -468,7 +469,7 @@ impl Analyzer {
         }
     }
 
-    /// The recording is over: closes what is open and writes the report.
+    /// Ends the recording: closes what is open and writes the report.
     pub fn finish(mut self, symbolizer: &mut dyn Symbolizer) -> Report {
         self.apply_ahead();
         self.ledger.end_inheritance();
@@ -567,7 +568,7 @@ impl Analyzer {
         said.max(self.ledger.now_ns()).max(sampled).max(seen)
     }
 
-    /// Everything but what passes and findings add.
+    /// Fills in everything except what passes and findings add.
     fn fill(&mut self, end_ns: u64) -> Report {
         let peak = self.ledger.heap_peak();
         for instant in &mut self.plan.instants {
@@ -616,7 +617,7 @@ impl Analyzer {
         }
     }
 
-    /// What the ledger counted, for passes: the instant is theirs, when `at_instant` was called.
+    /// Returns what the ledger counted, for passes: the instant is that at which `at_instant` was called.
     fn cell_blocks(&self) -> Vec<CellBlocks> {
         let live = self.at_live.as_deref().unwrap_or_default();
         let closed = self.closed.as_ref();
@@ -631,7 +632,7 @@ impl Analyzer {
             .collect()
     }
 
-    /// Live blocks of a cell at the report's instant (N3).
+    /// Returns the live blocks of a cell at the report's instant (N3).
     fn live_at(&self, cell: usize) -> u64 {
         if self.options.at == Some(At::HeapPeak) {
             return u64::from(self.ledger.cells().live_at_heap_peak(cell));
@@ -662,7 +663,7 @@ impl Analyzer {
         if let Some(closed) = &self.closed {
             for site in &mut sites {
                 site.live_resident_bytes = closed.resident.get(&NodeId(site.node)).copied();
-                // No page of it: known to be none, where anything is known.
+                // None of its pages is resident: that is known, if any pages are.
                 site.live_resident_bytes = site.live_resident_bytes.or(Some(0));
             }
         }
@@ -690,7 +691,7 @@ impl Analyzer {
         sites
     }
 
-    /// What stacks have mapped themselves at the instant, most of what is resident first.
+    /// Returns what stacks had mapped themselves at the instant, those with most resident bytes first.
     fn mappers(&self) -> Vec<Mapper> {
         let mut mapped = self.at_mapped.clone();
         let resident = self.closed.as_ref().map(|closed| &closed.mapped);
@@ -773,7 +774,7 @@ impl Analyzer {
     }
 }
 
-/// How much lives now.
+/// Sets how much lives now.
 fn levels(instant: &mut Instant, ledger: &Ledger) {
     let live = ledger.live();
     instant.live_blocks = live.blocks;
@@ -781,13 +782,13 @@ fn levels(instant: &mut Instant, ledger: &Ledger) {
     instant.live_usable_bytes = live.usable_bytes;
 }
 
-/// Adds blocks × bytes; sizes of a damaged trace may be beyond all reason, so the sum saturates.
+/// Adds blocks × bytes; sizes of a damaged trace may be absurdly large, so the sum saturates.
 fn add(sum: &mut u64, blocks: u64, bytes: u64) {
     *sum = sum.saturating_add(blocks.saturating_mul(bytes));
 }
 
-/// How far a snapshot may be from its instant. At exit the program waited; at a mark its thread did,
-/// which is the whole program if it has no other.
+/// Returns how far a snapshot may be from its instant. At exit the program waited; at a mark its thread did, which is
+/// the whole program if it has no other.
 fn skew_ns(snapshot: &Snapshot, instant: &Instant, threads: usize) -> u64 {
     let distance = snapshot.time_ns.abs_diff(instant.time_ns);
     match (&snapshot.cause, instant.kind) {

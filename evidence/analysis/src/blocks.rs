@@ -10,9 +10,9 @@
 //! B3  `len` ≤ 60 % of the capacity, so that every probe meets an empty slot.
 //!
 //! Capacity is not a power of two and grows by one half: a table of 10 million blocks that doubles
-//! would hold 800 MB just after growing. At most 60 %, because gaps are closed by walking the run: with
-//! 72 % (33 to 50 bytes a block) a trace of 10 million events took 3 % more CPU time where the live map
-//! was larger than the cache, and 6 % more where it was not (churn and sqlite3, medians of 3,
+//! would hold 800 MB just after growing. At most 60 % is used, because gaps are closed by walking the
+//! run: with 72 % (33 to 50 bytes per block) a trace of 10 million events took 3 % more CPU time if the
+//! live map was larger than the cache, and 6 % more if it was not (churn and sqlite3, medians of 3,
 //! alternated, a shared machine, 2026-11-21). Not here: what a block means (`ledger.rs`).
 
 use skinflint_trace::ThreadId;
@@ -31,7 +31,7 @@ fn empty() -> Block {
 pub struct BlockMap {
     slots: Vec<Block>,
     len: usize,
-    /// `len` that must not be passed (B3).
+    /// The value that `len` must not exceed (B3).
     full: usize,
 }
 
@@ -50,24 +50,24 @@ impl BlockMap {
         }
     }
 
-    /// How many blocks live.
+    /// Returns the number of live blocks.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none lives.
+    /// Reports whether no block lives.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that the table holds.
+    /// Returns the bytes that the table holds.
     pub fn table_bytes(&self) -> usize {
         self.slots.len() * size_of::<Block>()
     }
 
     #[inline]
     fn home(&self, addr: u64) -> usize {
-        // Fibonacci hashing; the high half of the product spreads over any capacity.
+        // This is Fibonacci hashing; the high half of the product spreads over any capacity.
         let hash = (addr ^ (addr >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
     }
@@ -81,7 +81,7 @@ impl BlockMap {
         }
     }
 
-    /// Puts a block in; returns the one that was at its address. A block with address 0 is refused
+    /// Inserts a block; returns the one that was at its address. A block with address 0 is refused
     /// and returned (B1). Cost: one multiplication and, at 60 % full, some four slots.
     #[inline]
     pub fn insert(&mut self, block: Block) -> Option<Block> {
@@ -107,13 +107,13 @@ impl BlockMap {
         }
     }
 
-    /// Takes a block out. Cost: one multiplication and two or three slots.
+    /// Removes a block. Cost: one multiplication and two or three slots.
     #[inline]
     pub fn remove(&mut self, addr: u64) -> Option<Block> {
         self.remove_at(usize::MAX, addr)
     }
 
-    /// The same for a block that was last seen in slot `hint`: without a search if it still is there.
+    /// Removes a block that was last seen in slot `hint`: without a search if it is still there.
     #[inline]
     pub(crate) fn remove_at(&mut self, hint: usize, addr: u64) -> Option<Block> {
         let slot = match self.slots.get(hint) {
@@ -126,13 +126,13 @@ impl BlockMap {
         Some(block)
     }
 
-    /// The block at an address.
+    /// Returns the block at an address.
     #[inline]
     pub fn get(&self, addr: u64) -> Option<&Block> {
         self.find(addr).map(|slot| &self.slots[slot])
     }
 
-    /// Reads where an address would be, and says nothing of use: see `ahead.rs`.
+    /// Reads where an address would be; the result has no meaning: see `ahead.rs`.
     #[inline]
     pub(crate) fn touch(&self, addr: u64) -> u64 {
         let home = self.home(addr);
@@ -142,7 +142,7 @@ impl BlockMap {
         self.slots[home].addr ^ self.slots[beyond].addr
     }
 
-    /// The block in a slot; empty slots have one of address 0.
+    /// Returns the block in a slot; an empty slot has one with address 0.
     #[inline]
     pub(crate) fn at(&self, slot: usize) -> &Block {
         &self.slots[slot]
@@ -206,18 +206,18 @@ impl BlockMap {
         *self = wider;
     }
 
-    /// All live blocks, in no order.
+    /// Returns all live blocks, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Block> {
         self.iter_at().map(|(_, block)| block)
     }
 
-    /// The same with each block's slot.
+    /// Returns all live blocks, each with its slot.
     pub(crate) fn iter_at(&self) -> impl Iterator<Item = (u32, &Block)> {
         // 2^32 slots would be 96 GiB of table.
         (0..).zip(&self.slots).filter(|(_, block)| block.addr != 0)
     }
 
-    /// Slots, empty ones included.
+    /// Returns the number of slots, including empty ones.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }

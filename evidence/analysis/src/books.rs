@@ -8,14 +8,14 @@
 //! ```
 //!
 //! K1  Each mapping's `Rss` goes to rows exactly once; so the rows add up to `resident_bytes`.
-//! K2  A block counts by its bytes that lie on resident pages. Blocks that overlap (a damaged trace)
-//!     count each byte once, for the lower block.
-//! K3  Pages are read at another moment than `Rss`. Of a mapping whose pages exceed its `Rss`, the
-//!     excess is taken from its remainder, then slop, then headers, then live bytes; what `Rss` has
-//!     beyond the pages is `unclassified`.
+//! K2  A block counts by its bytes on resident pages. Blocks that overlap (a damaged trace) count each byte once, for
+//!     the lower block.
+//! K3  Pages are read at another moment than `Rss`. If the pages of a mapping exceed its `Rss`, the excess is taken
+//!     from its remainder, then slop, then headers, then live bytes; what `Rss` has beyond the pages is
+//!     `unclassified`.
 //! K4  A mapping whose pages were not read counts as if every page were resident, reduced as in K3.
-//! K5  A snapshot that lacks a fiftieth of its resident memory and more when its pages are read is of no one
-//!     moment: which live blocks are resident is then not known, and not said.
+//! K5  A snapshot that lacks a fiftieth or more of its resident memory when its pages are read is not of one moment:
+//!     which live blocks are resident is then not known, and not reported.
 //!
 //! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
 
@@ -34,12 +34,12 @@ use crate::passes::classes::Classes;
 pub(crate) use rows::mapped_past;
 use rows::{FREE_OR_BEFORE, GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
 
-/// Header of a chunk of glibc's heaps, bytes.
+/// The header of a chunk of glibc's heaps, bytes.
 const GLIBC_HEADER: u64 = 8;
-/// Header of a chunk that glibc mapped by itself, bytes.
+/// The header of a chunk that glibc mapped by itself, bytes.
 const GLIBC_MAPPED_HEADER: u64 = 16;
 
-/// What the remainder of a piece is.
+/// The owner of the remainder of a piece.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Part {
     Named(String),
@@ -55,9 +55,9 @@ struct Piece {
     live: u64,
     slop: u64,
     header: u64,
-    /// Pages unknown (K4): its blocks are not told apart.
+    /// Whether its pages are unknown (K4): then its blocks are not distinguished.
     estimated: bool,
-    /// Where it ends.
+    /// The address of its end.
     end: u64,
     /// Whether it belongs to `[heap]`.
     brk: bool,
@@ -68,7 +68,7 @@ impl Piece {
         self.resident - self.live - self.slop - self.header
     }
 
-    /// Takes `excess` bytes out (K3); returns what it could not take.
+    /// Removes `excess` bytes (K3); returns what it could not remove.
     fn reduce(&mut self, excess: u64, stage: usize) -> u64 {
         let rest = self.rest();
         let field = match stage {
@@ -96,48 +96,49 @@ struct Atom {
     piece: usize,
 }
 
-/// Blocks of one stack, and how much of them is not resident.
+/// The blocks of one stack, and how much of them is not resident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Untouched {
     /// The stack.
     pub node: NodeId,
     /// Live blocks of [`SEEN`] bytes and more.
     pub blocks: u64,
-    /// Bytes asked for in them.
+    /// Requested bytes of these blocks.
     pub asked_bytes: u64,
-    /// Of these, bytes on pages that are known not to be resident.
+    /// The bytes of these that lie on pages known not to be resident.
     pub absent_bytes: u64,
 }
 
-/// From two pages on a block has one for itself wherever it lies, and so it shows whether that was ever touched.
+/// The size from which a block has a whole page wherever it lies, and so shows whether that page was ever touched:
+/// two pages.
 pub const SEEN: u64 = 2 * 4096;
 
-/// Books, and what findings are drawn from besides.
+/// The books, and what else findings are drawn from.
 #[derive(Clone, Debug, Default)]
 pub struct Closed {
-    /// The books; the skew is the caller's to say.
+    /// The books; the caller sets the skew.
     pub books: Books,
     /// Stacks with blocks that are not resident, most absent bytes first.
     pub untouched: Vec<Untouched>,
-    /// Bytes of each stack's live blocks, slop included, on pages that are known to be resident.
+    /// Bytes of each stack's live blocks, including slop, on pages that are known to be resident.
     pub resident: BTreeMap<NodeId, u64>,
-    /// By cell, bytes that smaller blocks would not have and that are not resident anyway (`books/tails.rs`);
-    /// where stacks are to be told only, and else empty.
+    /// By cell, bytes that smaller blocks would not have and that are not resident anyway (`books/tails.rs`); empty
+    /// unless stacks are to be reported.
     pub(crate) absent_tails: Vec<u64>,
     /// Resident bytes of what each stack of the program mapped itself.
     pub mapped: BTreeMap<NodeId, u64>,
     /// Free memory of the allocator that could go back.
     pub giveback: GiveBack,
-    /// What pins the rest.
+    /// What pins the rest, by stack.
     pub fragments: Option<Fragments>,
-    /// The same, for functions.
+    /// What pins the rest, for functions.
     pub(crate) kept: Option<Kept>,
 }
 
-/// From this part of resident memory on a snapshot is of no one moment (K5).
+/// A snapshot that lacks one part in this many of resident memory, or more, is not of one moment (K5).
 const TORN_PART: u64 = 50;
 
-/// How much is to be told.
+/// Bounds on what is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
     /// Parts of a row.
@@ -190,7 +191,7 @@ pub fn close(
     let heap = closing.heap();
     let (mut fragments, kept) = closing.fragments(&heap, bounds);
     let listed = closing.free_bytes();
-    // Two sweeps over the same blocks and pages, one by byte and one by page (R1 of the fragments).
+    // These are two sweeps over the same blocks and pages, one by byte and one by page (R1 of the fragments).
     let by_page = fragments.as_ref().map_or(listed.0, |all| all.free_bytes);
     debug_assert_eq!(by_page, listed.0, "free bytes of pages");
     for (mapping, span) in mappings.iter().zip(spans) {
@@ -252,7 +253,7 @@ struct Closing<'a> {
     pieces: Vec<Piece>,
     atoms: Vec<Atom>,
     totals: BTreeMap<(Row, Part), u64>,
-    /// Bytes taken away by K3, of all and of those of which the stacks are known.
+    /// Bytes that K3 removed, in all and from blocks whose stacks are known.
     trimmed: u64,
     trimmed_live: u64,
     trimmed_slop: u64,
@@ -274,7 +275,7 @@ impl Closing<'_> {
         self.blocks.get(first).is_some_and(|block| block.0 < end)
     }
 
-    /// Books a mapping whole, if it is of a kind that holds no blocks; says whether it did.
+    /// Books a whole mapping, if it is of a kind that holds no blocks; returns whether it did.
     fn book_whole(&mut self, mapping: &Mapping) -> bool {
         let row = match mapping.kind {
             MappingKind::Recorder => Row::Recorder,
@@ -364,7 +365,7 @@ impl Closing<'_> {
         }
     }
 
-    /// What the part of a piece is that is not live, slop or header.
+    /// Returns the owner of the part of a piece that is not live, slop or header.
     fn owner_of(&self, mapping: &Mapping, start: u64, end: u64) -> (Row, Part) {
         let granules = self.ledger.granules();
         let free = (Row::Free, Part::Named(free_name(mapping)));
@@ -437,7 +438,7 @@ impl Closing<'_> {
         laid
     }
 
-    /// Resident bytes by stack.
+    /// Returns the resident bytes by stack.
     fn resident(&self, laid: &Laid) -> BTreeMap<NodeId, u64> {
         let mut by_node = BTreeMap::new();
         for (index, key) in self.ledger.cells().keys().iter().enumerate() {
@@ -461,7 +462,7 @@ impl Closing<'_> {
         tails::absent(blocks, &resident, keys, &classes)
     }
 
-    /// What the row of the program's own mappings says of each stack, whole.
+    /// Returns the whole of what the row of the program's own mappings has for each stack.
     fn mapped(&self) -> BTreeMap<NodeId, u64> {
         let of = |(key, &bytes): (&(Row, Part), &u64)| match key {
             (Row::ProgramMaps, Part::Stack(node)) => Some((*node, bytes)),
@@ -470,7 +471,7 @@ impl Closing<'_> {
         self.totals.iter().filter_map(of).collect()
     }
 
-    /// Resident addresses of heaps whose pages were read.
+    /// Returns the resident addresses of heaps whose pages were read.
     fn heap(&self) -> Vec<Span> {
         let span = |atom: &Atom| {
             let piece = &self.pieces[atom.piece];
@@ -484,7 +485,7 @@ impl Closing<'_> {
         self.atoms.iter().filter_map(span).collect()
     }
 
-    /// The blocks where they lie.
+    /// Returns the blocks with their places.
     fn placed(&self) -> impl Iterator<Item = Placed> + Clone {
         let keys = self.ledger.cells().keys();
         self.blocks.iter().map(move |&(addr, cell, slot)| {
@@ -517,7 +518,7 @@ impl Closing<'_> {
         (Some(found), kept)
     }
 
-    /// Free bytes of heaps: whose pages were read, and of the others.
+    /// Returns the free bytes of heaps: of those whose pages were read, and of the others.
     fn free_bytes(&self) -> (u64, u64) {
         let heap = self.pieces.iter().filter(|piece| piece.row == Row::Free);
         let sum = |estimated| {
@@ -535,7 +536,7 @@ impl Closing<'_> {
         }
     }
 
-    /// Stacks with blocks that are not resident, by whole pages.
+    /// Returns stacks with blocks that are not resident, by whole pages.
     fn untouched(&self, laid: &Laid) -> Vec<Untouched> {
         let cells = self.ledger.cells();
         let mut by_node: BTreeMap<NodeId, Untouched> = BTreeMap::new();
@@ -566,7 +567,7 @@ impl Closing<'_> {
         all
     }
 
-    /// Makes a mapping's pieces add up to its `Rss` (K1, K3) and books all but live and slop.
+    /// Makes a mapping's pieces add up to its `Rss` (K1, K3) and books everything except live and slop.
     fn reconcile(&mut self, mapping: &Mapping, span: std::ops::Range<usize>) {
         let pages: u64 = self.pieces[span.clone()]
             .iter()
@@ -609,7 +610,7 @@ impl Closing<'_> {
         }
     }
 
-    /// Adds up cells by stack, less what was trimmed, smallest stacks first.
+    /// Adds up cells by stack, minus what was trimmed, smallest stacks first.
     fn add_by_stack(&mut self, row: Row, by_cell: &[u64], mut trimmed: u64) {
         let mut by_node: BTreeMap<NodeId, u64> = BTreeMap::new();
         for (key, &bytes) in self.ledger.cells().keys().iter().zip(by_cell) {
@@ -690,7 +691,7 @@ impl Closing<'_> {
     }
 }
 
-/// The check that the books are closed (M2 of the model): in release it is said, not hidden.
+/// Checks that the books are closed (M2 of the model): in a release build a failure is reported, not hidden.
 fn check(books: &mut Books) {
     let sum: u64 = books.rows.iter().map(|row| row.bytes).sum();
     debug_assert_eq!(sum, books.resident_bytes, "the books do not add up");
@@ -733,7 +734,7 @@ fn free_name(mapping: &Mapping) -> String {
     }
 }
 
-/// A block with a mapping of its own begins 16 bytes into a page and ends at the end of one.
+/// Returns glibc's header: a block with a mapping of its own begins 16 bytes into a page and ends at the end of one.
 fn glibc_header(addr: u64, usable: u64) -> u64 {
     let alone = addr % 4096 == GLIBC_MAPPED_HEADER
         && usable
@@ -761,13 +762,14 @@ fn book_part(part: &Part, bytes: u64) -> BookPart {
     }
 }
 
-/// How the part for the rest begins; a mapping's name never does, as it is a path or in brackets.
+/// The beginning of the name of the part for the rest; a mapping's name never begins so, as it is a path or in
+/// brackets.
 const OTHERS: &str = "others (";
 
-/// The largest parts, and `others` for the rest.
+/// Returns the largest parts, and `others` for the rest.
 pub(crate) fn largest_parts(mut all: Vec<BookPart>, limit: usize) -> Vec<BookPart> {
     all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
-    // Others of others, where parts were put together since.
+    // There may already be an `others`, if parts were merged since.
     let (known, past): (Vec<BookPart>, Vec<BookPart>) = all
         .into_iter()
         .partition(|part| part.node.is_some() || !part.name.starts_with(OTHERS));

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! C1  Bytes are never stored: they are blocks × the key's sizes.
-//! C2  `saved` is the live count at the last heap peak if `epoch` equals the peak's epoch; otherwise
-//!     the cell has not changed since and `live` is. A cell saves its count before its first change
-//!     after a new peak: one comparison per change, nothing per peak.
+//! C2  `saved` is the live count at the last heap peak if `epoch` equals the peak's epoch; otherwise the cell has not
+//!     changed since, and `live` is that count. A cell saves its count before its first change after a new peak: one
+//!     comparison per change, nothing per peak.
 //! C3  Every cell has a site (its stack); a site's last serial is that of its latest acquisition.
 //! C4  While buckets are kept (`windows.rs`), a cell's counts are noted before its first change in a
 //!     bucket: one comparison per change, on a line that the change needs anyway.
@@ -20,10 +20,11 @@ use skinflint_trace::NodeId;
 
 use crate::pass::{CellId, CellKey};
 
-/// Acquisitions of the process, of whatever stack, within which a block that is released has lived briefly.
+/// A block that is released has lived briefly if the process, with any stack, made fewer acquisitions than this
+/// meanwhile.
 pub(crate) const BRIEF: u32 = 256;
 
-/// Counts of a cell, in blocks (C1).
+/// The counts of a cell, in blocks (C1).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CellCount {
     /// Blocks acquired over the run.
@@ -34,11 +35,11 @@ pub struct CellCount {
     pub live: u32,
     /// Live blocks at the heap peak of `epoch` (C2).
     saved: u32,
-    /// `ever` then.
+    /// The value of `ever` at that heap peak.
     saved_ever: u64,
     /// Index of the site (C3).
     pub site: u32,
-    /// The bucket in which it was noted last (C4); 0 is none.
+    /// The bucket in which it was last noted (C4); 0 is none.
     bucket: u32,
 }
 
@@ -58,7 +59,7 @@ struct Cell {
     count: CellCount,
 }
 
-/// What is kept for each stack that acquired anything.
+/// The counts of a stack that acquired anything.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteCount {
     /// The stack.
@@ -67,19 +68,19 @@ pub struct SiteCount {
     pub last_serial: u32,
     /// Blocks released before the stack acquired again.
     pub temporaries: u64,
-    /// These, and blocks released within [`BRIEF`] acquisitions of the process: so many of the stack lived at a time
-    /// at most.
+    /// Temporaries, and blocks released within [`BRIEF`] acquisitions of the process: at most that many blocks of the
+    /// stack lived at a time.
     pub brief: u64,
     /// First acquisition, nanoseconds since the start; `u64::MAX` if none.
     pub first_ns: u64,
-    /// Latest acquisition.
+    /// Latest acquisition, nanoseconds since the start.
     pub last_ns: u64,
 }
 
 /// All cells and sites.
 #[derive(Clone, Debug)]
 pub struct Cells {
-    /// The keys once more, for [`crate::pass::Context`]; not read on the way of an event.
+    /// The keys once more, for [`crate::pass::Context`]; events do not read them.
     keys: Vec<CellKey>,
     cells: Vec<Cell>,
     sites: Vec<SiteCount>,
@@ -90,7 +91,7 @@ pub struct Cells {
     epoch: u64,
     /// Number of the open bucket; 0 while none are kept (C4).
     bucket: u32,
-    /// Cells that changed in it, in order of their first change.
+    /// The cells that changed in the open bucket, in order of their first change.
     noted: Vec<Noted>,
 }
 
@@ -123,7 +124,7 @@ fn hash(key: &CellKey) -> u64 {
 }
 
 impl Cells {
-    /// The cell of a key. Cost if it is known: one probe and one key compared.
+    /// Returns the cell of a key, a new one if it is not known. Cost if it is known: one probe and one key compared.
     #[inline]
     pub fn intern(&mut self, key: CellKey) -> CellId {
         let hash = hash(&key);
@@ -142,7 +143,7 @@ impl Cells {
         }
     }
 
-    /// The same for a key that may be that of cell `hint`.
+    /// Returns the cell of a key that may be that of cell `hint`.
     #[inline]
     pub(crate) fn intern_at(&mut self, hint: u32, key: CellKey) -> CellId {
         match self.cells.get(hint as usize) {
@@ -151,12 +152,12 @@ impl Cells {
         }
     }
 
-    /// Bytes that events read.
+    /// Returns the bytes that events read.
     pub(crate) fn hot_bytes(&self) -> usize {
         self.cells.len() * size_of::<Cell>() + self.table.len() * size_of::<(u32, u32)>()
     }
 
-    /// The cell of a key, if it is known.
+    /// Returns the cell of a key, if it is known.
     #[inline]
     pub(crate) fn find(&self, key: &CellKey) -> Option<CellId> {
         let hash = hash(key);
@@ -174,14 +175,14 @@ impl Cells {
         }
     }
 
-    /// Reads where a key would be, and says nothing of use: see `ahead.rs`.
+    /// Reads where a key would be; the result has no meaning: see `ahead.rs`.
     #[inline]
     pub(crate) fn touch(&self, key: &CellKey) -> u64 {
         let slot = (hash(key) >> 32) as usize & (self.table.len() - 1);
         u64::from(self.table[slot].0)
     }
 
-    /// The same for a cell and its site.
+    /// Reads where a cell and its site are, as [`Cells::touch`] does.
     #[inline]
     pub(crate) fn touch_cell(&self, cell: CellId) -> u64 {
         let site = self.cells[cell.0 as usize].count.site;
@@ -230,7 +231,7 @@ impl Cells {
         self.table[slot] = (hash as u32, id);
     }
 
-    /// A block of the cell was acquired.
+    /// Notes that a block of the cell was acquired.
     #[inline]
     pub fn acquire(&mut self, cell: CellId, serial: u32, time_ns: u64) {
         let count = &mut self.cells[cell.0 as usize].count;
@@ -245,8 +246,8 @@ impl Cells {
         site.last_ns = site.last_ns.max(time_ns);
     }
 
-    /// A block of the cell was released for good, and counts if it was a temporary or lived briefly; `next` is the
-    /// serial of the next acquisition.
+    /// Notes that a block of the cell was released for good, and counts whether it was a temporary or lived briefly;
+    /// `next` is the serial of the next acquisition.
     #[inline]
     pub fn release(&mut self, cell: CellId, serial: u32, next: u32) {
         let count = &mut self.cells[cell.0 as usize].count;
@@ -259,7 +260,7 @@ impl Cells {
         site.brief += u64::from(temporary | (next.wrapping_sub(serial) <= BRIEF));
     }
 
-    /// A block of the cell became another one.
+    /// Notes that a block of the cell became another one.
     #[inline]
     pub fn regrown(&mut self, cell: CellId) {
         let count = &mut self.cells[cell.0 as usize].count;
@@ -268,18 +269,18 @@ impl Cells {
         count.live -= 1;
     }
 
-    /// A block lives that this process did not acquire.
+    /// Notes a live block that this process did not acquire.
     pub fn inherit(&mut self, cell: CellId) {
         self.cells[cell.0 as usize].count.live += 1;
     }
 
-    /// The live heap is at a new maximum.
+    /// Notes that the live heap is at a new maximum.
     #[inline]
     pub fn new_peak(&mut self) {
         self.epoch += 1;
     }
 
-    /// Live blocks of a cell at the largest live heap (C2).
+    /// Returns the live blocks of a cell at the largest live heap (C2).
     pub fn live_at_heap_peak(&self, cell: usize) -> u32 {
         let count = &self.cells[cell].count;
         if count.epoch == self.epoch {
@@ -289,7 +290,7 @@ impl Cells {
         }
     }
 
-    /// Blocks of a cell acquired up to the largest live heap (C2).
+    /// Returns the blocks of a cell acquired up to the largest live heap (C2).
     pub(crate) fn ever_at_heap_peak(&self, cell: usize) -> u64 {
         let count = &self.cells[cell].count;
         if count.epoch == self.epoch {
@@ -299,48 +300,48 @@ impl Cells {
         }
     }
 
-    /// Closes the open bucket, if there is one, and opens the next: from here on changes are noted
-    /// (C4). What was noted in the closed one is moved to `into`, which must be empty.
+    /// Closes the open bucket, if there is one, and opens the next: from here on changes are noted (C4). What was
+    /// noted in the closed one is moved to `into`, which must be empty.
     pub(crate) fn next_bucket(&mut self, into: &mut Vec<Noted>) {
         std::mem::swap(&mut self.noted, into);
         // A bucket takes microseconds at the least: the number does not wrap within a month.
         self.bucket = self.bucket.checked_add(1).unwrap_or(1);
     }
 
-    /// Live blocks of a cell, and those that it ever acquired.
+    /// Returns the live blocks of a cell, and those that it ever acquired.
     pub(crate) fn live_and_ever(&self, cell: CellId) -> (u32, u64) {
         let count = &self.cells[cell.0 as usize].count;
         (count.live, count.ever)
     }
 
-    /// How many cells changed in the open bucket.
+    /// Returns how many cells changed in the open bucket.
     pub(crate) fn noted_len(&self) -> usize {
         self.noted.len()
     }
 
-    /// Keys, by [`CellId`].
+    /// Returns the keys, by [`CellId`].
     pub fn keys(&self) -> &[CellKey] {
         &self.keys
     }
 
-    /// Counts, by [`CellId`].
+    /// Returns the counts, by [`CellId`].
     pub fn counts(&self) -> impl ExactSizeIterator<Item = &CellCount> {
         self.cells.iter().map(|cell| &cell.count)
     }
 
-    /// What a cell stands for.
+    /// Returns what a cell stands for.
     #[inline]
     pub fn key(&self, cell: CellId) -> CellKey {
         self.cells[cell.0 as usize].key
     }
 
-    /// Index of a cell's site.
+    /// Returns the index of a cell's site.
     #[inline]
     pub fn site_of(&self, cell: CellId) -> usize {
         self.cells[cell.0 as usize].count.site as usize
     }
 
-    /// Sites.
+    /// Returns the sites.
     pub fn sites(&self) -> &[SiteCount] {
         &self.sites
     }
@@ -355,7 +356,7 @@ fn save(count: &mut CellCount, epoch: u64) {
     }
 }
 
-/// C4.
+/// Notes a cell before its first change in a bucket (C4).
 #[inline]
 fn note(count: &mut CellCount, bucket: u32, noted: &mut Vec<Noted>, cell: CellId) {
     if count.bucket != bucket {

@@ -1,4 +1,4 @@
-//! Each byte is promised once: which finding a live block's bytes belong to, where several tell of it.
+//! Each byte is promised once: which finding a live block's bytes belong to, if several findings are about it.
 //!
 //! ```text
 //!   blocks of one cell     ████████████████████████      live at the report's instant
@@ -7,19 +7,20 @@
 //!   clownshoes, slop                       ████████      what is left can be asked for smaller
 //! ```
 //!
-//! C1  Of a cell no more blocks are promised than live at the instant; of the bytes of a block no more than it has with
-//!     its header. So what findings save of live blocks together is never more than what these hold: of a stack, and of
+//! C1  No more blocks of a cell are promised than live at the instant; no more bytes of a block than it has with its
+//!     header. So what findings together save of live blocks is never more than what these hold: by stack, and for
 //!     the process.
-//! C2  Which blocks of a cell a finding means is known by number only. Of two findings that would have them released
-//!     the second is taken to mean those of the first as far as there are as many; a finding that makes blocks smaller
+//! C2  Which blocks of a cell a finding means is known only by number. If two findings would have blocks released,
+//!     the second is taken to mean those of the first as far as there are enough; a finding that makes blocks smaller
 //!     has only those that no other one has. Either way too little is promised rather than a byte twice.
-//! C3  Of findings of one sort the surer comes first, then the one that saves more.
-//! C4  A finding says which other one has what it lost. One that makes blocks smaller and has too little left is none.
-//! C5  Calls of the allocator are promised once, too: together at most as many as a stack made.
+//! C3  Among findings of one sort the surer comes first, then the one that saves more.
+//! C4  A finding names the other one that has what it lost. One that makes blocks smaller and has too little left is
+//!     removed.
+//! C5  Calls of the allocator are also promised once: together at most as many as a stack made.
 //!
-//! Free memory is apart by its pages: without a live byte (`giveback.rs`), or with some (`fragments/functions.rs`),
-//! where findings of several functions have only pages that no single one would free. What is free is in no block.
-//! Not here: who finds what (the passes, `findings.rs`, `reach/rows.rs`).
+//! Free memory is separate by its pages: without a live byte (`giveback.rs`), or with some
+//! (`fragments/functions.rs`), where findings of several functions have only pages that no single one would free.
+//! What is free is in no block. Not here: which pass finds what (the passes, `findings.rs`, `reach/rows.rs`).
 
 use rustc_hash::FxHashMap;
 
@@ -27,30 +28,30 @@ use crate::model::{Finding, FindingKind, Report};
 use crate::pass::CellKey;
 use crate::passes::wording::{bytes as size, count};
 
-/// What is left of a finding that lost something must be worth a line.
+/// The least that must be left of a finding that lost something, so that it is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// Stacks of one function that are compared with others'.
+/// The number of stacks of one function that are compared with others'.
 const MOST_PRINTS: usize = 16;
 
-/// Blocks that rounds leave behind.
+/// The blocks that rounds leave behind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Leaving {
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u64,
-    /// Which rounds, in words.
+    /// The rounds, in words.
     pub of: String,
     /// Blocks that all of them left.
     pub blocks: u64,
-    /// Of those that live at the instant: how many, and how many of the most frequent size.
+    /// Number of those blocks that live at the instant.
     pub live: u64,
-    /// See `live`.
+    /// Number of those live blocks that have the most frequent size.
     pub alike: u64,
-    /// Usable bytes of what all of them left, and what live memory rose by from the first round's end to the last one's.
+    /// Usable bytes of what all rounds left.
     pub left_bytes: u64,
-    /// See `left_bytes`.
+    /// The bytes by which live memory rose from the first round's end to the last one's.
     pub rise_bytes: u64,
-    /// How many each round left, of each stack (`together.rs`).
+    /// How many blocks each round left, for each stack (`together.rs`).
     pub prints: Vec<Print>,
 }
 
@@ -65,7 +66,7 @@ impl Leaving {
         self.alike = sizes.values().copied().max().unwrap_or(0);
     }
 
-    /// The same rounds left these, too.
+    /// Adds what the same rounds left elsewhere.
     pub(crate) fn add(&mut self, other: &Leaving) {
         self.blocks = self.blocks.saturating_add(other.blocks);
         self.left_bytes = self.left_bytes.saturating_add(other.left_bytes);
@@ -76,30 +77,30 @@ impl Leaving {
     }
 }
 
-/// A sum over rounds of the blocks that a stack left in each, weighted by a number of the round's own: of stacks that leave
-/// so many for each one of another's, these sums are as their blocks are.
+/// A sum over rounds of the blocks that a stack left in each, weighted by a number of the round: for stacks that
+/// leave blocks in a fixed ratio, these sums have the ratio of their blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Print {
     /// The sum, modulo 2^64.
     pub sum: u64,
-    /// Blocks in all.
+    /// The number of all blocks.
     pub blocks: u64,
-    /// Whether each round left as many: then any other such stack is in proportion, and it proves nothing.
+    /// Whether each round left equally many: then any other such stack is in proportion, and it proves nothing.
     pub steady: bool,
 }
 
-/// Blocks of one cell that a finding tells of.
+/// Blocks of one cell that a finding is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Stack, size and usable size of these blocks: the node is the trace's own.
     pub key: CellKey,
-    /// How many of them, of those that live at the report's instant.
+    /// The number of these blocks among those that live at the report's instant.
     pub blocks: u64,
-    /// What the finding saves of them, bytes.
+    /// The bytes that the finding saves of them.
     pub bytes: u64,
 }
 
-/// What a finding does to the blocks that it tells of.
+/// What a finding does to the blocks that it is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Effect {
     Released,
@@ -115,18 +116,18 @@ fn effect(kind: FindingKind) -> Effect {
     }
 }
 
-/// Blocks of a cell that are told of already.
+/// Blocks of a cell that a finding already has.
 #[derive(Clone, Copy, Default)]
 struct Told {
     released: u64,
     regrown: u64,
     smaller: u64,
-    /// The finding that told of them first; none for buffers of which no finding tells.
+    /// The finding that had them first; none for buffers that no finding is about.
     by: Option<usize>,
 }
 
 impl Told {
-    /// How many of a claim's blocks are told of already; the others are so from now on (C2).
+    /// Returns how many of a claim's blocks are already claimed; the others are from now on (C2).
     fn take(&mut self, blocks: u64, effect: Effect) -> u64 {
         let before = match effect {
             Effect::Released | Effect::Regrown => self.released,
@@ -147,11 +148,11 @@ impl Told {
 struct Lost {
     bytes: u64,
     blocks: u64,
-    /// The most that one other has of it; none for buffers of which no finding tells.
+    /// The most that one other finding has of it; none for buffers that no finding is about.
     to: FxHashMap<Option<usize>, u64>,
 }
 
-/// Takes out of findings what others have promised already. `in_growth`: blocks of buffers of which none tells.
+/// Removes from findings what others have already promised. `in_growth`: blocks of buffers that no finding is about.
 pub(crate) fn settle(findings: &mut Vec<Finding>, in_growth: &[Claim]) {
     let mut order: Vec<usize> = (0..findings.len()).collect();
     order.retain(|&one| !findings[one].claims.is_empty());
@@ -205,7 +206,7 @@ fn lose(number: usize, finding: &Finding, told: &mut FxHashMap<CellKey, Told>) -
     lost
 }
 
-/// Takes from a finding what it lost, and says so; says whether it is one still (C4).
+/// Removes from a finding what it lost, and adds that to its text; returns whether it is still a finding (C4).
 fn keep(finding: &mut Finding, lost: &Lost, titles: &[String]) -> bool {
     let promised = finding.saved_bytes;
     finding.saved_bytes = promised.saturating_sub(lost.bytes);

@@ -1,4 +1,4 @@
-//! The concordance of sizes: which requests are made, what they are given, what that wastes.
+//! The concordance of sizes: which requests are made, what they are given, and what that wastes.
 //!
 //! ```text
 //!   ( 1 ) 205920 (22.7%, 22.7%): small:     24 ->     32 (     8 )
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! N1  Counts of the lines, and of the line of others, add up to the total of the head.
-//! N2  Weighted by slop, the count of a line is its slop in bytes, and sizes without slop have no line.
-//! N3  Order: by count, then by size asked for. Two runs print the same.
-//! N4  What the stacks of a line have adds up to the line.
+//! N2  If weighted by slop, the count of a line is its slop in bytes, and sizes without slop have no line.
+//! N3  Order: by count, then by requested size. Two runs print the same.
+//! N4  The figures of a line's stacks add up to the line.
 //!
-//! Form after Nicholas Nethercote's `counts` and his post on clownshoes.
+//! Source: the form is after Nicholas Nethercote's `counts` and his post on clownshoes.
 //! Not here: which blocks to count (the ledger's cells at an instant, or over the run).
 
 use std::fmt::Write as _;
@@ -25,34 +25,34 @@ use crate::model::{Frame, Report, Site};
 use crate::pass::CellKey;
 use crate::plumbing::is_plumbing_in;
 
-/// What to print.
+/// Options of the concordance.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountsOptions<'a> {
-    /// `None`: the usable sizes as recorded. Otherwise what this scheme gives for the same requests.
+    /// `None` means the usable sizes as recorded; otherwise what this scheme gives for the same requests.
     pub scheme: Option<&'static Scheme>,
-    /// The recorded allocator: names the recorded sizes, and says what is small, large and huge.
+    /// The recorded allocator: it names the recorded sizes, and decides what is small, large and huge.
     pub allocator: &'a str,
-    /// Which blocks were counted, for the head: `live at peak`, `acquired over the run`.
+    /// The blocks that were counted, for the head: `live at peak`, `acquired over the run`.
     pub label: &'a str,
-    /// Count bytes of slop instead of blocks (N2).
+    /// Whether to count bytes of slop instead of blocks (N2).
     pub by_slop: bool,
-    /// Print at most this many lines; the rest is one line of others. `None`: all.
+    /// The most lines to print; the rest is one line of others. `None` prints all.
     pub limit: Option<usize>,
 }
 
-/// One line.
+/// One line of the concordance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CountsRow {
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub count: u64,
 }
 
 impl CountsRow {
-    /// Bytes of slop in one block.
+    /// Returns the bytes of slop in one block.
     pub fn slop(&self) -> u64 {
         self.usable.saturating_sub(self.size)
     }
@@ -66,8 +66,8 @@ impl CountsRow {
     }
 }
 
-/// The rows of a concordance, in the order in which they are printed (N3). `cells` are blocks by
-/// cell; stacks are merged.
+/// Returns the rows of a concordance, in the order in which they are printed (N3). `cells` are
+/// blocks by cell; stacks are merged.
 pub fn rows(
     cells: impl IntoIterator<Item = (CellKey, u64)>,
     options: &CountsOptions<'_>,
@@ -99,12 +99,12 @@ pub fn rows(
     rows
 }
 
-/// Prints the concordance: two lines of totals, then a line for each size.
+/// Prints the concordance: two lines of totals, then one line for each size.
 pub fn concordance(
     cells: impl IntoIterator<Item = (CellKey, u64)>,
     options: &CountsOptions<'_>,
 ) -> String {
-    // The head totals all blocks, also those that a count by slop leaves out.
+    // The head totals all blocks, including those that a count by slop leaves out.
     let unweighted = rows(
         cells,
         &CountsOptions {
@@ -163,7 +163,7 @@ pub fn concordance(
     out
 }
 
-/// The stacks of a line, most first: what each has of the line's count. They add up to it.
+/// Returns the stacks of a line, most first: what each has of the line's count. They add up to it.
 pub fn stacks(
     cells: impl IntoIterator<Item = (CellKey, u64)>,
     options: &CountsOptions<'_>,
@@ -187,7 +187,7 @@ pub fn stacks(
     stacks
 }
 
-/// A report that has these stacks as its sites, in this order, with names, and nothing else.
+/// Returns a report that has these stacks as its sites, in this order, with names, and nothing else.
 pub fn named(
     stacks: &[(NodeId, u64)],
     nodes: &[StackNode],
@@ -251,7 +251,7 @@ fn head(out: &mut String, rows: &[CountsRow], kinds: Option<&Scheme>, options: &
     let _ = writeln!(out, "{unit}");
 }
 
-/// What is small, large and huge where the allocator is not known: below a kernel page, below 1 MiB.
+/// Returns what is small, large and huge if the allocator is not known: below a kernel page, below 1 MiB.
 fn kind(scheme: Option<&Scheme>, usable: u64) -> ClassKind {
     match scheme {
         Some(scheme) => scheme.kind(usable),

@@ -1,4 +1,4 @@
-//! Of a process that was not recorded from its birth: which pages are known from end to end.
+//! For a process that was not recorded from its birth: which pages are known from end to end.
 //!
 //! ```text
 //!   page     |     4096     |     4096     |     4096     |
@@ -7,27 +7,27 @@
 //! ```
 //!
 //! C1  A page is known if blocks that were seen to be acquired have covered all of it, one after the other or side by
-//!     side. Where none of them lives any more the page is free: nothing from before the recording is left on it.
-//! C2  What is mapped or unmapped is not known any more.
-//! C3  Where acquisitions were missed at unknown times no page is known.
+//!     side. If none of them lives any more, the page is free: nothing from before the recording is left on it.
+//! C2  What is mapped or unmapped is no longer known.
+//! C3  If acquisitions were missed at unknown times, no page is known.
 //!
-//! Cost: two bits for 32 bytes at most, and a look-up for each block; none for a process recorded from its birth.
+//! Cost: two bits for 32 bytes at most, and a look-up for each block; nothing for a process recorded from its birth.
 //! Not here: which pages are free (`giveback.rs`), what is promised of them (`findings.rs`).
 
 use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 4096;
-/// Bytes of a bit: blocks of all allocators begin at multiples of it.
+/// The bytes of a bit: blocks of all allocators begin at multiples of it.
 const GRAIN: u64 = 16;
-/// Pages of one word of the whole ones.
+/// The pages in one word of `whole`.
 const WORD: u64 = 64;
-/// Bits of a page of which all blocks were seen.
+/// The bits of a page all of whose blocks were seen.
 const WHOLE: [u64; 4] = [u64::MAX; 4];
 
-/// Pages known from end to end.
+/// The pages that are known from end to end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Covered {
-    /// C3.
+    /// Whether acquisitions were missed at unknown times (C3).
     blind: bool,
     /// By [`WORD`] pages, a bit for each that is known.
     whole: FxHashMap<u64, u64>,
@@ -36,7 +36,8 @@ pub(crate) struct Covered {
 }
 
 impl Covered {
-    /// Nothing is known yet; nothing will be, if acquisitions were missed at unknown times (C3).
+    /// Creates the table, in which nothing is known yet; nothing will be, if acquisitions were missed at unknown
+    /// times (C3).
     pub fn new(blind: bool) -> Covered {
         Covered {
             blind,
@@ -44,12 +45,12 @@ impl Covered {
         }
     }
 
-    /// A block lies here. Cost: a look-up for each of its ends, and for each 64 pages between them.
+    /// Notes that a block lies here. Cost: a look-up for each of its ends, and for each 64 pages between them.
     pub fn cover(&mut self, addr: u64, usable: u64) {
         if self.blind || usable == 0 {
             return;
         }
-        // The last grain is shared with the next block's header at most.
+        // The last grain is at most shared with the next block's header.
         let (begin, end) = (addr / GRAIN, addr.saturating_add(usable).div_ceil(GRAIN));
         let of_page = PAGE / GRAIN;
         let (first, last) = (begin.div_ceil(of_page), end / of_page);
@@ -71,7 +72,7 @@ impl Covered {
         }
     }
 
-    /// Grains `from..to` of a page.
+    /// Covers grains `from..to` of a page.
     fn cover_partly(&mut self, page: u64, from: u64, to: u64) {
         if self.is_known(page) {
             return;
@@ -90,7 +91,7 @@ impl Covered {
         }
     }
 
-    /// The program mapped or unmapped this range (C2).
+    /// Forgets a range that the program mapped or unmapped (C2).
     pub fn forget(&mut self, addr: u64, len: u64) {
         let (first, end) = (addr / PAGE, addr.saturating_add(len).div_ceil(PAGE));
         let (first_word, last_word) = (first / WORD, end.saturating_sub(1) / WORD);
@@ -128,14 +129,14 @@ impl Covered {
         pages >> (page % WORD) & 1 == 1
     }
 
-    /// Bytes of known pages between two page boundaries.
+    /// Returns the bytes of known pages between two page boundaries.
     pub fn known_bytes(&self, from: u64, to: u64) -> u64 {
         let pages = from / PAGE..to / PAGE;
         pages.filter(|page| self.is_known(*page)).count() as u64 * PAGE
     }
 }
 
-/// Bits `from..to`, `from < to <= 64`.
+/// Returns bits `from..to`, `from < to <= 64`.
 fn bits(from: u64, to: u64) -> u64 {
     let below = |bit: u64| match bit {
         64 => u64::MAX,

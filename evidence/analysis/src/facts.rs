@@ -1,14 +1,14 @@
-//! What the analysis is given beside the events, what it may be asked for, and how it says no.
+//! The inputs of the analysis beside the events, its options, and its errors.
 //!
 //! ```text
 //!   trace ──► Facts ──┐
 //!   user  ──► Options ┴─► Analyzer::new ──► Ok, or AnalysisError with the next step
 //! ```
 //!
-//! F1  Facts are whole before the first event: the reader collects them in a first pass over the
-//!     trace, or from its index. Snapshots, marks and threads are never discovered while streaming.
-//! F2  `nodes[0]` is the empty stack, and a node's parent has a lower index; where a damaged trace
-//!     breaks this, the node counts as a child of the empty stack.
+//! F1  Facts are complete before the first event: the reader collects them in a first pass over the trace, or from
+//!     its index. Snapshots, marks and threads are never discovered while streaming.
+//! F2  `nodes[0]` is the empty stack, and a node's parent has a lower index; if a damaged trace breaks this, the node
+//!     counts as a child of the empty stack.
 //!
 //! Not here: reading a trace.
 
@@ -28,7 +28,7 @@ pub const INHERITED: NodeId = NodeId(u32::MAX);
 /// A node of the trace's stack tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StackNode {
-    /// Address in the innermost function (a return address but for the first frame).
+    /// Address in the innermost function (a return address, except for the first frame).
     pub pc: u64,
     /// The caller's node.
     pub parent: u32,
@@ -49,9 +49,9 @@ pub struct Facts {
     pub rss: Vec<RssSample>,
     /// Resident memory by mapping, by ticket.
     pub snapshots: Vec<Snapshot>,
-    /// How the recording ended; `None` where the trace was cut.
+    /// How the recording ended; `None` if the trace was cut.
     pub ending: Option<Ending>,
-    /// What the reader found damaged, a sentence each.
+    /// What the reader found damaged, one sentence each.
     pub damage: Vec<String>,
     /// Processes that came out of this one and have no trace.
     pub lost: Vec<LostProcess>,
@@ -64,8 +64,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What this trace knows. Samples of what the process became (`exec`), where that was not recorded, are
-    /// left out: their pages are no longer this program's. Cost: a copy of it; the stack tree is the largest part.
+    /// Returns what this trace knows. Samples of what the process became (`exec`), if that was not recorded, are left
+    /// out: their pages are no longer this program's. Cost: a copy of it; the stack tree is the largest part.
     pub fn of(trace: &Trace) -> Facts {
         let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
         let until_ns = became.map(|lost| lost.time_ns).min().unwrap_or(u64::MAX);
@@ -97,7 +97,7 @@ impl Facts {
         }
     }
 
-    /// What is known beside the events, for the list of what is missing.
+    /// Returns what is known beside the events, for the list of what is missing.
     pub(crate) fn known(&self, events: u64) -> Known<'_> {
         Known {
             process: &self.process,
@@ -110,11 +110,11 @@ impl Facts {
     }
 }
 
-/// Names for addresses.
+/// A source of names for addresses.
 pub trait Symbolizer {
-    /// The frames of one address: the innermost inlined frame first, the function that was really
-    /// called last. `node` tells which of several modules that were mapped there one after another
-    /// is meant. May be empty: the report then shows the address.
+    /// Returns the frames of one address: the innermost inlined frame first, the function that was really called
+    /// last. `node` tells which of several modules that were mapped there one after another is meant. The result may
+    /// be empty: the report then shows the address.
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame>;
 }
 
@@ -125,9 +125,9 @@ pub enum At {
     Peak,
     /// The end.
     End,
-    /// A mark, by name; the last one if several bear it.
+    /// A mark, by name; the last one if several have it.
     Mark(String),
-    /// The largest live heap, in usable bytes. It is known only when all events were seen: see
+    /// The largest live heap, in usable bytes. It is known only after all events were seen: see
     /// [`Options::heap_peak_ticket`].
     HeapPeak,
     /// This many nanoseconds after the start.
@@ -136,7 +136,7 @@ pub enum At {
     AfterFree,
 }
 
-/// Bounds on what a report holds.
+/// Bounds on the contents of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Marks that become instants with books.
@@ -145,7 +145,7 @@ pub struct Limits {
     pub timeline_points: usize,
     /// Parts of a row of the books, `others` excluded.
     pub parts: usize,
-    /// Stacks listed with what they pin, at the report's instant; elsewhere as many as `parts`.
+    /// Stacks listed with what they pin, at the report's instant; elsewhere `parts` is the bound.
     pub pins: usize,
     /// Findings of one kind by the ledger; the rest is summed up in one more.
     pub findings_per_kind: usize,
@@ -166,10 +166,10 @@ impl Default for Limits {
 /// Bounds on what is kept for windows ([`crate::model::Windows`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowLimits {
-    /// Edges, those of instants included; at least twice as many as there may be instants.
+    /// Edges, including those of instants; at least twice as many as there may be instants.
     pub edges: usize,
-    /// Changes of a cell from one edge to the next; beyond, first edges and then the smallest cells
-    /// are put together.
+    /// Changes of a cell from one edge to the next; beyond this bound, first edges and then the smallest cells are
+    /// merged.
     pub changes: usize,
 }
 
@@ -182,17 +182,17 @@ impl Default for WindowLimits {
     }
 }
 
-/// What to analyse.
+/// The options of an analysis.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// The moment; `None` is the peak where resident memory was sampled, else the end.
+    /// The moment; `None` is the peak if resident memory was sampled, else the end.
     pub at: Option<At>,
     /// With [`At::HeapPeak`]: the ticket of the `heap-peak` instant from an earlier report on the
     /// same trace. Without it the ledger's own figures are as of the heap peak, and those of the
     /// passes as of the end, which the report says.
     pub heap_peak_ticket: Option<u64>,
-    /// The snapshot that is the peak: what [`crate::peak::PeakSearch`] found in a first reading of the
-    /// trace. Without it the first of those that it may be.
+    /// The snapshot that is the peak: what [`crate::peak::PeakSearch`] found in a first reading of the trace. Without
+    /// it, the first of those that it may be.
     pub peak_snapshot: Option<usize>,
     /// With [`At::AfterFree`]: what [`crate::falls::FallSearch`] found in a first reading of the trace.
     pub after_free_ticket: Option<u64>,
@@ -203,21 +203,21 @@ pub struct Options {
     pub windows: Option<WindowLimits>,
 }
 
-/// Why an analysis cannot be made.
+/// The reason why an analysis cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnalysisError {
     /// No mark has this name.
     NoSuchMark {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// The names that there are, each once, in order of first appearance.
+        /// The existing names, each once, in order of first appearance.
         known: Vec<String>,
     },
     /// Live memory never fell far with a snapshot behind it.
     NoFall,
     /// The moment lies after the end of the recording.
     TimeAfterEnd {
-        /// What was asked for, nanoseconds since the start.
+        /// The time that was asked for, nanoseconds since the start.
         asked_ns: u64,
         /// The end, nanoseconds since the start.
         end_ns: u64,

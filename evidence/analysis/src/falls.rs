@@ -1,4 +1,4 @@
-//! The moment after the largest fall of live memory, which nobody knows before all events were seen.
+//! The moment after the largest fall of live memory, which is known only after all events were seen.
 //!
 //! ```text
 //!   live  ▁▂▄▆█▇▃▂▅▃▁      highest level until then − level at a snapshot = fall
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! F1  A fall counts from a mebibyte and a fifth of the highest level on: less is no large free.
-//! F2  Among falls that differ by less than a quarter the earliest snapshot stays: so at most one in each
-//!     step of a quarter is looked at page by page, a few dozen in the longest run.
+//! F2  Among falls that differ by less than a quarter the earliest snapshot stays: so at most one in each step of a
+//!     quarter is looked at page by page, a few dozen in the longest run.
 //! F3  The snapshot at exit is no candidate: it is the end.
 //!
 //! Not here: when snapshots are taken (`collect`: at marks, at peaks, else every two seconds at most).
@@ -16,7 +16,7 @@ use skinflint_trace::{Snapshot, SnapshotCause};
 
 use crate::ledger::Ledger;
 
-/// Smallest fall that counts, bytes (F1).
+/// The smallest fall that counts, bytes (F1).
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The largest fall so far.
@@ -26,7 +26,7 @@ pub(crate) struct Falls {
 }
 
 impl Falls {
-    /// A snapshot's moment has come; says whether the largest fall lies before it.
+    /// Looks at a snapshot whose moment has come; returns whether the largest fall lies before it.
     pub fn see(&mut self, ledger: &Ledger) -> bool {
         let highest = ledger.heap_peak().live.usable_bytes;
         let fall = highest.saturating_sub(ledger.live().usable_bytes);
@@ -39,7 +39,7 @@ impl Falls {
     }
 }
 
-/// Whether a snapshot may be the moment (F3).
+/// Reports whether a snapshot may be the moment (F3).
 pub(crate) fn candidate(snapshot: &Snapshot) -> bool {
     snapshot.cause != SnapshotCause::Exit
 }
@@ -47,7 +47,7 @@ pub(crate) fn candidate(snapshot: &Snapshot) -> bool {
 /// Finds the moment's ticket in a first reading of a trace, for [`crate::Options::after_free_ticket`].
 #[derive(Clone, Debug)]
 pub struct FallSearch {
-    /// Of the candidates, ascending.
+    /// The tickets of the candidates, ascending.
     tickets: Vec<u64>,
     next: usize,
     falls: Falls,
@@ -55,7 +55,7 @@ pub struct FallSearch {
 }
 
 impl FallSearch {
-    /// Over these snapshots.
+    /// Creates a search over these snapshots.
     pub fn new(snapshots: &[Snapshot]) -> FallSearch {
         let of = snapshots.iter().filter(|one| candidate(one));
         let mut tickets: Vec<u64> = of.map(|one| one.ticket).collect();
@@ -68,7 +68,7 @@ impl FallSearch {
         }
     }
 
-    /// An event with this ticket comes next; the ledger has seen those before it.
+    /// Looks at the candidates before the event with this ticket; the ledger has seen the events before it.
     pub fn before(&mut self, ticket: u64, ledger: &Ledger) {
         while let Some(&at) = self.tickets.get(self.next)
             && ticket > at
@@ -80,7 +80,7 @@ impl FallSearch {
         }
     }
 
-    /// The ticket, if live memory ever fell so far with a snapshot behind it.
+    /// Returns the ticket, if live memory ever fell so far with a snapshot behind it.
     pub fn finish(mut self, ledger: &Ledger) -> Option<u64> {
         self.before(u64::MAX, ledger);
         self.found

@@ -5,22 +5,21 @@
 //!   books, giveback ──► Retained, Untouched      sites ──► Leak (at exit)      marks ──► Leak (growth)
 //! ```
 //!
-//! D1  Of free memory only what would really go back counts as saved: whole pages by the allocator's
-//!     own call. What blocks pin goes back only if they move: `fragments/functions.rs`.
-//! D2  A saving is never more than what is held now; where nothing shows that memory can be given
-//!     back (a holder, blocks at exit), the saving is 0.
+//! D1  Of free memory only what would really go back counts as saved: whole pages by the allocator's own call. What
+//!     blocks pin goes back only if they move: `fragments/functions.rs`.
+//! D2  A saving is never more than what is held now; if nothing shows that memory can be given back (a holder, blocks
+//!     at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
-//! D4  Free memory is free as far as the recording goes: where blocks may live that no event told of
-//!     (`missing.rs` M2), nothing is promised.
-//!     Of a process that was not recorded from its birth, only pages that are known from end to end (`covered.rs`)
-//!     count as saved.
-//! D5  Of free pages as much counts as saved as live memory had fallen, or as is not asked for again later if
-//!     that is more: the pages of a heap that goes on growing are its own next ones.
-//! D6  What is taken again, or has gone, a span of time later counts not (`rest.rs`), nor what an exit frees, nor
-//!     less than a tenth of resident memory: that is the working stock of a program between two rounds. Where
-//!     nothing is left of a saving, the finding stays and says why.
-//! D7  What a stack holds more at one mark than at another is promised where marks of one name come again and again: marks
-//!     of different names are stages of a program, which may need more each, and one step is no trend.
+//! D4  Free memory is free as far as the recording goes: if blocks may live that no event reported (`missing.rs` M2),
+//!     nothing is promised. For a process that was not recorded from its birth, only pages that are known from end to
+//!     end (`covered.rs`) count as saved.
+//! D5  Of free pages, as much counts as saved as live memory had fallen, or as is not requested again later if that
+//!     is more: the pages of a heap that goes on growing are its own next ones.
+//! D6  What is taken again, or has gone, a span of time later does not count (`rest.rs`), nor what an exit frees, nor
+//!     less than a tenth of resident memory: that is the working stock of a program between two rounds. If nothing is
+//!     left of a saving, the finding stays and gives the reason.
+//! D7  What a stack holds more at one mark than at another is promised only if marks of one name come again and
+//!     again: marks of different names are stages of a program, which may need more each, and one step is no trend.
 //!
 //! Not here: what needs acts (the passes), stacks that only grow (`grows.rs`), large holders and ranking
 //! (`grouping.rs`).
@@ -42,29 +41,29 @@ use crate::passes::wording::{bytes as size, count, duration};
 use crate::rest::Then;
 use crate::waste::Wasteful;
 
-/// Below this a finding is not worth a line.
+/// The bytes below which a finding is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
-/// Further stacks that a finding lists.
+/// The number of further stacks that a finding lists.
 const MORE_NODES: usize = 16;
-/// Part of resident memory from which on free pages are more than a working stock (D6).
+/// The part of resident memory from which free pages are more than a working stock (D6).
 const STOCK: u64 = 10;
 
-/// What the findings are drawn from, beside the report.
+/// The data that findings are drawn from, beside the report.
 pub(crate) struct Evidence<'a> {
     pub facts: &'a Facts,
     pub ledger: &'a Ledger,
-    /// Blocks by cell, as the passes were told.
+    /// Blocks by cell, as the passes got them.
     pub blocks: &'a [CellBlocks],
     pub mark_levels: &'a [MarkLevel],
     /// Births of what lives at the report's instant.
     pub births: Option<&'a Births>,
-    /// Beside the books at the report's instant, if there are any.
+    /// What was found with the books at the report's instant, if there are any.
     pub closed: Option<&'a Closed>,
     /// The moment at which most is kept, if it is another one and not in the exit.
     pub wasteful: Option<(&'a Wasteful, Around)>,
-    /// What is missing so that free memory may be in use.
+    /// The missing thing because of which free memory may be in use.
     pub doubt: Option<&'a Missing>,
-    /// What lies on both sides of the report's instant.
+    /// The run on both sides of the report's instant.
     pub around: Around,
 }
 
@@ -73,13 +72,13 @@ pub(crate) struct Evidence<'a> {
 pub(crate) struct Around {
     /// The largest live heap before it, usable bytes.
     pub highest_bytes: u64,
-    /// Bytes asked for after it.
+    /// Bytes requested after it.
     pub asked_later_bytes: u64,
     /// What becomes of its free memory within a span.
     pub then: Then,
     /// The span.
     pub span_ns: u64,
-    /// Live memory that has gone, at most, where the program rests afterwards.
+    /// The most live memory that has gone where the program rests afterwards.
     pub gone_at_rest_bytes: u64,
     /// Whether the moment lies in the program's exit: what is free then goes anyway.
     pub in_exit: bool,
@@ -88,7 +87,7 @@ pub(crate) struct Around {
 /// Adds the ledger's findings.
 pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let mut all = Vec::new();
-    // Without a single known block nothing tells free memory from another allocator's blocks.
+    // Without a single known block nothing distinguishes free memory from another allocator's blocks.
     let ledger = evidence.ledger;
     let knows_blocks = ledger.counts().allocations > 0 || ledger.live().blocks > 0;
     if let Some(closed) = evidence.closed {
@@ -98,7 +97,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
         }
         all.extend(untouched(report, &closed.untouched));
     }
-    // What the allocator keeps when most was freed says more than what it keeps when it is fullest.
+    // What the allocator keeps after most was freed is more informative than what it keeps when it is fullest.
     let kept = |found: &[Finding]| {
         let of = found.iter().filter(|one| one.kind == FindingKind::Retained);
         of.map(|one| (one.saved_bytes, one.now_bytes))
@@ -136,8 +135,8 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     report.findings.extend(all);
 }
 
-/// What is known of a moment's free memory by a later look (D6): at the report's own moment, if no more lives there, whatever
-/// is not free any more has gone.
+/// Returns what is known of a moment's free memory by a later look (D6): at the report's own moment, if no more lives
+/// there, whatever is no longer free has gone.
 fn seen_later(
     report: &Report,
     evidence: &Evidence<'_>,
@@ -157,17 +156,18 @@ fn seen_later(
     around
 }
 
-/// What a look at all pages of a moment says.
+/// The figures of a look at all pages of a moment.
 #[derive(Clone, Copy)]
 struct Look {
     time_ns: u64,
     live_bytes: u64,
-    /// On pages without a live byte.
+    /// Bytes on pages without a live byte.
     whole_bytes: u64,
 }
 
 impl Look {
-    /// Free pages that have gone by another look: nothing, if that comes before this one, or if more lives then.
+    /// Returns the free pages that have gone by another look: 0, if that comes before this one, or if more lives
+    /// then.
     fn gone_by(self, later: Look) -> u64 {
         match later.time_ns > self.time_ns && later.live_bytes <= self.live_bytes {
             true => self.whole_bytes.saturating_sub(later.whole_bytes),
@@ -176,7 +176,7 @@ impl Look {
     }
 }
 
-/// Takes the promise out of a finding on free memory that may be in use (D4).
+/// Removes the promise from a finding on free memory that may be in use (D4).
 fn doubtful(finding: &mut Finding, doubt: &Missing) {
     finding.confidence = Confidence::Possible;
     finding.saved_bytes = 0;
@@ -184,14 +184,14 @@ fn doubtful(finding: &mut Finding, doubt: &Missing) {
         &format!(" Some of it may be in use, as the recording is not complete. {doubt}");
 }
 
-/// Free memory that the allocator keeps, by what would bring it back.
+/// Returns findings on free memory that the allocator keeps, by what would bring it back.
 fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around) -> Vec<Finding> {
     let Some(books) = &instant.books else {
         return Vec::new();
     };
     let row = |id: &str| books.rows.iter().find(|row| row.id == id);
     let free = row("allocator-free").map_or(0, |row| row.bytes);
-    // A fiftieth of resident memory and half a mebibyte: less is the working stock of any allocator.
+    // The bound is a fiftieth of resident memory and half a mebibyte: less is the working stock of any allocator.
     let least = (books.resident_bytes / 50).max(512 << 10);
     if free < least {
         return Vec::new();
@@ -249,7 +249,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         if unknown > 0 {
             whole.confidence = Confidence::Possible;
         }
-        // What malloc_trim gives back is known to the page, where nothing moved while pages were read.
+        // What malloc_trim gives back is known to the page, if nothing moved while pages were read.
         if allocator.starts_with("glibc") && books.skew_ns == 0 && unknown == 0 {
             whole.confidence = Confidence::Certain;
         }
@@ -260,7 +260,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         let change = "Try fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start. \
                       What the threads need at the same time is needed in any arena, so much less \
                       than this may come back.";
-        // How much of it the threads use at once, an instant cannot tell: it is no promise.
+        // An instant cannot tell how much of it the threads use at once: it is no promise.
         let mut ends = process(title, giveback.tops_bytes, change);
         ends.saved_bytes = 0;
         ends.confidence = Confidence::Possible;
@@ -269,8 +269,8 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     found
 }
 
-/// What qualifies the figures of free memory: ends of arenas, pages that are not known to be free, and the distance of
-/// the two readings.
+/// Describes what qualifies the figures of free memory: ends of arenas, pages that are not known to be free, and the
+/// distance between the two readings.
 fn qualified(giveback: GiveBack, unknown: u64, skew_ns: u64) -> String {
     let mut said = match giveback.tops_bytes {
         0 => ".".to_owned(),
@@ -295,7 +295,7 @@ fn qualified(giveback: GiveBack, unknown: u64, skew_ns: u64) -> String {
     said
 }
 
-/// Of so many free bytes at a moment, what stays unused (D5, D6).
+/// Returns how many of the free bytes at a moment stay unused (D5, D6).
 fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
     let fallen = around
         .highest_bytes
@@ -306,7 +306,7 @@ fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
     fallen.max(left).min(whole_bytes.saturating_sub(used))
 }
 
-/// Title and words where giving pages back would gain nothing.
+/// Returns title and words if giving pages back would gain nothing.
 fn not_advised(around: Around) -> (String, String) {
     match around.in_exit {
         true => (
@@ -325,7 +325,7 @@ fn not_advised(around: Around) -> (String, String) {
     }
 }
 
-/// Title and words where free pages cannot be told from blocks that the recording does not know.
+/// Returns title and words if free pages cannot be distinguished from blocks that the recording does not know.
 fn not_known() -> (String, String) {
     (
         "Heap pages without a recorded block: free, or of blocks from before the recording".into(),
@@ -335,7 +335,7 @@ fn not_known() -> (String, String) {
     )
 }
 
-/// What makes this allocator give whole pages back.
+/// Returns what makes this allocator give whole pages back.
 fn give_back_advice(allocator: &str) -> &'static str {
     const {
         assert!(
@@ -361,7 +361,7 @@ fn give_back_advice(allocator: &str) -> &'static str {
     }
 }
 
-/// Stacks that held more at every mark of a series than at the one before.
+/// Returns findings on stacks that held more at every mark of a series than at the one before.
 fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
     let Some(series) = longest_series(evidence) else {
         return Vec::new();
@@ -369,7 +369,7 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
     let ages = ages(evidence.ledger, report.program.duration_ns);
     let sites = evidence.ledger.cells().sites();
     let end: FxHashMap<u32, &Site> = report.sites.iter().map(|site| (site.node, site)).collect();
-    // Two marks show a difference, not a trend; of longer series the first step may be start-up.
+    // Two marks show a difference, not a trend; in longer series the first step may be start-up.
     let start = if series.len() > 3 { 1 } else { 0 };
     let steps = &series[start..];
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
@@ -388,7 +388,7 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
         let at = |level: &MarkLevel| level.usable_bytes.get(index).copied().unwrap_or(0);
         let rises = steps.windows(2).all(|pair| at(pair[1]) > at(pair[0]));
         let grown = at(last).saturating_sub(at(first));
-        // What the pass over phases has said of a stack is more exact.
+        // What the pass over phases has reported about a stack is more exact.
         if !rises || grown < WORTH_BYTES || site.node == INHERITED || said(site.node.0) {
             continue;
         }
@@ -454,8 +454,8 @@ fn growth_between_marks(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding
     found
 }
 
-/// Claims the blocks of stacks that grew (by site: the finding, bytes grown, bytes live). Which blocks came last is not
-/// known by cell, so it is the same part of each, rounded up.
+/// Claims the blocks of stacks that grew (by site: the finding, bytes grown, bytes live). Which blocks came last is
+/// not known by cell, so it is the same part of each, rounded up.
 fn claim_grown(
     evidence: &Evidence<'_>,
     grew: &FxHashMap<usize, (usize, u64, u64)>,
@@ -478,7 +478,7 @@ fn claim_grown(
     }
 }
 
-/// The marks to compare: those of the most frequent name, or all if no name comes twice.
+/// Returns the marks to compare: those of the most frequent name, or all if no name comes twice.
 fn longest_series<'a>(evidence: &Evidence<'a>) -> Option<Vec<&'a MarkLevel>> {
     let name = |level: &MarkLevel| evidence.facts.marks[level.mark].name.as_str();
     let mut times: FxHashMap<&str, usize> = FxHashMap::default();
@@ -486,7 +486,7 @@ fn longest_series<'a>(evidence: &Evidence<'a>) -> Option<Vec<&'a MarkLevel>> {
         *times.entry(name(level)).or_default() += 1;
     }
     let most = times.values().copied().max()?;
-    // The first mark that bears a most frequent name decides between equals.
+    // The first mark that has a most frequent name decides between equals.
     let first = evidence
         .mark_levels
         .iter()
@@ -500,9 +500,9 @@ fn longest_series<'a>(evidence: &Evidence<'a>) -> Option<Vec<&'a MarkLevel>> {
     (series.len() >= 2).then_some(series)
 }
 
-/// Mean age in seconds of the blocks that live at the end, by site.
+/// Returns the mean age in seconds of the blocks that live at the end, by site.
 fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
-    // Wide enough for every age that a damaged trace may claim.
+    // The sums are wide enough for every age that a damaged trace may claim.
     let mut sums = vec![(0u128, 0u64); ledger.cells().sites().len()];
     for block in ledger.live_blocks() {
         let site = ledger.cells().site_of(block.cell);
@@ -514,7 +514,7 @@ fn ages(ledger: &Ledger, end_ns: u64) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// What lived when the program exited by itself (D3).
+/// Returns a finding on what lived when the program exited by itself (D3).
 fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     if !matches!(facts.ending.as_ref()?.exit, Exit::Exited(_)) {
         return None;
@@ -530,7 +530,7 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     let stacks = held.len();
     let top = &held[..stacks.min(3)];
     let top_bytes: u64 = top.iter().map(|site| site.end_usable_bytes).sum();
-    // At the report's instant a stack may have held other blocks than at the end: an upper bound.
+    // At the report's instant a stack may have held other blocks than at the end: this is an upper bound.
     let now_bytes = own()
         .map(|site| site.live_usable_bytes.min(site.end_usable_bytes))
         .sum();
@@ -564,13 +564,13 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Blocks of which most was never touched, or is swapped out.
+/// Returns findings on blocks that were mostly never touched, or are swapped out.
 fn untouched(report: &Report, untouched: &[Untouched]) -> Vec<Finding> {
     let label = report
         .instants
         .get(report.at)
         .map_or("", |instant| instant.label.as_str());
-    // By absent bytes already, which is what makes one of these weighty.
+    // They are already ordered by absent bytes, which give such a finding its weight.
     untouched
         .iter()
         .filter(|one| one.absent_bytes >= 1 << 20 && one.absent_bytes >= one.asked_bytes / 2)

@@ -1,12 +1,12 @@
-//! The stacks of a report: only what its rows refer to, with names.
+//! The stacks of a report, with names: only those that its rows refer to.
 //!
 //! ```text
 //!   trace's nodes (one per address)  ──► used by a row? keep, with all callers
 //!                                    ──► one report node per frame, inlined ones expanded
 //! ```
 //!
-//! F1  Every node id in the report is one of [`Report::nodes`] afterwards; an id that the trace does
-//!     not have becomes node 0, the inherited stack a node of its own.
+//! F1  Afterwards every node id in the report is one of [`Report::nodes`]; an id that the trace does
+//!     not have becomes node 0, the inherited stack becomes a node of its own.
 //! F2  Parents come before children: ids are given in ascending order of the trace's, whose parents
 //!     come before children too. No recursion: stacks may be 100,000 deep.
 //!
@@ -17,10 +17,10 @@ use rustc_hash::FxHashMap;
 use crate::facts::{INHERITED, StackNode, Symbolizer};
 use crate::model::{Frame, Node, Report};
 
-/// What blocks from before a fork are shown under.
+/// The name of the stack under which blocks from before a fork are shown.
 const INHERITED_NAME: &str = "[inherited from parent]";
 
-/// The report's node of each of the trace's.
+/// The report's node for each of the trace's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Renamed {
     ids: Vec<u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Renamed {
 }
 
 impl Renamed {
-    /// The report's node; 0 for one that it does not have.
+    /// Returns the report's node; 0 for one that it does not have.
     pub fn of(&self, node: u32) -> u32 {
         match node {
             id if id == INHERITED.0 => self.inherited,
@@ -76,7 +76,7 @@ pub(crate) fn compact(
     }
 }
 
-/// A node's parent; the root where a damaged trace names none before it.
+/// Returns a node's parent; the root if a damaged trace names none before it.
 fn parent(node: &StackNode, index: usize) -> usize {
     if (node.parent as usize) < index {
         node.parent as usize
@@ -92,7 +92,7 @@ fn used_nodes(report: &mut Report, nodes: &[StackNode]) -> Vec<bool> {
             *flag = true;
         }
     });
-    // From the last to the first: a child is always seen before its parent.
+    // The loop goes from the last to the first: a child is always seen before its parent.
     for index in (1..nodes.len()).rev() {
         if used[index] {
             used[parent(&nodes[index], index)] = true;
@@ -101,8 +101,8 @@ fn used_nodes(report: &mut Report, nodes: &[StackNode]) -> Vec<bool> {
     used
 }
 
-/// Every place in a report that names a node. A new place must be added here, or it would keep the
-/// trace's id.
+/// Visits every place in a report that names a node. A new place must be added here, or it would
+/// keep the trace's id.
 fn each_node(report: &mut Report, visit: &mut dyn FnMut(&mut u32)) {
     report
         .sites
@@ -175,7 +175,7 @@ impl Names {
     }
 }
 
-/// Parts that are stacks bear the name of their innermost function.
+/// Names parts that are stacks by their innermost function.
 fn name_parts(report: &mut Report, names: &Names) {
     for books in report
         .instants

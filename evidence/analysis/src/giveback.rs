@@ -1,4 +1,4 @@
-//! Of the free memory that an allocator keeps: how much it could give back when asked.
+//! How much of the free memory that an allocator keeps it could give back when asked.
 //!
 //! ```text
 //!   page    |  4096  |  4096  |  4096  |  4096  |
@@ -6,23 +6,23 @@
 //!            pinned   whole    pinned    whole          "whole": no live byte on it
 //! ```
 //!
-//! B1  Only resident pages of heap mappings whose pages were read count; so
-//!     `whole + tops + pinned` is never more than the free memory of the books, but for K3.
+//! B1  Only resident pages of heap mappings whose pages were read count; so `whole + tops + pinned` is never more
+//!     than the free memory of the books, except for K3.
 //! B2  glibc keeps the first bytes of a free chunk, where its links are: a page that a free chunk
 //!     begins on stays. It never gives back what lies behind the last block of a thread's arena
 //!     (`tops`), only the arena's next blocks use it.
 //!
-//! B3  Of a process that was not recorded from its birth a page is only known to be free if it is known from end to
+//! B3  In a process that was not recorded from its birth a page is known to be free only if it is known from end to
 //!     end (`covered.rs`): what else looks free may be blocks from before the recording.
 //!
-//! Checked against `malloc_trim(0)` itself by bench/trim.py: the figure is exact but for blocks in
-//! thread caches, which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do
-//! about it (`findings.rs`).
+//! bench/trim.py checks the figure against `malloc_trim(0)` itself: it is exact except for blocks in thread caches,
+//! which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do about it
+//! (`findings.rs`).
 
 use crate::covered::Covered;
 
 const PAGE: u64 = 4096;
-/// Bytes of a free chunk of glibc that stay: its six words, less the one shared with the block before.
+/// The bytes of a free chunk of glibc that stay: its six words, minus the one shared with the block before.
 const GLIBC_CHUNK_LEFT: u64 = 40;
 
 /// Resident addresses of a heap mapping.
@@ -30,7 +30,7 @@ const GLIBC_CHUNK_LEFT: u64 = 40;
 pub(crate) struct Span {
     pub start: u64,
     pub end: u64,
-    /// Where the part of the mapping that one owner has ends, resident or not.
+    /// The end of the part of the mapping that one owner has, resident or not.
     pub piece_end: u64,
     /// Whether memory behind the last block is given back (B2).
     pub top_goes: bool,
@@ -43,18 +43,18 @@ pub(crate) struct Extent {
     pub end: u64,
 }
 
-/// Where free memory stands.
+/// The free memory, by what becomes of it when the allocator is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GiveBack {
-    /// On pages without a live byte, which the allocator can give back when asked.
+    /// Bytes on pages without a live byte, which the allocator can give back when asked.
     pub whole_bytes: u64,
-    /// Of these, known to be free (B3): all of them in a process recorded from its birth.
+    /// The bytes of these known to be free (B3): all of them in a process recorded from its birth.
     pub known_bytes: u64,
-    /// Behind the last blocks of arenas (B2).
+    /// Bytes behind the last blocks of arenas (B2).
     pub tops_bytes: u64,
 }
 
-/// Measures it. Spans and extents by address, neither overlapping among themselves.
+/// Measures free memory. Spans and extents are ordered by address, and neither overlap among themselves.
 pub(crate) fn measure(
     spans: &[Span],
     extents: impl Iterator<Item = Extent>,
@@ -65,7 +65,7 @@ pub(crate) fn measure(
     gaps(spans, extents, lead, covered)
 }
 
-/// Whole pages between blocks, and behind the last ones of arenas.
+/// Finds whole pages between blocks, and behind the last ones of arenas.
 fn gaps(
     spans: &[Span],
     extents: impl Iterator<Item = Extent>,
@@ -79,7 +79,7 @@ fn gaps(
         loop {
             let next = extents.peek().copied();
             let next_begin = next.map_or(u64::MAX, |extent| extent.begin);
-            // Behind the mapping's first address there is no block of it, hence no chunk to link.
+            // Before the mapping's first block there is none of its own, hence no chunk to link.
             let free_from = if used_to == 0 {
                 0
             } else {

@@ -1,22 +1,22 @@
-//! After frames have names: one finding for one cause, and who holds most, by function.
+//! After frames have names: one finding for one cause, and which functions hold most.
 //!
 //! ```text
 //!   finding  kind, stack ──► function that names the stack (plumbing.rs) ──► same kind and function
 //!                                                                           (and title): one finding
 //! ```
 //!
-//! U1  Bytes, blocks and allocations of what is put together are the sums; `stacks` says of how many.
-//!     The words are those of the largest.
+//! U1  Bytes, blocks and allocations of merged findings are the sums; `stacks` is their number. The words are those
+//!     of the largest.
 //! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
-//! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest last.
-//! U4  Advice is for those who can follow it: a runtime that is known to grow its buffers well is not told to
+//! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest come last.
+//! U4  Advice is for readers who can follow it: a runtime that is known to grow its buffers well is not told to
 //!     double, what a library of the system allocates for itself is not called churn, and sizes that a library or
-//!     runtime chose (`owner.rs`) are not told to be smaller.
-//!     Nor are a script's objects told to be put elsewhere.
-//! U5  A holder that another finding would shrink by half or more is not told twice.
-//! U6  What pins free memory in the program's exit stays a row, and is no advice: all of it goes a moment later.
+//!     runtime chose (`owner.rs`) are not told to be smaller. A script's objects are not told to be put elsewhere,
+//!     either.
+//! U5  A holder that another finding would shrink by half or more is not reported twice.
+//! U6  What pins free memory in the program's exit stays a row, and gives no advice: all of it goes a moment later.
 //!
-//! Not here: what is a finding (`findings.rs`, the passes).
+//! Not here: what makes a finding (`findings.rs`, the passes).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,12 +35,13 @@ use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::Naming;
 use crate::{through, together};
 
-/// Stacks that a finding lists.
+/// The number of stacks that a finding lists.
 const MORE_NODES: usize = 50;
-/// Below this a holder is not worth a line.
+/// The bytes below which a holder is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// What functions pin free memory is told from, and whether the program is about to give all of it back.
+/// The data from which functions that pin free memory are found, and whether the program is about to give all of it
+/// back.
 #[derive(Clone, Copy)]
 pub(crate) struct Pinned<'a> {
     pub kept: &'a fragments::Kept,
@@ -48,7 +49,7 @@ pub(crate) struct Pinned<'a> {
     pub in_exit: bool,
 }
 
-/// Puts findings and parts together, adds the holders, and ranks all of it.
+/// Merges findings and parts, adds the holders, and ranks all of it.
 pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned<'_>>) {
     let naming = Naming::of(report);
     let plumbing = naming.plumbing.iter().enumerate();
@@ -77,7 +78,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     report.findings = together::put_together(report, &naming, found);
     if let Some(pinned) = pinned {
         let found = fragments::functions::add(report, &naming, pinned.renamed, pinned.kept);
-        // U6.
+        // In the exit it gives no advice (U6).
         let found = found.into_iter().filter(|_| !pinned.in_exit);
         let found: Vec<Finding> = found
             .map(|one| leave_to_interpreter(report, &naming, one))
@@ -111,7 +112,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     });
 }
 
-/// Whether findings of this kind are told apart by their title: it names the cause.
+/// Reports whether findings of this kind are distinguished by their title: it names the cause.
 fn title_is_cause(kind: FindingKind) -> bool {
     matches!(
         kind,
@@ -123,7 +124,7 @@ fn title_is_cause(kind: FindingKind) -> bool {
     )
 }
 
-/// Libraries of every system: their own short-lived blocks are out of a program's reach.
+/// Libraries of every system: a program cannot change their own short-lived blocks.
 const SYSTEM: [&str; 8] = [
     "libc.so",
     "libc-2.",
@@ -135,7 +136,7 @@ const SYSTEM: [&str; 8] = [
     "libresolv",
 ];
 
-/// Frames of a node from the innermost to the one that names it.
+/// Returns the frames of a node from the innermost to the one that names it.
 pub(crate) fn inner_frames<'a>(
     report: &'a Report,
     naming: &Naming,
@@ -152,13 +153,13 @@ pub(crate) fn inner_frames<'a>(
     })
 }
 
-/// How the runtime that grows a buffer at a node is known to do it.
+/// Returns how the runtime that grows a buffer at a node is known to do it.
 fn known_at(report: &Report, naming: &Naming, node: Option<u32>) -> Option<&'static str> {
     inner_frames(report, naming, node?)
         .find_map(|frame| known_growth(&frame.function, &frame.module))
 }
 
-/// U4: churn of a library, and buffers whose room is a runtime's own.
+/// Reports whether a finding is churn of a library, or of buffers whose room is a runtime's own (U4).
 fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool {
     match finding.kind {
         FindingKind::Churn => {
@@ -177,7 +178,7 @@ fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool 
     }
 }
 
-/// Whether a library chose what a node asks for: its own types' sizes are not the program's.
+/// Reports whether a library chose what a node asks for: the sizes of its own types are not the program's.
 fn is_sized_elsewhere(report: &Report, naming: &Naming, kind: FindingKind, node: u32) -> bool {
     let inner = || inner_frames(report, naming, node);
     let named = inner().last();
@@ -185,7 +186,7 @@ fn is_sized_elsewhere(report: &Report, naming: &Naming, kind: FindingKind, node:
         || owner::is_not_the_owners(kind, inner())
 }
 
-/// Takes out of a finding of one size from many stacks what libraries ask for; says whether it is one still.
+/// Removes from a finding of one size from many stacks what libraries request; returns whether it is still a finding.
 fn leave_to_libraries(
     report: &Report,
     naming: &Naming,
@@ -209,7 +210,7 @@ fn leave_to_libraries(
     finding.blocks * 2 >= told
 }
 
-/// U4: what a runtime does well is left to it.
+/// Leaves to a runtime what it does well (U4).
 fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
     if let Some(words) = known_at(report, naming, growth.node) {
         growth.change = format!(
@@ -221,7 +222,7 @@ fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
     }
 }
 
-/// Whether an interpreter's own function names a finding: the script's are on no stack.
+/// Reports whether an interpreter's own function names a finding: the script's functions are on no stack.
 pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
     let named = finding
         .node
@@ -229,7 +230,7 @@ pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Findin
     named.is_some_and(|frame| owner::is_interpreter(&frame.module))
 }
 
-/// U4: where an interpreter's objects lie, no script decides.
+/// Removes the advice about where an interpreter's objects lie, which no script decides (U4).
 fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -> Finding {
     if is_interpreters(report, naming, &pinned) {
         pinned.saved_bytes = 0;
@@ -241,11 +242,11 @@ fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -
     pinned
 }
 
-/// One finding for each kind, function and cause (U1).
+/// Merges findings into one for each kind, function and cause (U1).
 fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Finding> {
     let mut at: FxHashMap<(String, u32, String), usize> = FxHashMap::default();
     let mut merged: Vec<Finding> = Vec::new();
-    // Largest first, so that the words are those of the largest.
+    // Largest findings come first, so that the words are those of the largest.
     for mut finding in ranked(findings, usize::MAX) {
         finding.stacks = finding
             .stacks
@@ -259,10 +260,10 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
             continue;
         };
         let title = match (finding.kind, &finding.leaving) {
-            // The same rounds, however many blocks each stack leaves in them.
+            // These are the same rounds, however many blocks each stack leaves in them.
             (_, Some(leaving)) => leaving.of.clone(),
             (kind, None) if title_is_cause(kind) => finding.title.clone(),
-            // Steps that are too small are one cause, room that was left another.
+            // Steps that are too small are one cause, room that was left is another.
             (FindingKind::Growth, None) => (finding.now_bytes > 0).to_string(),
             _ => String::new(),
         };
@@ -291,7 +292,7 @@ fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Findin
     merged
 }
 
-/// Adds a finding of the same cause. It is as sure as the least sure part that is an eighth of it.
+/// Adds a finding of the same cause. The result is as sure as the least sure part that is an eighth of it.
 pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
     let sizes = |one: &Finding| {
         let saved = [
@@ -306,7 +307,7 @@ pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
     };
     let parts = sizes(into).into_iter().zip(sizes(other));
     if parts.into_iter().any(|(into, other)| other > into / 8) {
-        // Which of a function's temporaries can be spared, no trace shows.
+        // No trace shows which of a function's temporaries can be spared.
         let least = match into.kind {
             FindingKind::Churn => Confidence::Likely,
             _ => other.confidence,
@@ -337,7 +338,7 @@ pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
     }
 }
 
-/// What the live blocks of one function come to.
+/// The figures of the live blocks of one function.
 #[derive(Default)]
 struct Held {
     nodes: Vec<(u64, u32)>,
@@ -346,8 +347,9 @@ struct Held {
     blocks: u64,
 }
 
-/// A buffer that grows passes through every size, and so through a few that are a little too large:
-/// that is one cause, told as growth, unless its blocks waste memory at the instant.
+/// Removes findings on odd sizes of growing buffers. A buffer that grows passes through every size, and so through a
+/// few that are a little too large: that is one cause, reported as growth, unless its blocks waste memory at the
+/// instant.
 fn drop_shoes_of_growth(report: &mut Report, naming: &Naming) {
     let function = |one: &Finding| one.node.and_then(|node| naming.function_of(report, node));
     let grows: FxHashSet<u32> = report
@@ -369,7 +371,7 @@ fn drop_shoes_of_growth(report: &mut Report, naming: &Naming) {
     report.findings.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// Functions with a twentieth of the live heap or more, over all of their stacks.
+/// Returns functions with a twentieth of the live heap or more, over all of their stacks.
 fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
     let mut by_function: FxHashMap<u32, Held> = FxHashMap::default();
     let mut total = 0u64;
@@ -406,7 +408,7 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
     found
 }
 
-/// By function, the most that one finding would save of it.
+/// Returns by function the most that one finding would save of it.
 fn told(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
     let mut told: FxHashMap<u32, u64> = FxHashMap::default();
     for finding in &report.findings {
@@ -460,8 +462,8 @@ fn holder(mut held: Held, total: u64) -> Finding {
     }
 }
 
-/// Memory that the program mapped itself, where it is a twentieth of what is resident: by heap, where a stack
-/// tells one that is known, and else by function.
+/// Returns memory that the program mapped itself, if it is a twentieth of what is resident: by heap, if a stack shows
+/// a known one, and else by function.
 fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
     let books = report
         .instants
@@ -544,7 +546,7 @@ fn mapper(
     }
 }
 
-/// Parts of the books that are stacks bear the name of their function; the same name is one part.
+/// Names parts of the books that are stacks by their function; parts with the same name become one.
 fn name_parts(report: &mut Report, naming: &Naming, limit: usize) {
     let mut instants = std::mem::take(&mut report.instants);
     for row in instants

@@ -1,4 +1,4 @@
-//! Stacks that only grow, without any marks: their blocks that live at the end were born all along.
+//! Stacks that only grow, found without any marks: their blocks that live at the end were born all along.
 //!
 //! ```text
 //!   acquisitions of the process   |--1--|--2--|--3--|--4--|--5--|--6--|--7--|--8--|
@@ -9,15 +9,16 @@
 //!
 //! O1  Births are counted along the acquisitions of the process, not along time: a program that waits is not
 //!     a program that keeps.
-//! O2  Every slice has at least half and at most twice its share. A program that does nothing else than fill a
-//!     table looks the same: so it is said who grows, and no saving is promised.
-//! O3  What marks have told of a stack is more exact, and stays alone.
-//! O4  Blocks are those of the report's moment, if at most half a slice of acquisitions comes after it: a program that
-//!     clears up before it ends has none at its end. Else those of the end, and so where the program rests after that
-//!     moment when more than half of a stack's blocks may have gone: what is released before a rest did not only grow.
-//! O6  What most blocks of were released until the end is told with that, and as a thing to look at: tables that are
-//!     loaded all along and cleared up in the end are born as a leak is.
-//! O5  They were born along the time, too: a quarter in its second half, and some in its last quarter. What a program
+//! O2  Every slice has at least half and at most twice its share. A program that only fills a table looks the same:
+//!     so the finding names the stacks that grow, and promises no saving.
+//! O3  What marks have shown about a stack is more exact, and stays alone.
+//! O4  Blocks are those of the report's moment, if at most half a slice of acquisitions comes after it: a program
+//!     that clears up before it ends has none at its end. Otherwise they are those of the end; so they are, too, if
+//!     the program rests after that moment when more than half of a stack's blocks may have gone: what is released
+//!     before a rest did not only grow.
+//! O6  If most blocks of a stack were released until the end, the finding says so, and is one to look at: tables that
+//!     are loaded all along and cleared up in the end are born as a leak is.
+//! O5  They were also born along the time: a quarter in its second half, and some in its last quarter. What a program
 //!     acquires in one burst, to work on it until the end, is all that it acquires.
 //!
 //! Not here: growth between marks (`findings.rs`), rounds (`passes/phases.rs`).
@@ -29,26 +30,26 @@ use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
 use crate::passes::wording::{bytes, count};
 
-/// Slices of the run.
+/// The number of slices of the run.
 const SLICES: usize = 8;
-/// Fewest blocks of a stack: with fewer a slice has a handful by chance.
+/// The fewest blocks of a stack: with fewer, a slice has a handful by chance.
 const MIN_BLOCKS: u64 = 64;
-/// Fewest acquisitions of a run that can be cut into slices.
+/// The fewest acquisitions of a run that can be cut into slices.
 const MIN_ALLOCATIONS: u64 = 1024;
-/// A stack must hold one of so many bytes that live at the end, and this much.
+/// A stack must hold one part in this many of the bytes that live at the end, and at least `WORTH_BYTES`.
 const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
 
 /// When the blocks that live at a moment were born.
 pub(crate) struct Births {
-    /// The moment: acquisitions until then, and what lives.
+    /// The number of acquisitions until the moment; what lives then follows.
     allocations: u64,
     usable_bytes: u64,
-    /// By site.
+    /// Births by site.
     sites: Vec<Born>,
 }
 
-/// Live blocks of one site.
+/// The live blocks of one site.
 #[derive(Clone, Copy, Default)]
 struct Born {
     usable_bytes: u64,
@@ -57,7 +58,7 @@ struct Born {
 }
 
 impl Births {
-    /// Of the blocks that live now.
+    /// Counts the births of the blocks that live now.
     pub(crate) fn now(ledger: &Ledger) -> Births {
         let (allocations, now_us) = (ledger.counts().allocations, ledger.now_ns() / 1000);
         let cells = ledger.cells();
@@ -66,7 +67,7 @@ impl Births {
             let slice = u128::from(at) * SLICES as u128 / u128::from(of.max(1));
             (slice as usize).min(SLICES - 1)
         };
-        // A block of nobody's has no birth here.
+        // A block that the process inherited has no birth here.
         for block in ledger.live_blocks().filter(|one| !one.is_inherited()) {
             let born = &mut sites[cells.site_of(block.cell)];
             born.usable_bytes += cells.keys()[block.cell.0 as usize].usable;
@@ -81,7 +82,7 @@ impl Births {
     }
 }
 
-/// The stacks of which `told` does not know yet. `at` is the report's moment, and how much has gone, at most, where the
+/// Finds the stacks that `told` does not have yet. `at` is the report's moment, and the most that has gone where the
 /// program rests afterwards.
 pub(crate) fn only_grow(
     report: &Report,
@@ -93,7 +94,7 @@ pub(crate) fn only_grow(
     if !(MIN_ALLOCATIONS..=u64::from(u32::MAX)).contains(&allocations) {
         return Vec::new();
     }
-    // O4.
+    // The report's moment, if little comes after it (O4).
     let later = |one: &&Births| allocations.saturating_sub(one.allocations);
     let at = at.filter(|one| later(one) <= allocations / (2 * SLICES as u64));
     let label = report.instants.get(report.at).map(|one| &one.label);
@@ -116,7 +117,7 @@ pub(crate) fn only_grow(
     .collect()
 }
 
-/// Stacks whose blocks were born all along (O2, O5).
+/// Returns stacks whose blocks were born all along (O2, O5).
 fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, &'a Born> {
     let least = (births.usable_bytes / PART).max(WORTH_BYTES);
     let sites = ledger.cells().sites().iter().zip(&births.sites);
@@ -126,7 +127,7 @@ fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, &'a Born> {
     even.map(|(site, born)| (site.node.0, born)).collect()
 }
 
-/// O2.
+/// Reports whether births are even along the acquisitions (O2).
 fn is_even(births: &[u64; SLICES]) -> bool {
     let blocks: u64 = births.iter().sum();
     let share = |one: &u64| *one * SLICES as u64;
@@ -136,13 +137,13 @@ fn is_even(births: &[u64; SLICES]) -> bool {
             .all(|one| share(one) * 2 >= blocks && share(one) <= blocks * 2)
 }
 
-/// O5.
+/// Reports whether births go on along the time (O5).
 fn goes_on(times: &[u64; SLICES]) -> bool {
     let of = |slices: &[u64]| slices.iter().sum::<u64>();
     of(&times[SLICES / 2..]) * 4 >= of(times) && of(&times[SLICES * 3 / 4..]) > 0
 }
 
-/// `56, 57 and 54`.
+/// Formats a list: `56, 57 and 54`.
 fn listed(slices: &[String]) -> String {
     match slices {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
@@ -155,7 +156,7 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
     let mut found = Finding {
         kind: FindingKind::Leak,
-        // Without a count: findings of one function and title are put together.
+        // The title has no count: findings of one function and title are merged.
         title: "Only grows, from the beginning of the run to its end".to_owned(),
         what: format!(
             "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
@@ -173,7 +174,7 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
         node: Some(row.node),
         ..Finding::default()
     };
-    // O6.
+    // Most of the stack's blocks were released until the end (O6).
     if row.end_blocks < blocks / 2 {
         found.title = RELEASED_IN_THE_END.to_owned();
         found.what += &format!(

@@ -5,12 +5,12 @@
 //!   stack of a block     malloc · new_arena · … (python3)         ──► CPython's objects: PYTHONMALLOC=malloc
 //! ```
 //!
-//! O1  A heap is told by a function on the stack that got its memory, innermost first; in `chunks` for mappings and
-//!     blocks of malloc alike, in `maps` for mappings only and near the call, in the file that made it: blocks of
+//! O1  A heap is identified by a function on the stack that got its memory, innermost first; in `chunks` for mappings
+//!     and blocks of malloc alike, in `maps` for mappings only and near the call, in the file that made it: blocks of
 //!     such stacks, and what another library maps, may be the user's own.
-//! O2  It is told where it holds a twentieth of what is resident, or more than all live blocks together.
-//! O3  Where no function is known, but next to nothing was asked of malloc and half of the program's memory was
-//!     mapped by one function, that is said with what it may be.
+//! O2  A heap is reported if it holds a twentieth of what is resident, or more than all live blocks together.
+//! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
+//!     mapped by one function, that is reported with what it may be.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
@@ -21,29 +21,29 @@ use crate::passes::wording::{bytes, percent};
 use crate::plumbing::Naming;
 use crate::qualified::own_name;
 
-/// Below this no heap is worth a line.
+/// The bytes below which no heap is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
-/// One part in so many of what is resident is worth a line (O2).
+/// A heap is worth a line from one part in this many of what is resident (O2).
 const WORTH: u64 = 20;
 
-/// Frames from the mapping call outwards that `maps` is looked for in (O1).
+/// The number of frames from the mapping call outwards in which `maps` is looked for (O1).
 const NEAR: u32 = 8;
 
-/// A heap that is known.
+/// A known heap.
 pub(crate) struct Known {
     pub name: &'static str,
-    /// It takes malloc's place.
+    /// Whether it takes malloc's place.
     allocator: bool,
-    /// Files that it is in, by the beginnings of their names; none: any.
+    /// The files that it is in, by the beginnings of their names; none means any.
     modules: &'static [&'static str],
-    /// Functions that get its memory, a `*` at the end for all that begin so (O1).
+    /// Functions that get its memory, with a `*` at the end for all that begin so (O1).
     chunks: &'static [&'static str],
-    /// Functions of whose mappings all are the heap's (O1).
+    /// Functions all of whose mappings are the heap's (O1).
     maps: &'static [&'static str],
     change: &'static str,
 }
 
-/// Known heaps; the first that fits is taken, so that a runtime comes before the allocator in it.
+/// The known heaps; the first that fits is taken, so a runtime comes before the allocator in it.
 const KNOWN: &[Known] = &[
     Known {
         name: "CPython's object allocator",
@@ -252,7 +252,7 @@ fn fits(names: &[&str], name: &str) -> bool {
     })
 }
 
-/// Looks up heaps by stack; each frame's name is looked at once.
+/// Looks up heaps by stack; each frame's name is examined once.
 pub(crate) struct Heaps<'a> {
     report: &'a Report,
     /// By frame: indices into [`KNOWN`] for any stack, and for those of mappings.
@@ -289,11 +289,11 @@ impl<'a> Heaps<'a> {
         })
     }
 
-    /// The heap that a stack got memory for; `mapping`: it mapped it, and asked no malloc.
+    /// Returns the heap that a stack got memory for; `mapping` means that it mapped the memory, and called no malloc.
     pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<&'static Known> {
         let report = self.report;
         let (mut at, mut outer, mut near) = (node, None, 0);
-        // The file of whoever called the C library.
+        // The file of the code that called the C library.
         let mut asked: Option<&str> = None;
         while let Some(entry) = report.nodes.get(at as usize).filter(|_| at != 0) {
             let [chunk, map] = self.frame(entry.frame);
@@ -319,7 +319,7 @@ impl<'a> Heaps<'a> {
     }
 }
 
-/// The program's own heaps at the report's instant, largest first (O2, O3).
+/// Returns the program's own heaps at the report's instant, largest first (O2, O3).
 pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let books = report
         .instants
@@ -398,7 +398,7 @@ fn said(known: &Known, heap: OwnHeap, resident: u64) -> OwnHeap {
     }
 }
 
-/// A mapper that takes malloc's place, by the looks of it (O3).
+/// Returns a mapper that seems to take malloc's place (O3).
 fn unnamed(
     report: &Report,
     naming: &Naming,

@@ -13,28 +13,28 @@ use std::collections::BTreeMap;
 
 use crate::model::Report;
 
-/// What one stack holds at the report's instant.
+/// The memory that one stack holds at the report's instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeldBy {
     /// The stack.
     pub node: u32,
-    /// Live blocks.
+    /// Number of live blocks.
     pub blocks: u64,
-    /// Resident bytes of them; bytes given where no snapshot says.
+    /// Resident bytes of these blocks; usable bytes if there is no snapshot.
     pub live_bytes: u64,
     /// Resident bytes that it mapped itself.
     pub mapped_bytes: u64,
 }
 
 impl HeldBy {
-    /// Both.
+    /// Returns the bytes of blocks and mappings together.
     pub fn bytes(&self) -> u64 {
         self.live_bytes.saturating_add(self.mapped_bytes)
     }
 }
 
 impl Report {
-    /// What each stack holds at the instant, by stack, those that hold nothing left out.
+    /// Returns what each stack holds at the instant, by stack, without those that hold nothing.
     pub fn held(&self) -> Vec<HeldBy> {
         let mut held: BTreeMap<u32, HeldBy> = BTreeMap::new();
         for site in &self.sites {

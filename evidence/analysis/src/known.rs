@@ -1,10 +1,10 @@
-//! Which functions are known to pass allocations on, and which of them are known to grow buffers well: a table.
+//! A table of the functions that are known to pass allocations on, and of those that are known to grow buffers well.
 //!
 //! ```text
 //!   plumbing.txt ──once──► names · beginnings · exceptions, by group ──► is this one of them?
 //! ```
 //!
-//! K1  The table is data: a line is a name, its group says of which files, its words say how it grows.
+//! K1  The table is data: a line is a name, its group gives the files, its words say how it grows.
 //! K2  A look-up costs the length of the name, not of the table.
 //!
 //! Not here: what a name is (qualified.rs), wrappers that no table knows (plumbing.rs).
@@ -13,12 +13,12 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-/// Lines of the table; its head says how they are read.
+/// The lines of the table; its head says how they are read.
 const TABLE: &str = include_str!("plumbing.txt");
 
 #[derive(Default)]
 struct Entry {
-    /// Files that it is of, by the beginnings of their names; none: of any.
+    /// The files that it belongs to, by the beginnings of their names; none means any.
     modules: Vec<&'static str>,
     excepted: bool,
     growth: Option<&'static str>,
@@ -27,7 +27,7 @@ struct Entry {
 #[derive(Default)]
 struct Known {
     exact: FxHashMap<&'static str, Vec<Entry>>,
-    /// By beginning.
+    /// Entries by the beginning of their names.
     starts: FxHashMap<&'static str, Vec<Entry>>,
     /// Lengths that beginnings have, longest first.
     lengths: Vec<usize>,
@@ -85,7 +85,7 @@ fn parse(table: &'static str) -> Known {
 }
 
 impl Known {
-    /// What the table says of a qualified name in a file: the most particular line.
+    /// Returns what the table has for a qualified name in a file: the most specific line.
     fn entry(&self, name: &str, module: &str) -> Option<&Entry> {
         let here = |entry: &&Entry| {
             entry.modules.is_empty() || entry.modules.iter().any(|own| module.starts_with(own))
@@ -100,7 +100,7 @@ impl Known {
     }
 }
 
-/// Whether a function of this qualified name in this file only passes an allocation on.
+/// Reports whether a function of this qualified name in this file only passes an allocation on.
 pub(crate) fn passes_on(name: &str, module: &str) -> bool {
     let known = known();
     match known.entry(name, module) {
@@ -112,8 +112,8 @@ pub(crate) fn passes_on(name: &str, module: &str) -> bool {
     }
 }
 
-/// How a function is known to grow its buffers, in words: of a runtime or library whose growth nobody who uses it
-/// can change. `None` where nothing is known. `function` is its demangled name, `module` the name of its file
+/// Returns how a function is known to grow its buffers, in words: it is one of a runtime or library whose users
+/// cannot change that. `None` if nothing is known. `function` is its demangled name, `module` the name of its file
 /// without folder.
 pub fn known_growth(function: &str, module: &str) -> Option<&'static str> {
     let name = crate::qualified::own_name(function);

@@ -1,4 +1,4 @@
-//! The ledger: which block lives where, what it cost, and how much lived when it was most.
+//! The ledger: which block lives where, what it cost, and how much lived at the peak.
 //!
 //! ```text
 //!   Event ──► BlockMap (address → block) ──► Act ──► sink (the passes)
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! G1  `live` is the sum over the map and the parked blocks, always; cells add up to it.
-//! G2  A block whose realloc is under way is parked with its thread: it counts as live, but its
-//!     address is free for others (E2 of the trace). It stays live if the trace ends there.
+//! G2  A block whose realloc is under way is parked with its thread: it counts as live, but its address is free for
+//!     other blocks (E2 of the trace). It stays live if the trace ends there.
 //! G3  An acquisition at the address of a live block means that a release was lost: the old block is
 //!     closed first, as a release by the same thread, and counted.
-//! G4  Blocks inherited over a fork live, but are acquisitions of nobody: passes never see them.
+//! G4  Blocks inherited over a fork live, but the process did not acquire them: passes never see them.
 //!
 //! Not here: instants and books (`schedule.rs`, `books.rs`).
 
@@ -28,19 +28,19 @@ use crate::maps::{Granules, Intervals, Owner};
 use crate::pass::{Act, Block, CellId, CellKey, Context, NO_KEY};
 use crate::timeline::Curve;
 
-/// Threads of one process that are told apart; a damaged trace may name any.
+/// The most threads of one process that are distinguished; a damaged trace may name any.
 const MAX_THREADS: usize = 1 << 20;
-/// Sizes and addresses from here on are no user's on this machine: the event is damaged.
+/// No program on this machine has sizes or addresses from this limit on: the event is damaged.
 const ADDRESS_LIMIT: u64 = 1 << 47;
 
-/// How much lives at a moment.
+/// What lives at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Live {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable_bytes: u64,
 }
 
@@ -63,30 +63,30 @@ impl Live {
 /// The largest live heap so far, by usable bytes; the first moment of several.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeapPeak {
-    /// How much lived.
+    /// What lived then.
     pub live: Live,
-    /// The event that made it so.
+    /// The event that made the peak.
     pub ticket: u64,
-    /// When.
+    /// The time of the peak, nanoseconds since the start.
     pub time_ns: u64,
-    /// Events up to and with it.
+    /// Number of events up to and including it.
     pub events: u64,
 }
 
-/// What happened over the run so far.
+/// The counts over the run so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// Blocks acquired, reallocs included.
+    /// Blocks acquired, including reallocs.
     pub allocations: u64,
-    /// Blocks released, reallocs included.
+    /// Blocks released, including reallocs.
     pub frees: u64,
     /// Reallocs of a known block.
     pub reallocs: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable_bytes: u64,
     /// Releases of unknown addresses.
     pub unknown_frees: u64,
@@ -94,7 +94,7 @@ pub struct Counts {
     pub lost_frees: u64,
     /// Reallocs whose beginning or end is missing.
     pub lost_reallocs: u64,
-    /// Events that cannot be: address 0, or sizes beyond the address space.
+    /// Events that are impossible: address 0, or sizes beyond the address space.
     pub damaged_events: u64,
     /// `mmap` calls by the program.
     pub maps: u64,
@@ -102,12 +102,12 @@ pub struct Counts {
     pub map_bytes: u64,
 }
 
-/// What a thread did.
+/// The counts of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ThreadCount {
     /// Blocks acquired.
     pub allocations: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
     /// Blocks released that another thread had acquired.
     pub remote_frees: u64,
@@ -135,9 +135,9 @@ pub struct Ledger {
     pub(crate) curve: Curve,
     intervals: Intervals,
     granules: Granules,
-    /// Of a process that was not recorded from its birth.
+    /// The known pages of a process that was not recorded from its birth.
     covered: Option<Box<Covered>>,
-    /// The parent's reallocs under way, while its events are read; `None` once our own began.
+    /// The parent's reallocs under way, while its events are read; `None` after our own events began.
     inheriting: Option<FxHashMap<ThreadId, Parked>>,
     now_ns: u64,
     /// Where the look ahead found what the event needs (`ahead.rs`).
@@ -145,7 +145,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger; the heap curve will have at most this many points.
+    /// Creates an empty ledger; the heap curve will have at most this many points.
     pub fn new(timeline_points: usize) -> Ledger {
         Ledger {
             blocks: BlockMap::default(),
@@ -164,8 +164,7 @@ impl Ledger {
         }
     }
 
-    /// Takes an event and hands what it meant to `sink`, in order. Cost: some 30 ns where the
-    /// tables are in cache.
+    /// Takes an event and hands its acts to `sink`, in order. Cost: some 30 ns if the tables are in cache.
     #[inline]
     pub fn apply(&mut self, event: &Event, sink: &mut impl FnMut(&Context<'_>, &Act)) {
         if self.inheriting.is_some() {
@@ -200,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// Everything but `Alloc` and `Free`.
+    /// Takes any event except `Alloc` and `Free`.
     #[inline(never)]
     fn apply_slow(&mut self, event: &Event, sink: &mut impl FnMut(&Context<'_>, &Act)) {
         match event.kind {
@@ -277,7 +276,7 @@ impl Ledger {
         Block::new(addr, cell, event.thread, event.time_ns / 1000, serial)
     }
 
-    /// What an acquisition and a regrowth have in common; the live heap is the caller's.
+    /// Counts what an acquisition and a regrowth have in common; the caller counts the live heap.
     #[inline]
     fn count_acquired(&mut self, event: &Event, block: &Block, key: &CellKey) {
         self.granules.touch(block.addr);
@@ -336,7 +335,7 @@ impl Ledger {
         );
     }
 
-    /// G3.
+    /// Closes the old block at an address whose release was lost (G3).
     #[cold]
     fn lost_free(&mut self, event: &Event, old: Block, sink: &mut impl FnMut(&Context<'_>, &Act)) {
         self.counts.lost_frees += 1;
@@ -362,7 +361,7 @@ impl Ledger {
         };
         let before = std::mem::replace(&mut self.thread(event.thread).parked, parked);
         if before != Parked::Nothing {
-            // Its end was lost. Success is the rule, so the old block is gone.
+            // The end of the realloc was lost. Success is the rule, so the old block is gone.
             self.counts.lost_reallocs += 1;
             if let Parked::Block(block) = before {
                 self.release(event, block, FreeFn::Realloc, sink);
@@ -426,10 +425,10 @@ impl Ledger {
                 if let Some(there) = self.blocks.insert(old) {
                     self.lost_free(event, there, sink);
                 }
-                // A cancel that names another block than was parked is a sign of damage.
+                // A cancel that names another block than the parked one is a sign of damage.
                 self.counts.lost_reallocs += u64::from(old.addr != addr);
             }
-            // It was counted as a release of the unknown, and none took place.
+            // It was counted as a release of an unknown block, and none took place.
             Parked::UnknownBlock => self.counts.unknown_frees -= 1,
             Parked::Nothing => self.counts.lost_reallocs += 1,
         }
@@ -500,7 +499,8 @@ impl Ledger {
         }
     }
 
-    /// Takes an event of the parent before the fork, or of a process that the parent was copied from (G4). Ignored once events of our own came.
+    /// Takes an event of the parent before the fork, or of a process that the parent was copied from (G4). Ignored
+    /// after events of our own came.
     pub fn inherit(&mut self, event: &Event) {
         let Some(mut parked) = self.inheriting.take() else {
             return;
@@ -561,7 +561,8 @@ impl Ledger {
         Some(block)
     }
 
-    /// The ancestor whose events came forked, and the copy's own come next: threads are numbered anew.
+    /// Notes that the ancestor whose events came forked, and that the copy's own come next: threads are numbered
+    /// anew.
     pub fn inherit_fork(&mut self) {
         if let Some(parked) = self.inheriting.as_mut() {
             let parked = std::mem::take(parked);
@@ -569,7 +570,7 @@ impl Ledger {
         }
     }
 
-    /// The reallocs were other threads', which a copy does not have: their blocks stay.
+    /// Keeps the blocks of reallocs of other threads, which a copy does not have.
     fn keep_parked(&mut self, parked: FxHashMap<ThreadId, Parked>) {
         for state in parked.into_values() {
             if let Parked::Block(block) = state
@@ -580,7 +581,7 @@ impl Ledger {
         }
     }
 
-    /// Our own run begins: what the parent left is the level at the start.
+    /// Begins our own run: what the parent left is the level at the start.
     #[cold]
     pub(crate) fn end_inheritance(&mut self) {
         let Some(parked) = self.inheriting.take() else {
@@ -592,42 +593,42 @@ impl Ledger {
         self.curve.start(&self.live);
     }
 
-    /// How much lives now.
+    /// Returns how much lives now.
     pub fn live(&self) -> Live {
         self.live
     }
 
-    /// The largest live heap so far.
+    /// Returns the largest live heap so far.
     pub fn heap_peak(&self) -> HeapPeak {
         self.peak
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Cells and sites.
+    /// Returns the cells and sites.
     pub fn cells(&self) -> &Cells {
         &self.cells
     }
 
-    /// Threads that did anything, by id.
+    /// Returns the threads that did anything, by id.
     pub fn threads(&self) -> &[ThreadCount] {
         &self.threads
     }
 
-    /// What the program mapped.
+    /// Returns what the program mapped.
     pub fn intervals(&self) -> &Intervals {
         &self.intervals
     }
 
-    /// The process was not recorded from its birth: pages are watched from now on.
+    /// Watches pages from now on, for a process that was not recorded from its birth.
     pub(crate) fn watch(&mut self, covered: Covered) {
         self.covered = Some(Box::new(covered));
     }
 
-    /// Which pages are known from end to end; `None` where all are.
+    /// Returns which pages are known from end to end; `None` if all are.
     pub(crate) fn covered(&self) -> Option<&Covered> {
         self.covered.as_deref()
     }
@@ -639,17 +640,17 @@ impl Ledger {
         }
     }
 
-    /// Where blocks have been.
+    /// Returns where blocks have been.
     pub fn granules(&self) -> &Granules {
         &self.granules
     }
 
-    /// The latest time seen, nanoseconds since the start.
+    /// Returns the latest time seen, nanoseconds since the start.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Reallocs under way.
+    /// Returns the number of reallocs under way.
     pub fn parked_blocks(&self) -> u64 {
         self.threads
             .iter()
@@ -657,12 +658,12 @@ impl Ledger {
             .count() as u64
     }
 
-    /// All live blocks, the parked ones included (G2), in no order.
+    /// Returns all live blocks, including the parked ones (G2), in no particular order.
     pub fn live_blocks(&self) -> impl Iterator<Item = &Block> {
         self.live_at().map(|(_, block)| block)
     }
 
-    /// The same with a number for each, below [`Ledger::slots`]: the same until the next event.
+    /// Returns all live blocks, each with a number below [`Ledger::slots`]: it stays the same until the next event.
     pub(crate) fn live_at(&self) -> impl Iterator<Item = (u32, &Block)> {
         let behind = self.blocks.slots() as u32;
         let parked = self.threads.iter().zip(behind..);
@@ -673,12 +674,12 @@ impl Ledger {
         self.blocks.iter_at().chain(parked)
     }
 
-    /// What every number of [`Ledger::live_at`] is below.
+    /// Returns a bound that every number of [`Ledger::live_at`] is below.
     pub(crate) fn slots(&self) -> usize {
         self.blocks.slots() + self.threads.len()
     }
 
-    /// Bytes that the live map holds.
+    /// Returns the bytes that the live map holds.
     pub fn map_table_bytes(&self) -> usize {
         self.blocks.table_bytes()
     }

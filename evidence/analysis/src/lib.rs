@@ -11,7 +11,7 @@
 //! L1  One pass over the events, in ticket order, on one thread; memory is bounded by live blocks,
 //!     cells (stack, size, usable size), stacks and mappings, never by events.
 //! L2  Every number of the report is computed here or in a pass from what was recorded; what is
-//!     missing is said in `Report::completeness` or in the notes of the books.
+//!     missing is stated in `Report::completeness` or in the notes of the books.
 //!
 //! Not here: reading a trace (`trace`), names of functions (`symbols`), text (`view`).
 mod ahead;

@@ -7,7 +7,7 @@
 //!
 //! I1  Intervals are disjoint and not empty; mapping over one cuts it, as the kernel does.
 //! I2  A granule's bit is set if a block began in it since the program last mapped or unmapped all
-//!     of it. Allocators that call the kernel directly map unseen; then only the bits tell.
+//!     of it. Allocators that call the kernel directly map unseen; then only the bits show it.
 //!
 //! Bounded by the mappings that exist at one time and 4 KiB of bits per 2 GiB in use.
 //! Not here: what is resident (`books.rs`).
@@ -22,7 +22,7 @@ const ADDRESS_BITS: u32 = 47;
 const LEAVES: usize = 1 << (ADDRESS_BITS - GRANULE_SHIFT - LEAF_SHIFT);
 const LEAF_WORDS: usize = (1 << LEAF_SHIFT) / 64;
 
-/// Who mapped an interval.
+/// The owner of a mapped interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// The stack that mapped it.
@@ -38,7 +38,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// `mmap` of `len` bytes at `addr`.
+    /// Records `mmap` of `len` bytes at `addr`.
     pub fn map(&mut self, addr: u64, len: u64, owner: Owner) {
         let end = addr.saturating_add(page_up(len));
         if end > addr {
@@ -47,20 +47,20 @@ impl Intervals {
         }
     }
 
-    /// `munmap`; returns who had mapped the first byte.
+    /// Records `munmap`; returns the owner of the first byte.
     pub fn unmap(&mut self, addr: u64, len: u64) -> Option<Owner> {
         let owner = self.owner(addr);
         self.cut(addr, addr.saturating_add(page_up(len)));
         owner
     }
 
-    /// Who mapped the byte at an address.
+    /// Returns the owner of the byte at an address.
     pub fn owner(&self, addr: u64) -> Option<Owner> {
         let (_, &(end, owner)) = self.by_start.range(..=addr).next_back()?;
         (addr < end).then_some(owner)
     }
 
-    /// Bytes that the program itself has mapped, by stack.
+    /// Returns the bytes that the program itself has mapped, by stack.
     pub fn mapped_by_program(&self) -> BTreeMap<NodeId, u64> {
         let mut by_node = BTreeMap::new();
         for (start, (end, owner)) in &self.by_start {
@@ -123,7 +123,7 @@ fn page_up(len: u64) -> u64 {
     len.saturating_add(4095) & !4095
 }
 
-/// Where blocks have been (I2).
+/// The places where blocks have been (I2).
 #[derive(Clone, Debug)]
 pub struct Granules {
     leaves: Vec<Option<Box<[u64; LEAF_WORDS]>>>,
@@ -138,7 +138,7 @@ impl Default for Granules {
 }
 
 impl Granules {
-    /// A block begins here. Cost: two dependent loads and a test; a store for a new granule.
+    /// Notes that a block begins here. Cost: two dependent loads and a test; a store for a new granule.
     #[inline]
     pub fn touch(&mut self, addr: u64) {
         let granule = addr >> GRANULE_SHIFT;
@@ -153,7 +153,7 @@ impl Granules {
         }
     }
 
-    /// The program mapped or unmapped this range: forget the granules wholly inside.
+    /// Forgets the granules wholly inside a range that the program mapped or unmapped.
     pub fn forget(&mut self, addr: u64, len: u64) {
         let end = addr.saturating_add(len) >> GRANULE_SHIFT;
         let mut granule = addr.div_ceil(1 << GRANULE_SHIFT);
@@ -171,12 +171,12 @@ impl Granules {
         }
     }
 
-    /// Whether a block has begun in a granule wholly inside `start..end`.
+    /// Reports whether a block has begun in a granule wholly inside `start..end`.
     pub fn any_inside(&self, start: u64, end: u64) -> bool {
         self.any(start.div_ceil(1 << GRANULE_SHIFT), end >> GRANULE_SHIFT)
     }
 
-    /// Whether a block has begun in a granule that overlaps `start..end`.
+    /// Reports whether a block has begun in a granule that overlaps `start..end`.
     pub fn any_overlapping(&self, start: u64, end: u64) -> bool {
         self.any(start >> GRANULE_SHIFT, end.div_ceil(1 << GRANULE_SHIFT))
     }

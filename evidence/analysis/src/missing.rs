@@ -1,4 +1,4 @@
-//! What may be missing from a recording, a plain line each with what follows from it; and what it does to advice.
+//! What may be missing from a recording, one plain line each with its consequence; and its effect on advice.
 //!
 //! ```text
 //!   Known, Counts ──► missing(): Vec<Missing>, the weightiest first ──► a line each (Display)
@@ -6,15 +6,15 @@
 //! ```
 //!
 //! M1  There is one list for every command. It is empty exactly when the trace is whole.
-//! M2  Where blocks may live that no event told of, memory that looks free may be theirs: nothing that gives
-//!     it back is advised as more than possible, and no saving is promised.
-//! M3  A trace without events says that nothing was recorded and why that may be. It never says that there is
-//!     nothing to report.
-//! M4  Children that were not recorded take nothing away from the trace of their parent: they are told of
+//! M2  If blocks may live that no event reported, memory that looks free may be theirs: nothing that gives it back is
+//!     advised as more than possible, and no saving is promised.
+//! M3  For a trace without events the list says that nothing was recorded and why that may be. It never says that
+//!     there is nothing to report.
+//! M4  Children that were not recorded take nothing away from the trace of their parent: they are listed
 //!     ([`children`]), and the trace is whole.
 //!
-//! Not here: whether the allocator's own count agrees (`totals.rs`; a report's, and in none of the shorter commands); what
-//! is odd, although nothing is missing (`notes.rs`).
+//! Not here: whether the allocator's own count agrees (`totals.rs`; in a report only, not in the shorter commands);
+//! what is odd although nothing is missing (`notes.rs`).
 
 use std::fmt;
 
@@ -27,10 +27,10 @@ use crate::passes::wording::{bytes, count};
 /// see it: a few in many programs.
 const FEW_UNKNOWN: u64 = 100;
 const FEW_UNKNOWN_PART: u64 = 100;
-/// What the collector notes of threads without a ring, and of a recording that ended before the process.
+/// Notes of the collector about threads without a ring, and about a recording that ended before the process.
 pub(crate) const NO_RING: &str = "were not recorded: no room";
 pub(crate) const STOPPED_EARLY: &str = "recording stopped early";
-/// What follows from a child without a trace.
+/// The consequence of a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
 const PROGRAM_FOLLOWS: &str = "their memory is in no row";
@@ -38,13 +38,13 @@ const PROGRAM_FOLLOWS: &str = "their memory is in no row";
 /// Something that a recording does not have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// Everything: why that may be.
+    /// Everything is missing; the text says why that may be.
     Everything(String),
-    /// The end.
+    /// The end of the recording.
     End,
     /// Events that could not be recorded.
     Lost {
-        /// How many.
+        /// The number of these events.
         events: u64,
     },
     /// Threads of which nothing was recorded.
@@ -53,12 +53,12 @@ pub enum Missing {
     Later,
     /// Events that were recorded and cannot be read.
     Unread {
-        /// How many.
+        /// The number of these events.
         events: u64,
-        /// Of how many.
+        /// The number of all events.
         of: u64,
     },
-    /// A part of the file, as the reader says it.
+    /// A part of the file, in the reader's words.
     Damage(String),
     /// Releases of blocks that were handed out again.
     Releases(u64),
@@ -70,19 +70,19 @@ pub enum Missing {
     Parked(u64),
     /// Acquisitions: blocks were released that were never acquired, in a process recorded from its birth.
     Acquisitions {
-        /// Such releases.
+        /// The number of such releases.
         releases: u64,
     },
-    /// Blocks that the allocator counts and no event told of, or the other way round.
+    /// Blocks that the allocator counts and no event reported, or the other way round.
     Totals {
         /// The allocator's name.
         allocator: String,
-        /// What it counts as in use.
+        /// The bytes that it counts as in use.
         said_bytes: u64,
-        /// What is live by the events.
+        /// The bytes that are live by the events.
         known_bytes: u64,
     },
-    /// Mappings that no event told of, in a process recorded from its birth.
+    /// Mappings that no event reported, in a process recorded from its birth.
     Mapped {
         /// Resident bytes of them at the report's moment.
         resident_bytes: u64,
@@ -99,7 +99,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// Whether blocks may live that no event told of, so that memory which looks free may be theirs (M2).
+    /// Reports whether blocks may live that no event reported, so that memory that looks free may be theirs (M2).
     pub fn hides_live_blocks(&self) -> bool {
         match self {
             Missing::Everything(_)
@@ -225,14 +225,14 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What a trace says of itself, beside its events.
+/// What a trace tells about itself, beside its events.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
     /// The process.
     pub process: &'a ProcessInfo,
-    /// How the recording ended; `None` where the trace was cut.
+    /// How the recording ended; `None` if the trace was cut.
     pub ending: Option<&'a Ending>,
-    /// What the reader found damaged, a sentence each.
+    /// What the reader found damaged, one sentence each.
     pub damage: Vec<String>,
     /// Processes that came out of this one and have no trace.
     pub lost: &'a [LostProcess],
@@ -242,7 +242,7 @@ pub struct Known<'a> {
     pub events: u64,
 }
 
-/// What is missing, the weightiest first (M1).
+/// Returns what is missing, the weightiest first (M1).
 pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> {
     let mut all = Vec::new();
     let unread = known.unread();
@@ -296,7 +296,7 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
     all
 }
 
-/// Children that were not recorded, a sentence for each kind and reason (M4).
+/// Returns the children that were not recorded, one sentence for each kind and reason (M4).
 pub fn children(lost: &[LostProcess]) -> Vec<String> {
     let children = || lost.iter().filter(|one| one.what != LostKind::Exec);
     let mut kinds: Vec<(LostKind, LostWhy)> = Vec::new();
@@ -360,7 +360,7 @@ fn name(lost: &LostProcess) -> String {
     }
 }
 
-/// Why there is no trace, in words.
+/// Returns why there is no trace, in words.
 pub fn why(why: LostWhy) -> &'static str {
     match why {
         LostWhy::Unknown => "why is not known",
@@ -376,12 +376,12 @@ pub fn why(why: LostWhy) -> &'static str {
 }
 
 impl Known<'_> {
-    /// Attached for a while in which the program acquired nothing: that is no fault.
+    /// Reports whether the recorder was attached for a while in which the program acquired nothing: that is no fault.
     pub(crate) fn was_quiet(&self) -> bool {
         self.is_attached() && self.damage.is_empty()
     }
 
-    /// Calls that are known to have passed unrecorded, by what the collector noted.
+    /// Returns the calls that are known to have passed unrecorded, by the collector's notes.
     pub(crate) fn unrecorded_calls(&self) -> u64 {
         let notes = self.ending.iter().flat_map(|ending| &ending.notes);
         let of = notes.filter(|note| {
@@ -391,7 +391,7 @@ impl Known<'_> {
         calls.fold(0, u64::saturating_add)
     }
 
-    /// Threads of which nothing was recorded, by what the collector noted.
+    /// Returns the threads of which nothing was recorded, by the collector's notes.
     pub(crate) fn unserved_threads(&self) -> u64 {
         let notes = self.ending.iter().flat_map(|ending| &ending.notes);
         let of = notes.filter(|note| note.contains(NO_RING));
@@ -399,14 +399,15 @@ impl Known<'_> {
         threads.fold(0, u64::saturating_add)
     }
 
-    /// Events that were recorded and cannot be read.
+    /// Returns the events that were recorded and cannot be read.
     pub(crate) fn unread(&self) -> u64 {
         let said = self.ending.map_or(0, |ending| ending.events);
         said.saturating_sub(self.events)
     }
 
-    /// A small program that acquired nothing, mapped nothing and ended by itself: the recorder was there, and there was
-    /// nothing. One that maps memory brings an allocator, as a rule, and its blocks are missing.
+    /// Reports whether it is a small program that acquired nothing, mapped nothing and ended by itself: the recorder
+    /// was there, and there was nothing. One that maps memory usually brings an allocator, and its blocks are
+    /// missing.
     pub(crate) fn made_nothing(&self, counts: &Counts) -> bool {
         let is_end = |ending: &Ending| matches!(ending.exit, Exit::Exited(_) | Exit::Exec);
         let (events, lost) = self
@@ -423,22 +424,23 @@ impl Known<'_> {
         notes.any(|note| note.contains(words))
     }
 
-    /// Whether the recorder came to the process while it ran.
+    /// Reports whether the recorder came to the process while it ran.
     pub(crate) fn is_attached(&self) -> bool {
         self.says("(attached)")
     }
 
-    /// Whether acquisitions were missed while the recorder was there: recording had not begun, or was stopped.
+    /// Reports whether acquisitions were missed while the recorder was there: recording had not begun, or was
+    /// stopped.
     pub(crate) fn was_paused(&self) -> bool {
         self.says("recording was stopped")
     }
 
-    /// Whether the recorder saw the process from its first call on: it was neither attached to nor paused.
+    /// Reports whether the recorder saw the process from its first call on: it was neither attached to nor paused.
     pub(crate) fn is_from_birth(&self) -> bool {
         !self.is_attached() && !self.was_paused()
     }
 
-    /// Why there may be nothing (M3).
+    /// Returns why nothing may have been recorded (M3).
     pub(crate) fn nothing_recorded(&self) -> String {
         match self.ending {
             Some(_) if self.was_quiet() => {
@@ -449,7 +451,7 @@ impl Known<'_> {
                     _ => "No block was acquired while it was recorded.".into(),
                 };
             }
-            // The recorder was there to the end: what it did not see, did not pass through malloc.
+            // The recorder was there to the end: what it did not see did not pass through malloc.
             Some(ending) if ending.exit != Exit::Unknown => {
                 return "Nothing was recorded: the program made no heap call that could be seen. Small \
                         programs make none; others bring an allocator of their own, whose calls do not \

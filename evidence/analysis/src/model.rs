@@ -233,7 +233,7 @@ pub struct Fragments {
     pub free_bytes: u64,
     /// Free bytes on pages with a live byte: the sum over `pins` and `others`.
     pub pinned_bytes: u64,
-    /// Free bytes on pages without one: nobody's, the allocator keeps them.
+    /// Free bytes on pages without a live byte, which the allocator keeps.
     pub nobodys_bytes: u64,
     /// Free bytes that the kernel listed as present and did not count as resident (or that were released
     /// in between): the books' `allocator-free` is `free_bytes` less these, and `unread_bytes` more.
@@ -249,7 +249,7 @@ pub struct Fragments {
     /// Pages that `used_bytes` would fill if they lay side by side: what an oracle could reach that had
     /// known which blocks survive. The gap to it is `pinned_pages` less these.
     pub packed_pages: u64,
-    /// The same if each usable size had pages of its own.
+    /// Pages that `used_bytes` would fill if each usable size had pages of its own.
     pub class_packed_pages: u64,
     /// Stacks by their share of the free bytes, largest first; at most 200 at the report's instant, and
     /// 20 elsewhere.
@@ -257,7 +257,7 @@ pub struct Fragments {
     /// The sum of those that are not listed; without `node` and `age`, its pages counted once for each
     /// stack.
     pub others: Pins,
-    /// The same by function, largest first, of the report's instant only: a page that several stacks of
+    /// Functions by their share, largest first, at the report's instant only: a page that several stacks of
     /// one function pin is solely the function's. At most 100; `node` is the largest stack.
     pub functions: Vec<Pins>,
     /// The allocator's spans, where its layout is known.
@@ -351,7 +351,7 @@ pub struct Books {
     /// What lies across or beyond the rows, in no sum: `swapped`, `huge-pages`. A row that is missing is
     /// not known.
     pub beside: Vec<BookRow>,
-    /// How the figures were won, and what could not be told apart.
+    /// How the figures were obtained, and what could not be distinguished.
     pub notes: Vec<String>,
 }
 

@@ -10,11 +10,11 @@ use crate::ledger::Counts;
 use crate::missing::{self, Known};
 use crate::peak::resident_bytes;
 
-/// What the reader should know although nothing is missing.
+/// Returns what the reader should know although nothing is missing.
 pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
-    // A copy lives by what its parent had: one that acquires nothing is as usual.
+    // A copy lives on what its parent had: one that acquires nothing is nothing unusual.
     let made_nothing = known.made_nothing(counts) && (known.events == 0 || !forked);
     if counts.allocations == 0 && (made_nothing || known.was_quiet()) {
         notes.push(known.nothing_recorded());
@@ -40,11 +40,13 @@ pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<Stri
     notes
 }
 
-/// Kernels count pages in batches, one for each processor and kind: two counts of the same memory differ by so much.
+/// Kernels count pages in batches, one for each processor and kind: two counts of the same memory differ by up to
+/// this.
 const COUNT_SLACK_BYTES: u64 = 512 << 10;
 
-/// What the kernel or a sample saw and no snapshot did: samples are taken more often than snapshots, and the kernel's
-/// high-water mark misses nothing. More than a fiftieth is worth saying, since the books are not of that moment.
+/// Returns a note on a peak that the kernel or a sample saw and no snapshot did: samples are taken more often than
+/// snapshots, and the kernel's high-water mark misses nothing. More than a fiftieth is worth a note, since the books
+/// are not of that moment.
 fn missed_peak(facts: &Facts) -> Option<String> {
     let peak = facts.snapshots.iter().map(resident_bytes).max()?;
     let is_missed = |most: u64| most > peak + (peak / 50).max(COUNT_SLACK_BYTES);
@@ -74,7 +76,7 @@ fn missed_peak(facts: &Facts) -> Option<String> {
     }
 }
 
-/// How the process ended.
+/// Describes how the process ended.
 pub(crate) fn ended(facts: &Facts) -> String {
     match facts.ending.as_ref().map(|ending| ending.exit) {
         None | Some(Exit::Unknown) => "unknown".into(),
@@ -87,7 +89,7 @@ pub(crate) fn ended(facts: &Facts) -> String {
     }
 }
 
-/// Names of the signals that end processes, x86-64 Linux.
+/// Returns the name of a signal that ends processes, x86-64 Linux.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",
@@ -112,7 +114,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// Where the process came from.
+/// Describes where the process came from.
 pub(crate) fn origin(facts: &Facts) -> Option<String> {
     let origin = facts.process.origin.as_ref()?;
     let how = match origin.how {

@@ -1,4 +1,4 @@
-//! Whose sizes are: what the owner of a stack chose, and what a library or runtime decides by itself.
+//! Who chose a size: what the owner of a stack chose, and what a library or runtime decides by itself.
 //!
 //! ```text
 //!   malloc · operator new · std::make_unique<Page> · Cache::fetch        passed on: the owner's size
@@ -6,18 +6,18 @@
 //!   malloc · PyObject_Malloc · PyFloat_FromDouble                        the runtime's own type
 //! ```
 //!
-//! O1  Judged are the frames from the allocator out to the one that names the stack: one that decides is enough.
+//! O1  The frames from the allocator out to the one that names the stack are judged: one that decides is enough.
 //! O2  Nodes, tables and steps of growth are a library's: neither what rounds them up nor what lies above a round
-//!     size is the program's to change.
-//! O3  Text and the objects of an interpreter are as long as they are: no advice to cut them by some bytes. A capacity
-//!     a little above a round size may have been asked for, and is told.
+//!     size can be changed by the program.
+//! O3  Text and the objects of an interpreter are as long as they are: no advice to cut them by some bytes. A
+//!     capacity a little above a round size may have been requested, and is reported.
 //!
 //! Not here: whether a stack has one size or many (`passes/slop.rs`, `passes/spread.rs`).
 
 use crate::model::{FindingKind, Frame};
 use crate::qualified;
 
-/// Containers that put each element into a node, or into a table of theirs (O2).
+/// Containers that put each element into a node, or into a table of their own (O2).
 const NODES: [&str; 17] = [
     "std::_Rb_tree",
     "std::_Hashtable",
@@ -38,7 +38,7 @@ const NODES: [&str; 17] = [
     "boost::unordered",
 ];
 
-/// Functions that let a buffer grow by themselves, by the end of the name, and the library that they are of (O2).
+/// Functions that let a buffer grow by themselves, by the end of the name, and the library that each belongs to (O2).
 const GROWING: [(&str, &str); 8] = [
     ("std::", "::_M_realloc_insert"),
     ("std::", "::_M_realloc_append"),
@@ -81,7 +81,7 @@ const TEXTS: [&str; 27] = [
     "QString::",
 ];
 
-/// What an interpreter makes for itself, whatever the script asks for (O2).
+/// What an interpreter makes for itself, whatever the script requests (O2).
 const OBJECTS: [&str; 14] = [
     "dictresize",
     "insertion_resize",
@@ -113,7 +113,8 @@ const INTERPRETERS: [&str; 10] = [
     "liblua",
 ];
 
-/// Whether a library or runtime decides what these frames ask for, so that advice of this kind has no reader (O1).
+/// Reports whether a library or runtime decides what these frames request, so that no reader can follow advice of
+/// this kind (O1).
 pub(crate) fn is_not_the_owners<'a>(
     kind: FindingKind,
     inner: impl Iterator<Item = &'a Frame>,
@@ -134,13 +135,13 @@ pub(crate) fn is_not_the_owners<'a>(
     })
 }
 
-/// A name without what stands before the path of its type: `<&mut alloc::string::String as …>`.
+/// Returns a name without what comes before the path of its type: `<&mut alloc::string::String as …>`.
 fn of_type(name: &str) -> &str {
     let name = name.trim_start_matches(['<', '&']);
     name.strip_prefix("mut ").unwrap_or(name)
 }
 
-/// `python3.11` and `libruby-3.1.so.3`, not `pythonic`.
+/// Reports whether a file is an interpreter's: `python3.11` and `libruby-3.1.so.3`, not `pythonic`.
 pub(crate) fn is_interpreter(module: &str) -> bool {
     INTERPRETERS.iter().any(|of| {
         let rest = module.strip_prefix(of);

@@ -18,7 +18,7 @@ use crate::model::Report;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, PartialOrd, Ord)]
 pub struct CellId(pub u32);
 
-/// The key of no cell: of a mark, and at the end.
+/// Stands for no cell: at a mark, and at the end.
 pub(crate) const NO_KEY: CellKey = CellKey {
     node: NodeId(0),
     size: 0,
@@ -32,7 +32,7 @@ pub(crate) const NO_KEY: CellKey = CellKey {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// Where it is.
+    /// Its address.
     pub addr: u64,
     /// Its cell: stack, size, usable size ([`Context::cell`]).
     pub cell: CellId,
@@ -40,21 +40,21 @@ pub struct Block {
     thread_and_born: u32,
     /// The low bits of its birth.
     born_low: u32,
-    /// How many acquisitions the process had made before it, modulo 2^32.
+    /// The number of acquisitions of the process before it, modulo 2^32.
     pub serial: u32,
 }
 
 impl Block {
     const THREAD_BITS: u32 = 22;
-    /// Thread of a block that the process inherited.
+    /// The thread of a block that the process inherited.
     const NOBODY: u32 = (1 << Block::THREAD_BITS) - 1;
-    /// Threads from here on are one: a damaged trace may name any.
+    /// Threads from here on count as one: a damaged trace may name any.
     const LAST_THREAD: u32 = Block::NOBODY - 1;
-    /// The latest birth that is told apart, microseconds since the start: 2^42 are 50.9 days. A birth
-    /// is kept whole, not rounded, because an age of microseconds may end days after the start.
+    /// The latest birth that is distinguished, microseconds since the start: 2^42 are 50.9 days. A birth is kept
+    /// whole, not rounded, because an age of microseconds may end days after the start.
     pub const LAST_BIRTH_US: u64 = (1 << 42) - 1;
 
-    /// A block that `thread` acquired at this time, microseconds since the start.
+    /// Creates a block that `thread` acquired at this time, microseconds since the start.
     #[inline]
     pub fn new(addr: u64, cell: CellId, thread: ThreadId, born_us: u64, serial: u32) -> Block {
         let born_us = born_us.min(Block::LAST_BIRTH_US);
@@ -68,7 +68,7 @@ impl Block {
         }
     }
 
-    /// A block that lived when the process began: nobody's.
+    /// Creates a block that lived when the process began, and belongs to no thread.
     pub(crate) fn inherited(addr: u64, cell: CellId) -> Block {
         Block {
             addr,
@@ -84,46 +84,46 @@ impl Block {
         thread.0.min(Block::LAST_THREAD)
     }
 
-    /// The thread that acquired it; the 4,194,302nd stands for all later ones. Passes never see a
-    /// block that nobody acquired ([`Block::is_inherited`]).
+    /// Returns the thread that acquired it; the 4,194,302nd stands for all later ones. Passes never see a block that
+    /// the process inherited ([`Block::is_inherited`]).
     #[inline]
     pub fn thread(&self) -> ThreadId {
         ThreadId(self.thread_and_born & Block::NOBODY)
     }
 
-    /// Whether this thread acquired it.
+    /// Reports whether this thread acquired it.
     #[inline]
     pub fn is_of(&self, thread: ThreadId) -> bool {
         self.thread_and_born & Block::NOBODY == Block::kept(thread)
     }
 
-    /// Whether it lived when the process began.
+    /// Reports whether it lived when the process began.
     #[inline]
     pub fn is_inherited(&self) -> bool {
         self.thread_and_born & Block::NOBODY == Block::NOBODY
     }
 
-    /// When it was acquired, microseconds since the start, exact up to [`Block::LAST_BIRTH_US`].
+    /// Returns when it was acquired, microseconds since the start, exact up to [`Block::LAST_BIRTH_US`].
     #[inline]
     pub fn born_us(&self) -> u64 {
         u64::from(self.thread_and_born >> Block::THREAD_BITS) << 32 | u64::from(self.born_low)
     }
 
-    /// How old it is, nanoseconds, exact to the microsecond; 0 where clocks of threads disagree.
+    /// Returns its age in nanoseconds, exact to the microsecond; 0 if clocks of threads disagree.
     #[inline]
     pub fn age_ns(&self, now_ns: u64) -> u64 {
         (now_ns / 1000).saturating_sub(self.born_us()) * 1000
     }
 }
 
-/// What a cell stands for.
+/// The key of a cell: what it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CellKey {
     /// The stack.
     pub node: NodeId,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
 }
 
@@ -134,14 +134,14 @@ pub enum Act {
     Acquire {
         /// The block.
         block: Block,
-        /// Through which function.
+        /// The function that acquired it.
         func: AllocFn,
     },
     /// A block was released.
     Release {
         /// The block.
         block: Block,
-        /// Through which function.
+        /// The function that released it.
         func: FreeFn,
         /// The thread that released it.
         by: ThreadId,
@@ -149,40 +149,40 @@ pub enum Act {
     /// A block became another one, perhaps at the same address. Counts as one release and one
     /// acquisition; passes that only count treat it as both.
     Regrow {
-        /// What it was.
+        /// The old block.
         old: Block,
-        /// What it is; birth and serial are those of the new one.
+        /// The new block, with its own birth and serial.
         new: Block,
     },
-    /// A mark was reached; index into the trace's marks.
+    /// A mark was reached.
     Mark {
-        /// Index.
+        /// Index into the trace's marks.
         mark: u32,
     },
 }
 
-/// Blocks of one cell, as the ledger counted them.
+/// Counts of one cell's blocks, by the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CellBlocks {
-    /// Live at the report's instant.
+    /// Blocks that live at the report's instant.
     pub at_instant: u64,
-    /// Acquired over the run.
+    /// Blocks acquired over the run.
     pub total: u64,
     /// Bytes that blocks of a smaller class would not have, and that are not resident anyway: at the instant's
-    /// snapshot, and 0 where there is none.
+    /// snapshot, and 0 if there is none.
     pub absent_tail_bytes: u64,
 }
 
-/// What a pass may ask while it looks at an act.
+/// The data that a pass may use while it looks at an act.
 pub struct Context<'a> {
     /// Cells by [`CellId`].
     pub cells: &'a [CellKey],
-    /// Counts by [`CellId`]; at [`Pass::finish`] only, before it is empty.
+    /// Counts by [`CellId`]; only at [`Pass::finish`], before that it is empty.
     pub blocks: &'a [CellBlocks],
-    /// The cell of the act's block; of the new block of a regrow. The ledger has it at hand, while
-    /// `cells` would be a cache miss.
+    /// The cell of the act's block; of the new block of a regrow. The ledger has it at hand, while `cells` would be a
+    /// cache miss.
     pub key: CellKey,
-    /// Number of its stack: dense, and the same for all cells of the stack.
+    /// The number of its stack: dense, and the same for all cells of the stack.
     pub site: u32,
     /// Nanoseconds since the start.
     pub time_ns: u64,
@@ -191,27 +191,27 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// What a cell stands for.
+    /// Returns what a cell stands for.
     pub fn cell(&self, id: CellId) -> CellKey {
         self.cells[id.0 as usize]
     }
 }
 
-/// One analysis. `Send`, so that passes may run beside each other.
+/// One analysis. It is `Send`, so that passes may run beside each other.
 pub trait Pass: Send {
-    /// Whether [`Pass::act`] is to be called. Asked once, before the first act.
+    /// Reports whether [`Pass::act`] is to be called. Asked once, before the first act.
     fn sees_acts(&self) -> bool {
         true
     }
 
-    /// An act, in order.
+    /// Takes an act; acts come in order.
     fn act(&mut self, context: &Context<'_>, act: &Act);
 
-    /// The instant that the report is about has come: every act before it has been seen.
+    /// Notes that the instant that the report is about has come: every act before it has been seen.
     fn at_instant(&mut self, _context: &Context<'_>) {}
 
-    /// Everything has been seen: adds rows and findings. `report.sites`, `report.sizes`,
-    /// `report.instants`, `report.totals` are already filled; nodes are the trace's own ids.
+    /// Adds rows and findings after everything has been seen. `report.sites`, `report.sizes`, `report.instants`,
+    /// `report.totals` are already filled; nodes are the trace's own ids.
     fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report);
 }
 

@@ -1,19 +1,18 @@
-//! The peak: which snapshot is meant by it, for every command that speaks of one.
+//! The peak: which snapshot it is, for every command that refers to one.
 //!
 //! ```text
 //!   resident  ▁▂▄▆█████████▇       an allocator that keeps what was freed leaves it flat: the plateau
 //!   live      ▁▂▄▆█▇▅▃▂▁▁▁▁        the peak is the snapshot of the plateau with most live bytes
 //! ```
 //!
-//! K1  The plateau is every snapshot within a fiftieth of the greatest resident memory. Which of them has
-//!     a few pages more than the others is chance, and most often it is the last one. Pages of code do not count, nor the
-//!     recorder's: a program that ends touches pages of its libraries that it never saw before.
-//! K2  Of those the one with most live bytes given; the first of several. What is asked about the peak is
+//! K1  The plateau is every snapshot within a fiftieth of the greatest resident memory. It is chance which of them
+//!     has a few pages more than the others, and most often it is the last one. Pages of code do not count, nor the
+//!     recorder's: a program that ends touches pages of its libraries that it never touched before.
+//! K2  The peak is the one of these with most live usable bytes; the first of several. The question about the peak is
 //!     what holds the memory, and nothing does after everything was freed.
-//! K3  Where the recorder counted what lived, it is taken at its word: it is right to some 16 KiB a thread, and a
-//!     reading of the events takes as long as the rest of the analysis.
-//! K4  Without a reading of the events the first of the plateau stands for it: memory is filled before it is
-//!     freed.
+//! K3  If the recorder counted what lived, its count is used: it is right to some 16 KiB per thread, and a reading of
+//!     the events takes as long as the rest of the analysis.
+//! K4  Without a reading of the events the first of the plateau stands for it: memory is filled before it is freed.
 //!
 //! Not here: the largest live heap, exact to the event (`ledger.rs`); the moment at which most could go
 //! back (`waste.rs`).
@@ -23,17 +22,17 @@ use skinflint_trace::{Mapping, MappingKind, Snapshot};
 
 use crate::ledger::Ledger;
 
-/// The plateau reaches down to the greatest resident memory less this part of it (K1).
+/// The plateau reaches down to the greatest resident memory minus one part in this many (K1).
 const PART: u64 = 50;
 
-/// Resident memory of a snapshot, bytes.
+/// Returns the resident memory of a snapshot, bytes.
 pub fn resident_bytes(snapshot: &Snapshot) -> u64 {
     let each = snapshot.mappings.iter().map(|mapping| mapping.rss_bytes);
     each.fold(0, u64::saturating_add)
 }
 
-/// Resident memory of a snapshot without the recorder's, and without pages of programs and libraries that were never
-/// written (K1).
+/// Returns the resident memory of a snapshot without the recorder's, and without pages of programs and libraries that
+/// were never written (K1).
 fn own_bytes(snapshot: &Snapshot) -> u64 {
     let is_code = |one: &&Mapping| one.kind == MappingKind::File && one.perms.contains('x');
     let code: FxHashSet<&str> = snapshot
@@ -50,7 +49,7 @@ fn own_bytes(snapshot: &Snapshot) -> u64 {
     each.fold(0, u64::saturating_add)
 }
 
-/// The snapshots of the plateau by ticket: (ticket, index) (K1).
+/// Returns the snapshots of the plateau by ticket: (ticket, index) (K1).
 fn plateau(snapshots: &[Snapshot]) -> Vec<(u64, usize)> {
     let own: Vec<u64> = snapshots.iter().map(own_bytes).collect();
     let most = own.iter().copied().max().unwrap_or(0);
@@ -65,7 +64,7 @@ fn plateau(snapshots: &[Snapshot]) -> Vec<(u64, usize)> {
     high
 }
 
-/// The peak by the recorder's own count (K3), if it counted at each snapshot that it may be.
+/// Returns the peak by the recorder's own count (K3), if it counted at each snapshot that it may be.
 fn counted(snapshots: &[Snapshot]) -> Option<usize> {
     let mut most: Option<(i64, usize)> = None;
     for (_, index) in plateau(snapshots) {
@@ -77,7 +76,7 @@ fn counted(snapshots: &[Snapshot]) -> Option<usize> {
     most.map(|(_, index)| index)
 }
 
-/// The peak without a reading of the events (K4): the index of a snapshot.
+/// Returns the peak without a reading of the events (K4): the index of a snapshot.
 pub(crate) fn first(snapshots: &[Snapshot]) -> Option<usize> {
     plateau(snapshots).first().map(|(_, index)| *index)
 }
@@ -87,12 +86,12 @@ pub(crate) fn first(snapshots: &[Snapshot]) -> Option<usize> {
 pub struct PeakSearch {
     plateau: Vec<(u64, usize)>,
     next: usize,
-    /// Live bytes given, and the snapshot that had them.
+    /// Live usable bytes, and the snapshot that had them.
     found: Option<(u64, usize)>,
 }
 
 impl PeakSearch {
-    /// Over these snapshots.
+    /// Creates a search over these snapshots.
     pub fn new(snapshots: &[Snapshot]) -> PeakSearch {
         let found = counted(snapshots);
         PeakSearch {
@@ -102,13 +101,14 @@ impl PeakSearch {
         }
     }
 
-    /// Whether events must be read to tell: several snapshots are of the plateau, and what lived then was not counted.
+    /// Reports whether events must be read to decide: several snapshots are of the plateau, and what lived then was
+    /// not counted.
     pub fn is_open(&self) -> bool {
         self.plateau.len() > 1
     }
 
-    /// An event with this ticket comes next; the ledger has seen those before it. `false` once nothing
-    /// more can be learned.
+    /// Looks at the snapshots before the event with this ticket; the ledger has seen the events before it. Returns
+    /// `false` once nothing more can be learned.
     #[inline]
     pub fn before(&mut self, ticket: u64, ledger: &Ledger) -> bool {
         while let Some(&(at, index)) = self.plateau.get(self.next) {
@@ -124,7 +124,7 @@ impl PeakSearch {
         false
     }
 
-    /// The index of the snapshot, if there is any.
+    /// Returns the index of the snapshot, if there is any.
     pub fn finish(mut self, ledger: &Ledger) -> Option<usize> {
         self.before(u64::MAX, ledger);
         self.found.map(|(_, index)| index)

@@ -1,5 +1,5 @@
-//! Which frames of a stack only pass an allocation on, so that a stack can be named by the first
-//! function that decided something.
+//! Finds the frames of a stack that only pass an allocation on, so that a stack can be named by the first function
+//! that decided something.
 //!
 //! ```text
 //!   malloc · operator new · std::vector<…>::_M_realloc_insert · xmalloc · parse · main
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! P1  By list (plumbing.txt): the malloc family, operators, the standard libraries of C++ and Rust, wrappers and
-//!     innards of well-known libraries and runtimes. A name is listed only if it says the same in every program, or
-//!     in files of certain names. Compared is the function's own qualified name (qualified.rs).
-//! P2  By rule: a function that at least [`MIN_CALLERS`] functions call for their allocations, and
-//!     through which at least one in [`SITES_SHARE`] of all stacks or bytes come. It serves anybody, so the
-//!     caller says more. Where a function has no name, its callers' callers count too, two levels out: one
-//!     function is then many, one for each address in it, and its name would tell nothing.
-//! P3  A stack of plumbing only is named by its innermost frame that the list does not know, or else
-//!     by its innermost frame.
-//! P4  Where functions of Python have names (a perf map gives them), the interpreter's own are plumbing.
+//!     internals of well-known libraries and runtimes. A name is listed only if it means the same in every program,
+//!     or in files of certain names. The function's own qualified name is compared (qualified.rs).
+//! P2  By rule: a function that at least [`MIN_CALLERS`] functions call for their allocations, and through which at
+//!     least one in [`SITES_SHARE`] of all stacks or bytes come. It serves any caller, so the caller is more
+//!     informative. If a function has no name, its callers' callers count too, two levels out: one function is then
+//!     many, one for each address in it, and its name would tell nothing.
+//! P3  A stack that consists only of plumbing is named by its innermost frame that the list does not have, or else by
+//!     its innermost frame.
+//! P4  If functions of Python have names (from a perf map), the interpreter's own are plumbing.
 //!
 //! Start-up code at the outer end is known by name ([`is_startup`]); views leave it out.
 
@@ -25,27 +25,27 @@ use crate::known::passes_on;
 use crate::model::{Frame, Report};
 use crate::qualified::own_name;
 
-/// Fewest functions that call a wrapper (P2): two or three callers are a module, eight are everybody.
+/// The fewest functions that call a wrapper (P2): two or three callers are a module, eight are the whole program.
 const MIN_CALLERS: usize = 8;
-/// One in so many stacks comes through a wrapper (P2).
+/// One in this many stacks comes through a wrapper (P2).
 const SITES_SHARE: u64 = 50;
-/// Wrappers lie on wrappers: SQLite has four, one above the other.
+/// The number of rounds: wrappers lie on wrappers; SQLite has four, one above the other.
 const ROUNDS: usize = 6;
 
-/// Whether a function only passes an allocation on, by its name alone (P1): names that mean it in some files only
-/// do not count. Judged is the function's own qualified name, never what it is given or returns.
+/// Reports whether a function only passes an allocation on, by its name alone (P1): names that mean it only in some
+/// files do not count. The function's own qualified name is judged, never its arguments or its result.
 pub fn is_plumbing(function: &str) -> bool {
     is_plumbing_in(function, "")
 }
 
-/// As [`is_plumbing`], of a function in a file, by the file's name without folder.
+/// Reports the same as [`is_plumbing`] for a function in a file, by the file's name without folder.
 pub fn is_plumbing_in(function: &str, module: &str) -> bool {
     let name = own_name(function);
     passes_on(&name, module) || is_of_a_builtin(&name)
 }
 
-/// Rust's libraries for types that are nobody's, or their own: `<T as alloc::string::ToString>::to_string`,
-/// `<&mut alloc::string::String as core::fmt::Write>::write_str`.
+/// Reports whether a name is of a Rust library's implementation for a type parameter, or for the library's own type:
+/// `<T as alloc::string::ToString>::to_string`, `<&mut alloc::string::String as core::fmt::Write>::write_str`.
 fn is_of_a_builtin(name: &str) -> bool {
     let Some((of, by)) = name
         .strip_prefix('<')
@@ -63,12 +63,12 @@ fn is_of_a_builtin(name: &str) -> bool {
     own(by) && (own(of) || !of.contains("::"))
 }
 
-/// Whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
+/// Reports whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
 pub fn is_unnamed(function: &str) -> bool {
     function.starts_with("0x") || function.contains("+0x")
 }
 
-/// Function names of the code that runs before `main` or a thread's own function.
+/// Reports whether a function is of the code that runs before `main` or a thread's own function.
 pub fn is_startup(function: &str) -> bool {
     const STARTS: [&str; 12] = [
         "_start",
@@ -90,13 +90,13 @@ pub fn is_startup(function: &str) -> bool {
 
 /// For each node of a report, the node that names it; and which frames are plumbing.
 pub(crate) struct Naming {
-    /// By node: the innermost one on its path, itself included, that is no plumbing (P3).
+    /// By node: the innermost node on its path, itself included, that is no plumbing (P3).
     pub named: Vec<u32>,
-    /// The same by the list alone (P1): what maps memory for a heap of its own serves everybody there.
+    /// The same by the list alone (P1): what maps memory for a heap of its own serves all callers there.
     pub listed: Vec<u32>,
     /// By frame: the function, as a number; inlined or not, at any line, it is one function.
     pub function: Vec<u32>,
-    /// By frame.
+    /// By frame: whether it is plumbing.
     pub plumbing: Vec<bool>,
 }
 
@@ -141,7 +141,7 @@ impl Naming {
         naming
     }
 
-    /// P4.
+    /// Makes the interpreter's own functions plumbing (P4).
     fn pass_over_interpreters(&mut self, report: &Report) {
         if !report.frames.iter().any(|frame| frame.module == "[python]") {
             return;
@@ -153,31 +153,31 @@ impl Naming {
         self.named = self.innermost(report);
     }
 
-    /// The function that names a node, as a number.
+    /// Returns the function that names a node, as a number.
     pub(crate) fn function_of(&self, report: &Report, node: u32) -> Option<u32> {
         let named = *self.named.get(node as usize)?;
         let frame = report.nodes.get(named as usize)?.frame;
         self.function.get(frame as usize).copied()
     }
 
-    /// The function that mapped memory at a node, as a number.
+    /// Returns the function that mapped memory at a node, as a number.
     pub(crate) fn mapper_of(&self, report: &Report, node: u32) -> Option<u32> {
         let listed = *self.listed.get(node as usize)?;
         let frame = report.nodes.get(listed as usize)?.frame;
         self.function.get(frame as usize).copied()
     }
 
-    /// Its name, without parameters.
+    /// Returns the name of the function that mapped memory at a node, without parameters.
     pub(crate) fn mapper_name(&self, report: &Report, node: u32) -> String {
         name_at(report, self.listed.get(node as usize))
     }
 
-    /// The name of the function that names a node, without parameters.
+    /// Returns the name of the function that names a node, without parameters.
     pub(crate) fn function_name(&self, report: &Report, node: u32) -> String {
         name_at(report, self.named.get(node as usize))
     }
 
-    /// By node, the innermost node that is no plumbing; 0 if there is none. Parents come first.
+    /// Returns, by node, the innermost node that is no plumbing; 0 if there is none. Parents come first.
     fn innermost(&self, report: &Report) -> Vec<u32> {
         let mut inner = vec![0u32; report.nodes.len()];
         for (index, node) in report.nodes.iter().enumerate().skip(1) {
@@ -190,7 +190,7 @@ impl Naming {
         inner
     }
 
-    /// Functions that name many stacks for many callers (P2).
+    /// Returns the functions that name many stacks for many callers (P2).
     fn wrappers(&self, report: &Report) -> FxHashSet<u32> {
         let mut callers: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
         let mut shares: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
@@ -235,7 +235,7 @@ impl Naming {
     }
 }
 
-/// The qualified name of a node's function.
+/// Returns the qualified name of a node's function.
 fn name_at(report: &Report, node: Option<&u32>) -> String {
     let node = node.and_then(|node| report.nodes.get(*node as usize));
     let frame = node.and_then(|node| report.frames.get(node.frame as usize));

@@ -1,4 +1,4 @@
-//! Several processes as one report: who started whom, what each held, and what all held together.
+//! Several processes as one report: which started which, what each held, and what all held together.
 //!
 //! ```text
 //!   trace ─► Member ─┐                                  ┌─► a row for each process (its images in order)
@@ -6,14 +6,14 @@
 //!   trace ─► Member ─┘    events ─► Counter ─► Counted ─┴─► totals: the rows, added up
 //! ```
 //!
-//! P1  Memory of all is the sum of proportional sizes (PSS): a page that n processes hold counts 1/n in each of
-//!     them, so once in the sum. The collector reads all processes of a session in one roll call, with one time
-//!     stamp; who does not answer at that stamp holds nothing any more. Processes of different sessions count with
-//!     their newest reading.
+//! P1  Memory of all is the sum of proportional sizes (PSS): a page that n processes hold counts 1/n in each of them,
+//!     so once in the sum. The collector reads all processes of a session in one roll call, with one time stamp; a
+//!     process that does not answer at that stamp no longer holds anything. Processes of different sessions count
+//!     with their newest reading.
 //! P2  [`Peak::pss_bytes`] is the sum of [`ProcessRow::pss_at_peak_bytes`] over all rows, exactly; totals of
 //!     events, blocks and CPU time are sums over rows as well.
-//! P3  A block counts in the process that acquired it, also while children of `fork` share it: live bytes of
-//!     several processes can be added up.
+//! P3  A block counts in the process that acquired it, even while children of `fork` share it: live bytes of several
+//!     processes can be added up.
 //! P4  A process that became another program (`exec`) is one row with several images.
 //! P5  Nothing is called whole that is not: what a member misses is what its own report says (`missing.rs` M1); and
 //!     every ticket that the program took must have its event.
@@ -35,21 +35,21 @@ mod tests;
 
 /// Version of this schema.
 pub const SCHEMA: u32 = 1;
-/// Points of the timeline at most.
+/// The most points of the timeline.
 const POINTS: usize = 400;
 
-/// What one trace says of itself, before its events are read.
+/// What one trace tells about itself, before its events are read.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     /// The trace's file, as the user gave it.
     pub trace: String,
-    /// Who was recorded.
+    /// The process that was recorded.
     pub process: ProcessInfo,
     /// How it ended; `None` if the trace was cut.
     pub ending: Option<Ending>,
-    /// Readings of its memory.
+    /// The readings of its memory.
     pub rss: Vec<RssSample>,
-    /// Threads that recorded.
+    /// The number of threads that recorded.
     pub threads: u64,
     /// What could not be read.
     pub damage: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// The absolute time of a moment of this trace, nanoseconds since 1970.
+    /// Returns the absolute time of a moment of this trace, nanoseconds since 1970.
     fn unix_ns(&self, time_ns: u64) -> u64 {
         self.process.started_unix_ns.saturating_add(time_ns)
     }
@@ -76,16 +76,16 @@ impl Member {
     }
 }
 
-/// What the events of a trace add up to.
+/// The sums of the events of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Events read.
+    /// Number of events read.
     pub events: u64,
-    /// Blocks acquired.
+    /// Number of blocks acquired.
     pub blocks: u64,
-    /// Usable bytes of all of them.
+    /// Usable bytes of all blocks acquired.
     pub acquired_bytes: u64,
-    /// Most usable bytes that lived at one moment (P3).
+    /// The most usable bytes that lived at one moment (P3).
     pub peak_live_bytes: u64,
     /// Usable bytes that lived at the instant that was asked for.
     pub live_at_bytes: u64,
@@ -97,7 +97,7 @@ pub struct Counted {
     pub missing_tickets: u64,
 }
 
-/// Where a second thread starts, tickets leave out so many at most (they become shared then; once in a process).
+/// The most tickets that are left out where a second thread starts (they become shared then; once in a process).
 const TICKET_GAP: u64 = 1 << 20;
 
 /// Adds up the events of one trace. Memory: the live blocks.
@@ -112,7 +112,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// `at_ns`: the instant, in nanoseconds since this trace began, that live bytes are wanted of.
+    /// Creates a counter. `at_ns` is the instant, in nanoseconds since this trace began, for which live bytes are
+    /// wanted.
     pub fn new(at_ns: Option<u64>) -> Counter {
         Counter {
             ledger: Ledger::new(2),
@@ -141,7 +142,7 @@ impl Counter {
         self.ledger.apply(event, &mut |_, _| {});
     }
 
-    /// The sums. `ended_ns`: when the process ended, after which nothing of it lives.
+    /// Returns the sums. `ended_ns` is when the process ended, after which nothing of it lives.
     pub fn finish(self, ended_ns: u64) -> Counted {
         let counts = self.ledger.counts();
         let live = self.ledger.live().usable_bytes;
@@ -155,7 +156,7 @@ impl Counter {
             children: self.children,
             ledger: (counts, self.ledger.parked_blocks()),
             missing_tickets: match self.widest_gap {
-                // The lone thread may have counted on by a little meanwhile.
+                // The single thread may have counted on by a little meanwhile.
                 gap if gap > TICKET_GAP / 2 && gap <= TICKET_GAP => self.missing_tickets - gap,
                 _ => self.missing_tickets,
             },
@@ -168,21 +169,21 @@ impl Counter {
 pub struct Processes {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What is missing, a sentence each; empty exactly when every trace is whole (P5).
+    /// What is missing, one sentence each; empty exactly when every trace is whole (P5).
     pub missing: Vec<String>,
     /// What the reader should know although nothing is missing.
     pub notes: Vec<String>,
     /// The start of the first process, nanoseconds since 1970.
     pub began_unix_ns: u64,
-    /// From there to the end of the last, nanoseconds.
+    /// From there to the end of the last process, nanoseconds.
     pub duration_ns: u64,
     /// Sums over all rows.
     pub totals: Totals,
-    /// When all together held most; `None` if no proportional size was ever read.
+    /// The instant at which all together held most; `None` if no proportional size was ever read.
     pub peak: Option<Peak>,
     /// Each process, parents before children, by start.
     pub processes: Vec<ProcessRow>,
-    /// The same by the program they ended as, largest sum of CPU time first; sums equal the totals.
+    /// The same processes by the program that they ended as, largest sum of CPU time first; sums equal the totals.
     pub programs: Vec<ProgramRow>,
     /// Memory of all together over time, the largest reading of each stretch.
     pub timeline: Vec<Point>,
@@ -191,9 +192,9 @@ pub struct Processes {
 /// Sums over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Traces: more than processes where some became another program.
+    /// Number of traces: more than processes if some became another program.
     pub traces: u64,
     /// Events in the traces.
     pub events: u64,
@@ -206,7 +207,7 @@ pub struct Totals {
     pub blocks: u64,
     /// Usable bytes of these blocks, cumulative.
     pub acquired_bytes: u64,
-    /// CPU time, nanoseconds, where the kernel's figure is known.
+    /// CPU time, nanoseconds, of processes whose figure the kernel gave.
     pub cpu_ns: u64,
 }
 
@@ -221,7 +222,7 @@ pub struct Peak {
     pub rss_bytes: u64,
     /// Sum of live usable bytes at that instant (P3).
     pub live_bytes: u64,
-    /// Processes that were read.
+    /// Number of processes that were read.
     pub processes: u64,
     /// Age of the oldest reading in the sum, nanoseconds; 0 within one roll call.
     pub skew_ns: u64,
@@ -236,21 +237,21 @@ pub struct ProcessRow {
     pub ppid: u32,
     /// Index of the parent's row, if it was recorded too.
     pub parent: Option<usize>,
-    /// Parents above it in this report.
+    /// Number of parents above it in this report.
     pub depth: u32,
     /// `fork`, `spawn`, or `first` if no recorded process made it.
     pub made_by: String,
-    /// Name of the program it was last.
+    /// Name of the program that it was last.
     pub name: String,
-    /// Its arguments, joined by blanks.
+    /// Arguments of that program, joined by blanks.
     pub command: String,
-    /// What it was, one after the other (P4). Never empty.
+    /// The programs that it was, one after the other (P4). Never empty.
     pub images: Vec<Image>,
     /// Nanoseconds from the start of the first process to its own.
     pub began_ns: u64,
-    /// The same of its end.
+    /// Nanoseconds from the start of the first process to its own end.
     pub ended_ns: u64,
-    /// `exit 0`, `signal 9`, `unknown`, or `cut` where the trace has no end mark.
+    /// `exit 0`, `signal 9`, `unknown`, or `cut` if the trace has no end mark.
     pub ended: String,
     /// Events of all images.
     pub events: u64,
@@ -260,7 +261,7 @@ pub struct ProcessRow {
     pub blocks: u64,
     /// Usable bytes of these, cumulative.
     pub acquired_bytes: u64,
-    /// Most usable bytes that lived at one moment (P3).
+    /// The most usable bytes that lived at one moment (P3).
     pub peak_live_bytes: u64,
     /// Live usable bytes at [`Processes::peak`].
     pub live_at_peak_bytes: u64,
@@ -270,7 +271,7 @@ pub struct ProcessRow {
     pub pss_at_peak_bytes: u64,
     /// CPU time, nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// Whether its memory was read at least once with shared pages told apart.
+    /// Whether its memory was read at least once with shared pages distinguished.
     pub was_read: bool,
 }
 
@@ -292,7 +293,7 @@ pub struct Image {
 pub struct ProgramRow {
     /// Its name.
     pub name: String,
-    /// How many.
+    /// Number of these processes.
     pub processes: u64,
     /// Their events.
     pub events: u64,
@@ -315,21 +316,21 @@ pub struct Point {
     pub time_ns: u64,
     /// Sum of proportional sizes, bytes.
     pub pss_bytes: u64,
-    /// Processes in it.
+    /// Number of processes in it.
     pub processes: u64,
 }
 
-/// A reading, or the end of a process.
+/// A change: a reading, or the end of a process.
 #[derive(Clone, Copy)]
 enum Change {
     End,
     Read { pss: u64, rss: u64 },
 }
 
-/// The peak, with what each member had in it: what there is to know before events are read.
+/// The peak, with what each member had in it: what is known before events are read.
 #[derive(Clone, Debug, Default)]
 pub struct Together {
-    /// When, nanoseconds since 1970.
+    /// The time of the peak, nanoseconds since 1970.
     pub peak_unix_ns: Option<u64>,
     began_unix_ns: u64,
     peak: Option<Peak>,
@@ -338,7 +339,7 @@ pub struct Together {
 }
 
 impl Together {
-    /// The instant of the peak in a member's own time; `None` if it had not begun by then.
+    /// Returns the instant of the peak in a member's own time; `None` if it had not begun by then.
     pub fn peak_ns_in(&self, member: &Member) -> Option<u64> {
         self.peak_unix_ns?
             .checked_sub(member.process.started_unix_ns)
@@ -365,7 +366,7 @@ pub fn together(members: &[Member]) -> Together {
     changes.sort_by_key(|&(at, index, change)| (at, matches!(change, Change::Read { .. }), index));
     let mut newest: Vec<Option<(u64, u64, u64)>> = vec![None; members.len()];
     let sessions = sessions(members);
-    // Members of each session that have a reading.
+    // The members of each session that have a reading.
     let mut answered: Vec<Vec<usize>> = vec![Vec::new(); members.len()];
     let mut called: Vec<usize> = Vec::new();
     let (mut pss_sum, mut alive) = (0u64, 0u64);
@@ -430,7 +431,7 @@ pub fn together(members: &[Member]) -> Together {
     result
 }
 
-/// The session of each member, as the index of the one that it all came from.
+/// Returns the session of each member, as the index of the member that all of it came from.
 fn sessions(members: &[Member]) -> Vec<usize> {
     let uids = members.iter().enumerate();
     let by_uid: HashMap<&str, usize> = uids.map(|(i, m)| (m.process.uid.as_str(), i)).collect();
@@ -440,7 +441,7 @@ fn sessions(members: &[Member]) -> Vec<usize> {
     };
     let root = |index: usize| {
         let mut at = index;
-        // Damaged traces may make a circle.
+        // Damaged traces may contain a cycle.
         for _ in 0..members.len() {
             match from(at) {
                 Some(before) if before != at => at = before,
@@ -452,7 +453,7 @@ fn sessions(members: &[Member]) -> Vec<usize> {
     (0..members.len()).map(root).collect()
 }
 
-/// At most [`POINTS`] points: of each stretch of time the largest.
+/// Returns at most [`POINTS`] points: the largest of each stretch of time.
 fn thinned(points: Vec<Point>) -> Vec<Point> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return points;
@@ -479,10 +480,10 @@ fn thinned(points: Vec<Point>) -> Vec<Point> {
     kept
 }
 
-/// The report. `counted` goes with `members`, one for one.
+/// Makes the report. `counted` corresponds to `members`, one for one.
 ///
 /// # Panics
-/// If it does not.
+/// If the lengths differ.
 pub fn report(members: &[Member], counted: &[Counted], together: Together) -> Processes {
     assert_eq!(members.len(), counted.len(), "one count for each trace");
     let mut report = Processes {
@@ -571,7 +572,7 @@ fn sum_up(report: &mut Processes, traces: u64) {
     report.programs = programs;
 }
 
-/// A process: its images in the order in which it was them.
+/// A process with its images, in the order in which it was them.
 #[derive(Default)]
 struct Family {
     images: Vec<usize>,
@@ -579,7 +580,7 @@ struct Family {
     depth: u32,
 }
 
-/// Who belongs to whom.
+/// The relations between processes.
 struct Families {
     families: Vec<Family>,
 }
@@ -596,7 +597,7 @@ impl Families {
             let from = *by_uid.get(origin.uid.as_str())?;
             (from != index).then_some((origin.how, from))
         };
-        // The first image of the process that a trace belongs to. Damaged traces may make a circle.
+        // Returns the first image of the process that a trace belongs to. Damaged traces may contain a cycle.
         let first_of = |index: usize| {
             let mut at = index;
             for _ in 0..members.len() {
@@ -643,7 +644,7 @@ impl Families {
             born.sort_by_key(start);
             todo.extend(born.into_iter().rev().map(|c| (c, Some(own), depth + 1)));
         }
-        // What a circle of origins kept from being reached stands by itself.
+        // Processes that a cycle of origins kept from being reached stand alone.
         let mut rest: Vec<_> = images.into_iter().collect();
         rest.sort_unstable();
         families.extend(rest.into_iter().map(|(_, images)| Family {

@@ -6,14 +6,14 @@
 //!   <alloc::vec::Vec<T> as core::ops::Drop>::drop                          ──► <alloc::vec::Vec as core::ops::Drop>::drop
 //! ```
 //!
-//! Q1  What a function is given, returns or is a template of says nothing of whose it is: no character of those is
-//!     in the name.
+//! Q1  The parameters, the result and the template arguments of a function do not tell which code it belongs to: no
+//!     character of those is in the name.
 //! Q2  Any text gives a name, in time linear in its length (by the depth of declarators); a text that is not empty
 //!     gives one that is not.
 //!
 //! Not here: mangled names (symbols), how a name is cut for a screen (view).
 
-/// Deepest declarator within a declarator: `int (*(*f(int))(long))(char)`.
+/// The deepest declarator within a declarator: `int (*(*f(int))(long))(char)`.
 const DECLARATORS: u32 = 8;
 
 /// Operators that are written with signs, longest first.
@@ -34,7 +34,7 @@ const AFTER: [&str; 8] = [
     " [abi:",
 ];
 
-/// The qualified name of a demangled function: of C, C++ or Rust.
+/// Returns the qualified name of a demangled function of C, C++ or Rust.
 ///
 /// Conversion operators keep the type that they convert to, without its arguments. Tags (`[abi:cxx11]`), versions
 /// (`@GLIBC_2.2.5`, `@plt`) and suffixes of the compiler's clones (`.part.0`) are left out.
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    /// Reads one token; the name, where it ends here.
+    /// Reads one token; returns the name, if it ends here.
     fn step(&mut self, depth: u32) -> Option<String> {
         let rest = self.rest();
         let c = rest.chars().next().unwrap_or(' ');
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         }
         match c {
             '<' if starts && self.out.is_empty() => {
-                // Rust: the type that a function is of, and the trait.
+                // In Rust this is the type that a function belongs to, and the trait.
                 let end = self.at + bracket(rest);
                 let inner = inside(&self.text[self.at..end]);
                 self.out = format!("<{}>", without_arguments(inner));
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
             '[' => self.at += bracket(rest),
             '(' => return self.parameters(depth),
             ' ' => {
-                // All that was read belongs to the return type.
+                // Everything read so far belongs to the return type.
                 self.out.clear();
                 self.at += 1;
             }
@@ -120,14 +120,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// `operator` and its signs; of a conversion, its type.
+    /// Reads `operator` and its signs; for a conversion, its type.
     fn operator(&mut self, length: usize) -> Option<String> {
         let rest = self.rest();
         self.out += rest[..length].trim_end();
         self.at += length;
         let conversion = rest[..length].ends_with(' ') && rest[..length].trim_end() == "operator";
         if !conversion {
-            // A space parts `operator<` from its arguments.
+            // A space separates `operator<` from its arguments.
             let spaces = self.rest().len() - self.rest().trim_start_matches(' ').len();
             if self.rest()[spaces..].starts_with('<') {
                 self.at += spaces;
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         Some(format!("{} {}", self.out, to.trim()))
     }
 
-    /// A list of parameters, or a declarator within brackets, or part of the return type.
+    /// Reads a list of parameters, or a declarator within brackets, or part of the return type.
     fn parameters(&mut self, depth: u32) -> Option<String> {
         let rest = self.rest();
         let end = bracket(rest);
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
             .iter()
             .any(|word| self.text[..self.at].ends_with(word));
         if self.out.is_empty() && self.at > 0 && !is_of_type && depth < DECLARATORS {
-            // `int (*name(int))(long)`: the name lies inside; of a pointer's type nothing does.
+            // `int (*name(int))(long)`: the name lies inside; the type of a pointer has none inside.
             let inner = named(
                 inside(&rest[..end]).trim_start_matches(['*', '&']),
                 depth + 1,
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
             (after, said) = (left, true);
         }
         if after.starts_with("::") {
-            // A function within a member function.
+            // This is a function within a member function.
             self.at = self.text.len() - after.len();
             return None;
         }
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How long an operator's name is at the start of the text: with a space at its end, a conversion's.
+/// Returns the length of an operator's name at the start of the text: with a space at its end, a conversion's.
 fn operator(text: &str) -> Option<usize> {
     const WORDS: [&str; 6] = [
         " new[]",
@@ -224,7 +224,7 @@ fn operator(text: &str) -> Option<usize> {
     after.starts_with(' ').then_some(base + 1)
 }
 
-/// Bytes of the bracket at the start, both signs included; all, if none closes it.
+/// Returns the bytes of the bracket at the start, including both signs; all, if none closes it.
 fn bracket(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut open: Vec<u8> = Vec::new();
@@ -246,7 +246,7 @@ fn bracket(text: &str) -> usize {
                 // A comparison left something open.
                 while open.pop().is_some_and(|last| last == b'<') {}
             }
-            // Within round brackets it may compare: `((a)>(b))`. After one it does: `(a)<(b)`.
+            // Within round brackets it may be a comparison: `((a)>(b))`. After one it is: `(a)<(b)`.
             b'<' if (!inner_round || opens(before))
                 && before != b')'
                 && (before != b'<' || opened.wrapping_add(1) == at) =>
@@ -267,13 +267,13 @@ fn bracket(text: &str) -> usize {
     text.len()
 }
 
-/// What stands within the bracket; up to the end, if it is not closed.
+/// Returns what is within the bracket; up to the end, if it is not closed.
 fn inside(text: &str) -> &str {
     let inner = text.get(1..).unwrap_or("");
     inner.strip_suffix([')', '>']).unwrap_or(inner)
 }
 
-/// Whether arguments may begin after such a sign.
+/// Reports whether arguments may begin after this sign.
 fn opens(before: u8) -> bool {
     before.is_ascii_alphanumeric()
         || matches!(
@@ -282,7 +282,7 @@ fn opens(before: u8) -> bool {
         )
 }
 
-/// Where the last list of parameters begins.
+/// Returns where the last list of parameters begins.
 fn last_parameters(text: &str) -> usize {
     let (mut at, mut last) = (0, text.len());
     while at < text.len() {
@@ -299,7 +299,7 @@ fn last_parameters(text: &str) -> usize {
     last
 }
 
-/// The text without what stands in brackets after a name.
+/// Returns the text without what is in brackets after a name.
 fn without_arguments(text: &str) -> String {
     let mut out = String::new();
     let mut at = 0;

@@ -9,16 +9,16 @@
 //! ```
 //!
 //! E1  A span is a tenth of the run, at least 100 ms and at most a second; in a run so long that the curve has no
-//!     such detail, four of its intervals. Under jemalloc it is at least the decay that is advised: free pages go back
-//!     after that time, so what is free for less would not go.
-//! E2  A program rests after a moment if somewhere between it and the end there is a span over which live memory
-//!     ends no more than a hundredth of its peak lower than it begins. Destructors at the end of a program do
-//!     nothing else than lower it; a daemon's release is followed by time. How much it acquires says nothing: a
-//!     daemon without work acquires nothing.
+//!     such detail, it is four intervals of the curve. Under jemalloc it is at least the decay that is advised: free
+//!     pages go back after that time, so what is free for less would not go.
+//! E2  A program rests after a moment if somewhere between it and the end there is a span over which live memory ends
+//!     no more than a hundredth of its peak lower than it begins. Destructors at the end of a program only lower it;
+//!     a daemon's release is followed by time. How much it acquires tells nothing: a daemon without work acquires
+//!     nothing.
 //! E3  The end is where the program began to exit, if a snapshot was taken then: what the recorder does
 //!     afterwards is no rest.
-//! E4  What live memory rises by within a span is taken again: the free memory of that moment was working
-//!     memory. What goes from resident memory within it, and is not live memory that fell, is given back already.
+//! E4  What live memory rises by within a span is taken again: the free memory of that moment was working memory.
+//!     What goes from resident memory within it, and is not live memory that fell, is already given back.
 //!
 //! Not here: which moments are looked at (`waste.rs`), what is advised (`findings.rs`).
 
@@ -29,20 +29,20 @@ use crate::model::Timeline;
 
 const SHORTEST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
-/// The decay that findings advise for jemalloc.
+/// The decay that findings advise for jemalloc, milliseconds.
 pub(crate) const JEMALLOC_DECAY_MS: u64 = 500;
-/// Part of the run that is a span (E1).
+/// A span is one part in this many of the run (E1).
 const PART: u64 = 10;
-/// Intervals of the curve that a span has at least.
+/// The fewest intervals of the curve that a span has.
 const INTERVALS: u64 = 4;
-/// Part of the peak by which live memory may fall at rest (E2).
+/// At rest, live memory may fall by one part in this many of the peak (E2).
 const FALL: u64 = 100;
 
-/// The run after moments.
+/// The data of the run after moments.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'a> {
     timeline: &'a Timeline,
-    /// Where the program begins to exit (E3).
+    /// The time at which the program begins to exit (E3).
     end_ns: u64,
     span_ns: u64,
 }
@@ -50,14 +50,14 @@ pub(crate) struct Rest<'a> {
 /// What becomes of free memory within a span after a moment (E4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Then {
-    /// Live memory rises so far above its level at the moment.
+    /// The bytes that live memory rises above its level at the moment.
     pub taken_bytes: u64,
-    /// Given back to the system.
+    /// The bytes given back to the system.
     pub gone_bytes: u64,
 }
 
 impl<'a> Rest<'a> {
-    /// Of a run that ended then. Cost: none.
+    /// Creates the data of a run that ended then. Cost: none.
     pub fn of(facts: &Facts, timeline: &'a Timeline, end_ns: u64) -> Rest<'a> {
         let exit = facts.snapshots.iter().rev();
         let exit = exit
@@ -77,12 +77,12 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The span, nanoseconds.
+    /// Returns the span, nanoseconds.
     pub fn span_ns(&self) -> u64 {
         self.span_ns
     }
 
-    /// The interval of the curve that a time lies in, or the last one.
+    /// Returns the interval of the curve that a time lies in, or the last one.
     fn interval(&self, time_ns: u64) -> usize {
         let ends = &self.timeline.heap_t_ns;
         ends.partition_point(|end| *end <= time_ns)
@@ -94,12 +94,12 @@ impl<'a> Rest<'a> {
         levels.get(interval).copied().unwrap_or(0)
     }
 
-    /// Whether the program rests after a moment (E2).
+    /// Reports whether the program rests after a moment (E2).
     pub fn rests(&self, time_ns: u64) -> bool {
         self.resting_levels(time_ns).next().is_some()
     }
 
-    /// The levels at which it rests after a moment (E2).
+    /// Returns the levels at which it rests after a moment (E2).
     fn resting_levels(&self, time_ns: u64) -> impl Iterator<Item = u64> {
         let ends = &self.timeline.heap_t_ns;
         let peak = self.timeline.live_usable_bytes.iter().max().copied();
@@ -112,26 +112,26 @@ impl<'a> Rest<'a> {
             };
             let to_ns = from_ns.saturating_add(self.span_ns);
             let then = self.level(self.interval(to_ns));
-            // An interval's level is its highest: of the first one that may be from before the moment.
+            // An interval's level is its highest: that of the first one may be from before the moment.
             let rests = to_ns <= self.end_ns && self.level(interval) <= then + may_fall;
             rests.then_some(then)
         })
     }
 
-    /// How far the live memory of a moment has fallen, at most, where the program rests afterwards; nothing, if it does
-    /// not rest any more.
+    /// Returns how far the live memory of a moment has fallen, at most, where the program rests afterwards; 0 if it
+    /// does not rest any more.
     pub fn falls_until_rest(&self, time_ns: u64, live_bytes: u64) -> u64 {
         let levels = self.resting_levels(time_ns);
         let lowest = levels.min().unwrap_or(live_bytes);
         live_bytes.saturating_sub(lowest)
     }
 
-    /// Whether the program ends within a span after a moment.
+    /// Reports whether the program ends within a span after a moment.
     pub fn ends_after(&self, time_ns: u64) -> bool {
         time_ns.saturating_add(self.span_ns) > self.end_ns
     }
 
-    /// What becomes, within a span, of memory that is free at a moment with so much live (E4).
+    /// Returns what becomes, within a span, of memory that is free at a moment with `live_bytes` live (E4).
     pub fn then(&self, time_ns: u64, live_bytes: u64) -> Then {
         let to_ns = time_ns.saturating_add(self.span_ns).min(self.end_ns);
         let (first, last) = (self.interval(time_ns) + 1, self.interval(to_ns));

@@ -1,15 +1,15 @@
-//! Which moments the report has, and what is to be done when the stream of events reaches them.
+//! Which moments the report has, and what is done when the stream of events reaches them.
 //!
 //! ```text
 //!   facts.snapshots, facts.marks ──► Plan { instants, due: (ticket, what) by ticket }
 //!   event with ticket > due ──► everything up to the due ticket has been seen: do it
 //! ```
 //!
-//! S1  What is due at ticket T is done after the events up to T and before the first beyond.
+//! S1  What is due at ticket T is done after the events up to T and before the first one beyond.
 //! S2  At most `Limits::mark_books` marks become instants; the rest keep their row and a note says so.
 //! S3  Books are closed over the blocks that live at their snapshot's ticket, levels at the instant's.
 //!
-//! Not here: doing it (`analyzer.rs`).
+//! Not here: the actions (`analyzer.rs`).
 
 use skinflint_trace::SnapshotCause;
 
@@ -18,7 +18,7 @@ use crate::falls;
 use crate::model::{Instant, InstantKind};
 use crate::peak;
 
-/// What is due, in the order in which things due at one ticket are done.
+/// An action that is due; the order is that of actions due at one ticket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Due {
     /// Note how much lives at this instant.
@@ -31,7 +31,7 @@ pub(crate) enum Due {
     InUse,
     /// Fill the row of this mark.
     MarkRow(usize),
-    /// The report's own instant.
+    /// Note the report's own instant.
     At,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub instants: Vec<Instant>,
     /// Index of the report's own instant.
     pub at: usize,
-    /// By ticket; what remains at the end is due at the end.
+    /// Actions by ticket; what remains at the end is done at the end.
     pub due: Vec<(u64, Due)>,
     /// With `At::Time`: due at the first event later than this, nanoseconds.
     pub at_time_ns: u64,
@@ -153,7 +153,7 @@ impl Plan {
         }
     }
 
-    /// Decides what the report is about.
+    /// Decides which moment the report is about.
     fn choose(
         &mut self,
         facts: &Facts,
@@ -199,7 +199,7 @@ impl Plan {
         }
         let mut known: Vec<String> = Vec::new();
         for mark in &facts.marks {
-            // Bounded: a long list helps nobody find a misspelt name.
+            // The list is bounded: a long one does not help to find a misspelt name.
             if known.len() < 100 && !known.contains(&mark.name) {
                 known.push(mark.name.clone());
             }

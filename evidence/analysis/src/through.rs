@@ -1,4 +1,4 @@
-//! Functions with all that they call: what the stacks hold that each is on.
+//! Functions with all that they call: what the stacks hold that each function is on.
 //!
 //! ```text
 //!   main ─┬─ load ─┬─ parse ── intern   5        through load: 9, parse: 7, main: 12
@@ -6,24 +6,24 @@
 //!         └─ draw ───────────────────   3        whose own 5 are
 //! ```
 //!
-//! H1  A stack counts once for a function, at its outermost frame of it; so a function holds at most what all
-//!     stacks hold, and functions that call each other overlap.
-//! H2  A function passes on if nine tenths of it come through one that it calls, directly or not, that is in the
-//!     list too, and of which nine tenths are its own: of a chain the innermost stays, which is where memory begins to
-//!     part. What serves many callers is no link of their chains.
-//! H3  Plumbing and what runs before `main` is left out; functions without a name too, where any has one.
+//! H1  A stack counts once for a function, at its outermost frame of it; so a function holds at most what all stacks
+//!     hold, and functions that call each other overlap.
+//! H2  A function passes on if nine tenths of it come through one that it calls, directly or not, that is in the list
+//!     too, and nine tenths of which are its own: of a chain the innermost stays, which is where memory begins to
+//!     part. A function that serves many callers is no link of their chains.
+//! H3  Plumbing and what runs before `main` are left out; functions without a name too, if any has one.
 //!
-//! Cost: two walks over the stack tree, and the pairs of listed functions on each stack that holds something.
-//! Not here: what a stack holds ([`crate::held::HeldBy`]), who names it (plumbing.rs).
+//! Cost: two walks over the stack tree, and the pairs of listed functions on each stack that holds something. Not
+//! here: what a stack holds ([`crate::held::HeldBy`]), which function names it (plumbing.rs).
 
 use crate::model::{Report, Through};
 use crate::plumbing::{Naming, is_startup, is_unnamed};
 
-/// Functions listed.
+/// The number of functions listed.
 const LISTED: usize = 100;
-/// One part in so many of all is worth a line.
+/// A function is worth a line from one part in this many of all.
 const WORTH: u64 = 200;
-/// Of ten tenths, those that make a function pass on (H2).
+/// The tenths that make a function pass on (H2).
 const TENTHS: u64 = 9;
 
 /// The stack tree by children, and sums over it.
@@ -63,7 +63,7 @@ impl Tree {
             }
         }
         for index in (1..size).rev() {
-            // A damaged report may name a parent behind its child: that one hangs on the root.
+            // A damaged report may name a parent behind its child: that node is put under the root.
             let parent = match report.nodes[index].parent as usize {
                 parent if parent < index => parent,
                 _ => 0,
@@ -78,7 +78,7 @@ impl Tree {
         tree
     }
 
-    /// Every node that holds something, parents first: `enter` and `leave`, without recursion.
+    /// Visits every node that holds something, parents first, with `enter` and `leave`, without recursion.
     fn walk(&self, enter: &mut dyn FnMut(u32), leave: &mut dyn FnMut(u32)) {
         let mut open: Vec<u32> = Vec::new();
         let mut node = self.first.first().copied().unwrap_or(0);
@@ -98,7 +98,7 @@ impl Tree {
     }
 }
 
-/// What came through one function.
+/// The sum of what came through one function.
 #[derive(Clone, Default)]
 struct Sum {
     held: Held,
@@ -107,7 +107,7 @@ struct Sum {
     node: (u64, u32),
 }
 
-/// The list (H1 to H3), most first.
+/// Returns the list (H1 to H3), most first.
 pub(crate) fn of(report: &Report, naming: &Naming) -> Vec<Through> {
     let tree = Tree::of(report);
     let whole = tree.sum.first().map_or(0, |all| all.bytes);
@@ -146,22 +146,22 @@ fn name(report: &Report, node: u32) -> &str {
     frame.map_or("", |frame| &frame.function)
 }
 
-/// H3, of the function that a node ends in.
+/// Reports whether the function that a node ends in is listed (H3).
 fn told(report: &Report, naming: &Naming, node: u32) -> bool {
     let frame = report.nodes.get(node as usize).map_or(0, |node| node.frame);
     let plumbing = naming.plumbing.get(frame as usize).copied();
     let name = name(report, node);
-    // In brackets stands what is no function: where a stack was cut, what was inherited.
+    // A name in brackets is no function: where a stack was cut, what was inherited.
     !plumbing.unwrap_or(true) && !is_startup(name) && !name.is_empty() && !name.starts_with('[')
 }
 
-/// The function of a node, as a number.
+/// Returns the function of a node, as a number.
 fn function(report: &Report, naming: &Naming, node: u32) -> usize {
     let frame = report.nodes[node as usize].frame as usize;
     naming.function.get(frame).map_or(0, |f| *f as usize)
 }
 
-/// Sums by function (H1).
+/// Returns the sums by function (H1).
 fn sums(report: &Report, naming: &Naming, tree: &Tree) -> Vec<Sum> {
     let functions = naming.function.iter().max().map_or(0, |most| *most + 1) as usize;
     let mut sums = vec![Sum::default(); functions];
@@ -192,7 +192,7 @@ fn sums(report: &Report, naming: &Naming, tree: &Tree) -> Vec<Sum> {
     sums
 }
 
-/// Which of the listed pass on (H2).
+/// Returns which of the listed functions pass on (H2).
 fn passages(
     report: &Report,
     naming: &Naming,
@@ -205,7 +205,7 @@ fn passages(
     for (index, function) in listed.iter().enumerate() {
         place[*function as usize] = index;
     }
-    // Of each pair, what the stacks hold on which the second comes after the first.
+    // For each pair, what the stacks hold on which the second comes after the first.
     let mut after = vec![0u64; many * many];
     let open = std::cell::RefCell::new((vec![0u32; many], Vec::<usize>::new()));
     tree.walk(
@@ -215,7 +215,7 @@ fn passages(
             if at != usize::MAX {
                 times[at] += 1;
                 if times[at] == 1 {
-                    // Below here every stack has the pairs with all that are open.
+                    // Below here every stack has the pairs with all functions that are open.
                     let held = tree.sum[node as usize].bytes;
                     for outer in order.iter() {
                         let pair = &mut after[outer * many + at];

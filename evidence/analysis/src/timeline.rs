@@ -16,7 +16,7 @@ use skinflint_trace::RssSample;
 use crate::ledger::Live;
 use crate::model::Timeline;
 
-/// 65 µs: the first interval, short enough for a program of a few milliseconds.
+/// The first interval, 65 µs: short enough for a program of a few milliseconds.
 const FIRST_INTERVAL_NS: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,7 @@ struct Point {
 pub(crate) struct Curve {
     closed: Vec<Point>,
     open: Point,
-    /// Where the open interval ends.
+    /// The end of the open interval.
     end_ns: u64,
     interval_ns: u64,
     limit: usize,
@@ -47,7 +47,7 @@ impl Curve {
         }
     }
 
-    /// Time goes on to `time_ns`, at a level of `live`. Cost: one comparison within an interval.
+    /// Moves the time on to `time_ns`, at a level of `live`. Cost: one comparison within an interval.
     #[inline]
     pub(crate) fn advance(&mut self, time_ns: u64, live: &Live) {
         if time_ns >= self.end_ns {
@@ -95,7 +95,7 @@ impl Curve {
         self.interval_ns = self.interval_ns.saturating_mul(2);
     }
 
-    /// A block was acquired; the level is now `live`.
+    /// Notes that a block was acquired; the level is now `live`.
     #[inline]
     pub(crate) fn acquired(&mut self, live: &Live) {
         self.open.allocations += 1;
@@ -109,7 +109,7 @@ impl Curve {
         self.open.live = *live;
     }
 
-    /// The curve, as the heap columns of a timeline; the last interval ends at `end_ns`.
+    /// Returns the curve, as the heap columns of a timeline; the last interval ends at `end_ns`.
     pub(crate) fn finish(mut self, end_ns: u64, live: &Live) -> Timeline {
         self.advance(end_ns, live);
         let mut timeline = Timeline::default();
@@ -145,8 +145,8 @@ fn merge(a: Point, b: Point) -> Point {
     }
 }
 
-/// Puts the resident samples into a timeline: all of them, or of each run of neighbours the one
-/// with most resident memory, so that no peak is lost.
+/// Puts the resident samples into a timeline: all of them, or the one with most resident memory of
+/// each run of neighbours, so that no peak is lost.
 pub(crate) fn thin_rss(samples: &[RssSample], points: usize, timeline: &mut Timeline) {
     let run = samples.len().div_ceil(points.max(1)).max(1);
     for chunk in samples.chunks(run) {

@@ -7,15 +7,16 @@
 //!   audit      1   1   1   1      always one: that proves nothing
 //! ```
 //!
-//! T1  Stacks of the same rounds belong together if what they left is in proportion round by round, and differs from round
-//!     to round. Sums over rounds with weights that are as good as drawn tell that ([`Print`]): a chance hit is one in 2^64.
+//! T1  Stacks of the same rounds belong together if what they left is in proportion round by round, and differs from
+//!     round to round. Sums over rounds with weights that are as good as random show that ([`Print`]): a chance hit
+//!     is one in 2^64.
 //! T2  An interpreter makes an object of several blocks, in functions of its own: what it leaves in the same rounds is one
 //!     finding.
-//! T3  The finding is named by the function that makes objects, that is blocks of one size, and of several by the one with
-//!     most bytes: an object of one size refers to texts of any length, not the other way round. What the others left is
-//!     said.
-//! T4  A leak is certain only if it is what live memory rose by from the first round's end to the last one's, to an eighth:
-//!     what else came may be part of it (the table that holds it), and what went its price.
+//! T3  The finding is named by the function that makes objects, that is, blocks of one size, and if there are several
+//!     by the one with most bytes: an object of one size refers to texts of any length, not the other way round. What
+//!     the others left is stated.
+//! T4  A leak is certain only if it is what live memory rose by from the first round's end to the last one's, to an
+//!     eighth: anything else that came may be part of it (the table that holds it), and what went may be its price.
 //!
 //! Not here: one function's stacks (`grouping.rs`), what is a leak (`passes/phases_rounds.rs`).
 
@@ -25,12 +26,12 @@ use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::passes::wording::{bytes, count};
 use crate::plumbing::Naming;
 
-/// Leaks that are compared, the largest first: the others are small.
+/// The number of leaks that are compared, the largest first: the others are small.
 const COMPARED: usize = 64;
-/// Parts that are named.
+/// The number of parts that are named.
 const NAMED: usize = 4;
 
-/// Puts leaks together that belong together, and takes the certainty from those that may be part of another.
+/// Merges leaks that belong together, and removes the certainty from those that may be part of another.
 pub(crate) fn put_together(
     report: &Report,
     naming: &Naming,
@@ -55,7 +56,7 @@ pub(crate) fn put_together(
     all
 }
 
-/// T4.
+/// Reports whether a leak is what live memory rose by (T4).
 fn is_the_rise(leaving: &Leaving) -> bool {
     leaving.left_bytes.abs_diff(leaving.rise_bytes) <= leaving.rise_bytes / 8
 }
@@ -64,7 +65,7 @@ fn rounds_of(finding: &Finding) -> Option<&str> {
     finding.leaving.as_ref().map(|one| one.of.as_str())
 }
 
-/// Leaks that belong together, by place; each is in one group.
+/// Returns the leaks that belong together, by place; each is in one group.
 fn groups(left: &[Finding], interpreted: &[bool]) -> Vec<Vec<usize>> {
     let mut group_of: Vec<usize> = (0..left.len()).collect();
     for one in 0..left.len().min(COMPARED) {
@@ -89,7 +90,7 @@ fn groups(left: &[Finding], interpreted: &[bool]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// T1.
+/// Reports whether two leaks are in proportion (T1).
 fn in_proportion(one: Option<&Leaving>, other: Option<&Leaving>) -> bool {
     let prints = |of: Option<&Leaving>| of.map_or(Vec::new(), |of| of.prints.clone());
     let others = prints(other);
@@ -102,7 +103,7 @@ fn in_proportion(one: Option<&Leaving>, other: Option<&Leaving>) -> bool {
         .any(|one| others.iter().any(|other| alike(one, other)))
 }
 
-/// One finding of several that belong together (T3).
+/// Makes one finding of several that belong together (T3).
 fn one_of(report: &Report, naming: &Naming, mut parts: Vec<Finding>) -> Finding {
     let is_object = |one: &Finding| {
         let of = one.leaving.as_ref();

@@ -5,29 +5,30 @@
 //!   ledger:     live blocks, each with its header               less: releases that no event told of
 //! ```
 //!
-//! A1  A difference is a contradiction beyond what the allocator counts otherwise than its callers: what threads keep
-//!     in their caches, its own tables, and a part of the whole for what came to pass between the two tallies.
-//! A2  Without the allocator's count, or where the recording does not begin with the process, there is none.
+//! A1  A difference is a contradiction if it exceeds what the allocator counts differently from its callers: what
+//!     threads keep in their caches, its own tables, and a part of the whole for what happened between the two
+//!     tallies.
+//! A2  Without the allocator's count, or if the recording does not begin with the process, there is none.
 
 use skinflint_trace::OriginKind;
 
 use crate::ledger::Live;
 use crate::missing::{Known, Missing};
 
-/// glibc counts its chunks, which have a word in front of the block.
+/// The header that glibc counts with its chunks: a word in front of the block.
 const GLIBC_HEADER_BYTES: u64 = 8;
-/// Tables of the allocator, blocks that the loader took before the recorder was there.
+/// The allowance for tables of the allocator, and for blocks that the loader took before the recorder was there.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Part of the whole that is no contradiction.
+/// One part in this many of the whole is no contradiction.
 const PART: u64 = 50;
-/// What one thread's cache holds at most in glibc 2.36 (64 sizes up to 1,032 bytes, seven blocks each).
+/// The most that one thread's cache holds in glibc 2.36 (64 sizes up to 1,032 bytes, seven blocks each).
 const CACHE_BYTES: u64 = 256 << 10;
-/// Threads that a copy's parent may have had; their caches are lost in it.
+/// The number of threads that a copy's parent may have had; their caches are lost in the copy.
 const PARENTS_THREADS: u64 = 64;
-/// Threads that count at most: a server that starts one for each request has few at a time.
+/// The most threads that count: a server that starts one for each request has few at a time.
 const MOST_THREADS: u64 = 256;
 
-/// What the two tallies say of each other, if they contradict (A1). `threads` were seen over the run.
+/// Returns how the two tallies contradict each other, if they do (A1). `threads` were seen over the run.
 pub(crate) fn contradiction(known: &Known<'_>, live: &Live, threads: usize) -> Option<Missing> {
     let (before, after) = known.ending?.in_use_bytes?;
     if !known.is_from_birth() {

@@ -8,16 +8,16 @@
 //! ```
 //!
 //! O1  It counts from a mebibyte and a fiftieth of resident memory on.
-//! O2  Of moments that differ by less than a quarter the first stays, so that few are looked at page by page.
+//! O2  Among moments that differ by less than a quarter the first stays, so that few are looked at page by page.
 //! O3  A snapshot at exit is no candidate: it is the end.
-//! O4  A moment lies in the exit of a program that ended by itself if nothing to speak of is acquired after it
-//!     (a hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`):
-//!     destructors free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free
-//!     less than a span of time (`rest.rs` E1) before the end, whatever is acquired meanwhile. One that was killed did
-//!     not exit: that is how daemons end.
-//! O5  Where more has been asked for since than half of what was kept, that was taken again, and as much kept
-//!     later counts anew: so a program that rests after its last round is looked at there. Such looks lie a
-//!     quarter of the time apart, so that even a long run has few.
+//! O4  A moment lies in the exit of a program that ended by itself if next to nothing is acquired after it (a
+//!     hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`): destructors
+//!     free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free less than a
+//!     span of time (`rest.rs` E1) before the end, whatever is acquired meanwhile. A program that was killed did not
+//!     exit: that is how daemons end.
+//! O5  If more has been requested since than half of what was kept, that was taken again, and as much kept later
+//!     counts anew: so a program that rests after its last round is looked at there. Such looks lie a quarter of the
+//!     time apart, so that even a long run has few.
 //!
 //! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
 
@@ -32,14 +32,14 @@ use crate::model::Instant;
 use crate::rest::Rest;
 
 const LEAST_BYTES: u64 = 1 << 20;
-/// Part of resident memory that counts (O1).
+/// One part in this many of resident memory counts (O1).
 const LEAST_PART: u64 = 50;
 
 /// The most that was kept so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waste {
     most: u64,
-    /// When that was, and how much had been asked for by then.
+    /// The time of that moment, and the bytes requested by then.
     seen_ns: u64,
     requested_bytes: u64,
 }
@@ -49,14 +49,14 @@ pub(crate) struct Waste {
 pub(crate) struct Wasteful {
     pub instant: Instant,
     pub giveback: GiveBack,
-    /// Bytes asked for until then, over the whole run.
+    /// Bytes requested until then, over the whole run.
     pub requested_bytes: u64,
     /// The largest live heap until then, usable bytes.
     pub highest_bytes: u64,
 }
 
 impl Waste {
-    /// A snapshot's moment has come; says whether more is kept than at any before it.
+    /// Looks at a snapshot whose moment has come; returns whether more is kept than at any before it.
     pub fn see(&mut self, snapshot: &Snapshot, ledger: &Ledger) -> bool {
         if !falls::candidate(snapshot) {
             return false;
@@ -65,7 +65,7 @@ impl Waste {
         let kept = heap.saturating_sub(ledger.live().usable_bytes);
         let is_much = kept >= LEAST_BYTES.max(resident / LEAST_PART);
         let is_more = kept > self.most.saturating_add(self.most / 4);
-        // O5.
+        // What was kept was taken again (O5).
         let requested = ledger.counts().requested_bytes;
         let asked = requested.saturating_sub(self.requested_bytes);
         let is_later = snapshot.time_ns >= self.seen_ns.saturating_add(self.seen_ns / 4);
@@ -82,7 +82,7 @@ impl Waste {
     }
 }
 
-/// Resident bytes of mappings that may be the allocator's, and of all.
+/// Returns the resident bytes of mappings that may be the allocator's, and of all.
 fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
     let (mut heap, mut resident) = (0u64, 0u64);
     for mapping in &snapshot.mappings {
@@ -93,7 +93,7 @@ fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
             let own = pieces
                 .iter()
                 .filter(|(_, _, owner)| owner.is_some_and(|one| !one.by_allocator));
-            // A program that maps memory by itself fills it, as a rule.
+            // A program that maps memory by itself usually fills it.
             let own = own.map(|(start, end, _)| end - start).sum();
             heap = heap.saturating_add(mapping.rss_bytes.saturating_sub(own));
         }
@@ -101,7 +101,8 @@ fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
     (heap, resident)
 }
 
-/// Whether a moment lies in the program's exit (O4): bytes asked for after it, the peak, and its time.
+/// Reports whether a moment lies in the program's exit (O4): given the bytes requested after it, the peak, and its
+/// time.
 pub(crate) fn is_in_exit(
     facts: &Facts,
     (later_bytes, peak_bytes): (u64, u64),

@@ -9,17 +9,17 @@
 //!            ──► fewer edges still, and at last the smallest stacks are counted together
 //! ```
 //!
-//! W1  An edge is a place in the order of events; what a bucket holds is exact, whatever was merged.
+//! W1  An edge is a place in the order of events; the content of a bucket is exact, whatever was merged.
 //! W2  An instant is an edge and stays one. The heap peak is known only at the end: its bucket is cut
 //!     in two by the counts that cells saved (C2 of `cells.rs`).
-//! W3  At most `WindowLimits::edges` edges (of which instants are never merged), and
-//!     `WindowLimits::changes` changes unless three for each edge are more. Between two compactions
-//!     there is at most one bucket more, so memory is bounded by cells and limits, never by events.
-//! W4  All cells together are the ledger, at each edge: in blocks, bytes asked for and bytes given.
+//! W3  There are at most `WindowLimits::edges` edges (instants among them are never merged), and
+//!     `WindowLimits::changes` changes, unless three for each edge are more. Between two compactions there is at most
+//!     one bucket more, so memory is bounded by cells and limits, never by events.
+//! W4  All cells together equal the ledger at each edge: in blocks, requested bytes and usable bytes.
 //! W5  Neighbours merge by what they span: share of the time plus share of the events. So a burst
 //!     keeps its edges beside hours of idling, and idling takes none.
-//! W6  What is counted together is three cells of one site (or of none): one counts blocks, one bytes
-//!     asked for, one bytes given. So a change is two numbers, whatever it is of.
+//! W6  What is counted together is three cells of one site (or of none): one counts blocks, one requested bytes, one
+//!     usable bytes. So a change is two numbers, whatever it belongs to.
 //!
 //! Not here: when an instant has come (`analyzer.rs`), how the page packs this (`view`).
 
@@ -31,20 +31,20 @@ use crate::ledger::{HeapPeak, Ledger};
 use crate::model::{Site, WindowCell, WindowEdge, Windows};
 use crate::pass::CellId;
 
-/// Beyond this share of time plus events in one bucket, sizes are put together rather than edges.
+/// The share of time plus events in one bucket beyond which sizes are counted together rather than edges merged.
 const COARSE: f64 = 1.0 / 128.0;
-/// Beyond this, stacks: at least some sixty edges stay.
+/// The share beyond which stacks are counted together: at least some sixty edges stay.
 const COARSEST: f64 = 1.0 / 16.0;
-/// Edges are made four times as fine as they are kept, so that merging has a choice.
+/// Edges are made this many times as fine as they are kept, so that merging has a choice.
 const FINER: f64 = 4.0;
-/// The first step: shorter than the time stamps of events are apart.
+/// The first step: shorter than the distance between time stamps of events.
 const FIRST_STEP_NS: u64 = 1 << 14;
-/// Numbers of cells from here on are of sums (W6): three for each site of the ledger.
+/// Numbers of cells from here on stand for sums (W6): three for each site of the ledger.
 const SUMS: u32 = 1 << 31;
 /// The site of stacks that are counted together.
 const NO_SITE: u32 = (SUMS - 4) / 3;
 
-/// What one cell did within a bucket.
+/// The change of one cell within a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Change {
     cell: u32,
@@ -52,38 +52,38 @@ struct Change {
     released: u64,
 }
 
-/// From an edge to the next.
+/// The changes from an edge to the next.
 #[derive(Clone, Debug, Default)]
 struct Bucket {
     end: WindowEdge,
-    /// By cell.
+    /// The changes by cell.
     changes: Vec<Change>,
 }
 
-/// The buckets while events go by.
+/// The buckets, while events go by.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     limits: WindowLimits,
     start: WindowEdge,
     buckets: Vec<Bucket>,
-    /// Changes in all buckets.
+    /// The number of changes in all buckets.
     changes: usize,
     /// Live blocks at the start, by cell.
     start_blocks: Vec<u32>,
-    /// Which cells are counted together, and whether those that are not in there yet are.
+    /// Which cells are counted together, and whether new cells are, too.
     folded: Vec<bool>,
     fold_new: bool,
     /// Which sites of the ledger are counted together.
     folded_sites: Vec<bool>,
-    /// Most that a merged bucket may span, as a share of the time plus a share of the events (W5).
+    /// The most that a merged bucket may span, as a share of the time plus a share of the events (W5).
     span: f64,
-    /// The first event later than this wants an edge before it.
+    /// The time after which the first event wants an edge before it.
     pub next_ns: u64,
     noted: Vec<Noted>,
 }
 
 impl Recorder {
-    /// Before the first event of our own: what lives now was inherited.
+    /// Begins before the first event of our own: what lives now was inherited.
     pub(crate) fn begin(limits: WindowLimits, ledger: &mut Ledger) -> Recorder {
         let mut recorder = Recorder {
             limits,
@@ -109,7 +109,7 @@ impl Recorder {
         }
     }
 
-    /// An event at `time_ns` is next, later than `next_ns`: an edge before it, if anything changed.
+    /// Makes an edge before the next event, at `time_ns` and later than `next_ns`, if anything changed.
     pub(crate) fn step(&mut self, time_ns: u64, ledger: &mut Ledger) {
         let now_ns = ledger.now_ns();
         if ledger.cells.noted_len() > 0 && now_ns > self.last_edge().time_ns {
@@ -119,7 +119,7 @@ impl Recorder {
         self.next_ns = time_ns.saturating_add(step_ns.max(FIRST_STEP_NS));
     }
 
-    /// An instant is here (W2).
+    /// Makes an edge for an instant (W2).
     pub(crate) fn instant(&mut self, instant: usize, time_ns: u64, ledger: &mut Ledger) {
         let time_ns = time_ns.max(self.last_edge().time_ns);
         if ledger.cells.noted_len() == 0 && self.last_edge().time_ns == time_ns {
@@ -129,12 +129,12 @@ impl Recorder {
         }
     }
 
-    /// The instant is not there after all: its edge stays, as one of activity. Cost: the edges.
+    /// Forgets an instant that is not there after all: its edge stays, as one of activity. Cost: the edges.
     pub(crate) fn forget(&mut self, instant: usize) {
         self.place(instant, None);
     }
 
-    /// The instant has another number now, or none. Cost: the edges.
+    /// Gives the instant another number, or none. Cost: the edges.
     pub(crate) fn place(&mut self, instant: usize, number: Option<usize>) {
         let edges = self.buckets.iter_mut().map(|bucket| &mut bucket.end);
         for edge in edges.chain([&mut self.start]) {
@@ -182,7 +182,7 @@ impl Recorder {
         self.folded.get(cell).copied().unwrap_or(self.fold_new)
     }
 
-    /// The first of the three cells that a cell's blocks are counted in (W6).
+    /// Returns the first of the three cells that a cell's blocks are counted in (W6).
     fn sums_of(&self, cell: usize, cells: &Cells) -> u32 {
         let site = cells.site_of(CellId(cell as u32));
         match self.folded_sites.get(site) {
@@ -191,7 +191,7 @@ impl Recorder {
         }
     }
 
-    /// Adds a change of a cell of the ledger, as what it is counted as; `settle` is still to come.
+    /// Adds a change of a cell of the ledger, as what it is counted as; `settle` must still be called.
     fn put(&self, changes: &mut Vec<Change>, change: Change, cells: &Cells) {
         if change.acquired == 0 && change.released == 0 {
             return;
@@ -203,7 +203,7 @@ impl Recorder {
         let key = &cells.keys()[change.cell as usize];
         let sums = self.sums_of(change.cell as usize, cells);
         for (cell, unit) in (sums..).zip([1, key.size, key.usable]) {
-            // Wrapping as the ledger's own totals do: a damaged trace may name any size.
+            // The sums wrap as the ledger's own totals do: a damaged trace may name any size.
             changes.push(Change {
                 cell,
                 acquired: change.acquired.wrapping_mul(unit),
@@ -212,7 +212,7 @@ impl Recorder {
         }
     }
 
-    /// Well below the limits again (W3).
+    /// Brings the buckets well below the limits again (W3).
     fn compact(&mut self, cells: &Cells) {
         let (edges, changes) = (self.limits.edges / 4 * 3, self.limits.changes / 4 * 3);
         loop {
@@ -255,7 +255,7 @@ impl Recorder {
         self.buckets = merged;
     }
 
-    /// How many changes each cell that is told apart has; nothing if there is none.
+    /// Returns how many changes each separate cell has; `None` if there is none.
     fn places(&self, cells: &Cells) -> Option<Vec<usize>> {
         let mut places = vec![0usize; cells.keys().len()];
         let mut any = false;
@@ -268,8 +268,8 @@ impl Recorder {
         any.then_some(places)
     }
 
-    /// Counts the smallest cells of a stack together, by bytes given over the run, until a quarter of
-    /// the changes is of cells that are told apart. New ones are small. False if nothing is left.
+    /// Counts the smallest cells of a stack together, by usable bytes over the run, until a quarter of the changes is
+    /// of separate cells. New cells count as small. Returns false if nothing is left.
     fn fold_sizes(&mut self, cells: &Cells) -> bool {
         let Some(places) = self.places(cells) else {
             return false;
@@ -299,7 +299,7 @@ impl Recorder {
         true
     }
 
-    /// The same for the stacks whose cells are all counted together: half of them, by bytes given.
+    /// Counts the stacks whose cells are all counted together as one: half of them, by usable bytes.
     fn fold_sites(&mut self, cells: &Cells) -> bool {
         self.folded_sites.resize(cells.sites().len(), false);
         let mut bytes = vec![0u64; cells.sites().len()];
@@ -320,7 +320,7 @@ impl Recorder {
         !smallest.is_empty()
     }
 
-    /// Counts what is now folded where it belongs.
+    /// Counts what is now folded in its new place.
     fn recount(&mut self, cells: &Cells) {
         let mut buckets = std::mem::take(&mut self.buckets);
         for bucket in &mut buckets {
@@ -341,7 +341,7 @@ impl Recorder {
         self.buckets = buckets;
     }
 
-    /// Every cell of the ledger as the cells that it is counted as: number, and units for each block.
+    /// Returns the cells that a cell of the ledger is counted as: number, and units for each block.
     fn counted_as(&self, cell: usize, cells: &Cells) -> impl Iterator<Item = (u32, u64)> + use<> {
         let key = &cells.keys()[cell];
         let folded = self.is_folded(cell);
@@ -352,7 +352,7 @@ impl Recorder {
         (first..).zip([1, key.size, key.usable]).take(count)
     }
 
-    /// Everything has been seen, and the end is an edge: adds the heap peak, and writes it all down.
+    /// Ends the recording, with the end as an edge: adds the heap peak, and writes everything down.
     pub(crate) fn finish(mut self, peak: usize, ledger: &Ledger, sites: &[Site]) -> Windows {
         self.cut_at_heap_peak(peak as u32, ledger);
         let cells = ledger.cells();
@@ -400,7 +400,7 @@ impl Recorder {
         windows
     }
 
-    /// W2.
+    /// Cuts the bucket of the heap peak in two (W2).
     fn cut_at_heap_peak(&mut self, instant: u32, ledger: &Ledger) {
         let peak = ledger.heap_peak();
         if peak.events == 0 {
@@ -418,7 +418,7 @@ impl Recorder {
         let first = self.up_to_heap_peak(at, &peak, instant, ledger);
         let rest = &mut self.buckets[at];
         for change in &first.changes {
-            // Both are by cell, and the first part has no cell that the whole has not.
+            // Both are ordered by cell, and the first part has no cell that the whole does not have.
             if let Ok(same) = rest
                 .changes
                 .binary_search_by_key(&change.cell, |one| one.cell)
@@ -433,7 +433,7 @@ impl Recorder {
         self.buckets.insert(at, first);
     }
 
-    /// The part of bucket `at` up to the heap peak: what cells saved then, minus all buckets before.
+    /// Returns the part of bucket `at` up to the heap peak: what cells saved then, minus all buckets before.
     fn up_to_heap_peak(&self, at: usize, peak: &HeapPeak, instant: u32, ledger: &Ledger) -> Bucket {
         let cells = ledger.cells();
         let changes = self.buckets[at].changes.iter();
@@ -479,7 +479,7 @@ impl Recorder {
     }
 }
 
-/// A cell as it is written down (W6).
+/// Returns a cell as it is written down (W6).
 fn window_cell(
     cell: u32,
     start: u64,
@@ -506,7 +506,7 @@ fn window_cell(
     }
 }
 
-/// By cell, each once, none of nothing.
+/// Sums changes by cell: each cell once, and none without a change.
 fn settle(changes: &mut Vec<Change>) {
     changes.sort_unstable_by_key(|change| change.cell);
     changes.dedup_by(|next, kept| {
@@ -518,7 +518,7 @@ fn settle(changes: &mut Vec<Change>) {
         same
     });
     changes.retain(|change| change.acquired > 0 || change.released > 0);
-    // Counting cells together leaves a vector several times as long as what is in it.
+    // Counting cells together leaves a vector several times as long as its content.
     changes.shrink_to_fit();
 }
 

@@ -1,11 +1,11 @@
-//! Where the traces of other processes are: by the identity that children name their parents by.
+//! Where the traces of other processes are: found by the identity with which children name their parents.
 //!
 //! ```text
 //!   find(uid, pid) ─► known by now ─► else: open files of the folder, the likeliest name first, and remember each
 //! ```
 //!
-//! K1  A file is opened to learn its identity at most once; at most [`LOOKED_AT`] of them.
-//! K2  The last file of one identity that was told is the one; copies in a folder are the same recording.
+//! K1  A file is opened at most once to learn its identity; at most [`LOOKED_AT`] files are opened.
+//! K2  Of several files with one identity, the last one told counts; copies in a folder are the same recording.
 //!
 //! Not here: what an ancestor's events mean (lib.rs).
 
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use skinflint_trace::Trace;
 
-/// Files of a folder that are looked at, at most.
+/// The most files of a folder that are opened.
 const LOOKED_AT: usize = 20_000;
 
-/// Whether a trace's name ends with a process id: `run.4711.sft`.
+/// Reports whether a trace's name ends with a process id: `run.4711.sft`.
 fn has_number(name: &str) -> bool {
     let stem = name.strip_suffix(".sft").unwrap_or(name);
     let number = stem.rsplit_once('.').map(|(_, number)| number);
@@ -28,13 +28,13 @@ fn has_number(name: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub struct Kin {
     known: HashMap<String, PathBuf>,
-    /// Files that have not been looked at.
+    /// Files that have not been opened.
     rest: Vec<PathBuf>,
     looked_at: usize,
 }
 
 impl Kin {
-    /// Those in the folder of this trace.
+    /// Creates the table of the traces in the folder of this trace.
     pub fn beside(trace: &Path) -> Kin {
         let folder = trace
             .parent()
@@ -54,12 +54,12 @@ impl Kin {
         }
     }
 
-    /// A trace that was opened already.
+    /// Adds a trace that was opened already.
     pub fn tell(&mut self, uid: &str, path: &Path) {
         self.known.insert(uid.to_owned(), path.to_owned());
     }
 
-    /// The trace with this identity, whose name most likely holds this process id.
+    /// Returns the trace with this identity; its name most likely holds this process id.
     pub fn find(&mut self, uid: &str, pid: u32) -> Option<Trace> {
         if let Some(path) = self.known.get(uid) {
             return Trace::open(path)
@@ -72,7 +72,7 @@ impl Kin {
             // The first process of a recording has no number in its name.
             (name.contains(&likely), !has_number(&name))
         };
-        // From the end, so that what was looked at can be taken off.
+        // Files are taken from the end, so that those already opened can be removed.
         self.rest.sort_by_cached_key(|file| likelihood(file));
         while self.looked_at < LOOKED_AT
             && let Some(path) = self.rest.pop()

@@ -1,17 +1,16 @@
-//! A recording, opened: one trace, the traces that it came out of, and one meaning of its moments for every
-//! command.
+//! An opened recording: one trace, the traces that it came out of, and one meaning of its moments for all commands.
 //!
 //! ```text
 //!   a.sft ── fork at 70 ──► b.sft ── fork at 15 ──► c.sft         the recording of c:
 //!     events below 70    ──►  events below 15    ──► what c began with ──► c's own events
 //! ```
 //!
-//! R1  A copy (`fork`) began with the live blocks of the process that it was copied from, and so did that one:
+//! R1  A copy (`fork`) began with the live blocks of the process that it was copied from, and so did that process:
 //!     the chain is followed to its beginning. A new program (`exec`, spawn) began with nothing.
-//! R2  A link that is not there is said ([`Missing::Ancestor`]), never taken for none.
-//! R3  What was sampled after the process had become a program without a trace is left out: its pages are
-//!     another program's.
-//! R4  The peak is one and the same snapshot for every command ([`Recording::peak_snapshot`]).
+//! R2  A link that is missing is reported ([`Missing::Ancestor`]), never treated as no link.
+//! R3  Samples taken after the process had become a program without a trace are left out: their pages are another
+//!     program's.
+//! R4  The peak is the same snapshot for every command ([`Recording::peak_snapshot`]).
 //! R5  Memory: the traces' own tables; events are read as a stream.
 //!
 //! Not here: the file (`trace`), figures (`analysis`), bars and messages (`cli`).
@@ -29,9 +28,9 @@ use skinflint_trace::{Damage, Event, LostKind, OpenError, OriginKind, SnapshotCa
 
 pub use kin::Kin;
 
-/// Generations that are followed at most: a damaged folder may make a circle.
+/// The most generations that are followed: a damaged folder may contain a cycle.
 const MOST_GENERATIONS: usize = 1000;
-/// Events between two calls of `step`, for a bar.
+/// The number of events between two calls of `step`, for a progress bar.
 pub const STEP_EVENTS: u64 = 1 << 20;
 
 /// A process that this one is a copy of.
@@ -43,20 +42,20 @@ struct Ancestor {
 
 /// An opened recording.
 pub struct Recording {
-    /// Where it is.
+    /// The path of its trace.
     pub path: PathBuf,
-    /// The trace, without what is another program's (R3).
+    /// The trace, without what belongs to another program (R3).
     pub trace: Trace,
-    /// Oldest first.
+    /// The ancestors, oldest first.
     ancestors: Vec<Ancestor>,
     missing: Vec<Missing>,
 }
 
-/// What takes the events of ancestors, before it takes any other.
+/// A receiver of the events of ancestors, before it gets any other.
 pub trait Heir {
-    /// An event of an ancestor from before the fork, in order.
+    /// Takes an event of an ancestor from before the fork; the events come in order.
     fn inherit(&mut self, event: &Event);
-    /// The ancestor forked; what comes next is of the copy.
+    /// Notes that the ancestor forked; what comes next is of the copy.
     fn forked(&mut self);
 }
 
@@ -81,18 +80,18 @@ impl Heir for Analyzer {
 }
 
 impl Recording {
-    /// Opens a trace, and those in its folder that it came out of.
+    /// Opens a trace, and the traces in its folder that it came out of.
     ///
     /// # Errors
-    /// If the trace itself cannot be read, with the next step.
+    /// If the trace itself cannot be read; the error says what to do next.
     pub fn open(path: &Path) -> Result<Recording, OpenError> {
         Recording::open_among(path, &mut Kin::beside(path))
     }
 
-    /// The same, with the traces that `kin` knows of.
+    /// Opens a trace as [`Recording::open`] does, with the traces that `kin` knows of.
     ///
     /// # Errors
-    /// As [`Recording::open`].
+    /// Those of [`Recording::open`].
     pub fn open_among(path: &Path, kin: &mut Kin) -> Result<Recording, OpenError> {
         let mut trace = Trace::open(path)?;
         leave_out_others(&mut trace);
@@ -137,8 +136,8 @@ impl Recording {
         self.ancestors.reverse();
     }
 
-    /// Hands on what happened before the process began, to its parents and theirs (R1). Cost: a reading of
-    /// each of their traces up to the fork.
+    /// Hands on what happened before the process began, in its parents and theirs (R1). Cost: one reading of each of
+    /// their traces up to the fork.
     pub fn bequeath(&self, heir: &mut dyn Heir) {
         for ancestor in &self.ancestors {
             let mut events = ancestor.trace.events();
@@ -152,26 +151,26 @@ impl Recording {
         }
     }
 
-    /// Whether the process began as a copy of another (`fork`).
+    /// Reports whether the process began as a copy of another (`fork`).
     pub fn is_copy(&self) -> bool {
         let origin = self.trace.process.origin.as_ref();
         origin.is_some_and(|origin| origin.how == OriginKind::Fork)
     }
 
-    /// A ledger as of the birth of the process, before its first event.
+    /// Returns a ledger as of the birth of the process, before its first event.
     pub fn ledger(&self, timeline_points: usize) -> Ledger {
         let mut ledger = Ledger::new(timeline_points);
         self.bequeath(&mut ledger);
         ledger
     }
 
-    /// How much lived when the process began. Cost: as [`Recording::bequeath`].
+    /// Returns what was live when the process began. Cost: that of [`Recording::bequeath`].
     pub fn inherited(&self) -> Live {
         self.ledger(2).live()
     }
 
-    /// The process's own events, in order; `step` is called after every [`STEP_EVENTS`]. What of them could
-    /// not be read.
+    /// Reads the process's own events, in order; `step` is called after every [`STEP_EVENTS`]. Returns the damage:
+    /// what could not be read.
     pub fn events(&self, mut each: impl FnMut(&Event), mut step: impl FnMut(u64)) -> Vec<Damage> {
         let mut events = self.trace.events();
         let mut seen = 0u64;
@@ -185,8 +184,8 @@ impl Recording {
         events.damage().to_vec()
     }
 
-    /// The snapshot that is the peak (R4): index into the trace's. Cost: a reading up to the last snapshot
-    /// that it may be, where there are several.
+    /// Returns the index of the snapshot that is the peak (R4). Cost: if several snapshots may be the peak, one
+    /// reading up to the last of them.
     pub fn peak_snapshot(&self) -> Option<usize> {
         let mut search = PeakSearch::new(&self.trace.snapshots);
         if !search.is_open() {
@@ -213,21 +212,22 @@ impl Recording {
         }
     }
 
-    /// The last ticket of the peak; the outer `None` where resident memory was never sampled, the inner one
-    /// for the end.
+    /// Returns the last ticket of the peak. The outer `None` means that resident memory was never sampled, the inner
+    /// one means the end.
     pub fn peak_ticket(&self) -> Option<Option<u64>> {
         let peak = &self.trace.snapshots[self.peak_snapshot()?];
         Some((peak.cause != SnapshotCause::Exit).then_some(peak.ticket))
     }
 
-    /// Where the live heap is largest: known only when all events were seen once.
+    /// Returns the ticket at which the live heap is largest: known only after all events were read once.
     fn heap_peak_ticket(&self) -> u64 {
         let mut ledger = self.ledger(2);
         self.events(|event| ledger.apply(event, &mut |_, _| {}), |_| {});
         ledger.heap_peak().ticket
     }
 
-    /// The snapshot after the largest fall of live memory, in a reading of its own as well.
+    /// Returns the ticket of the snapshot after the largest fall of live memory, which also takes a reading of its
+    /// own.
     fn after_free_ticket(&self) -> Option<u64> {
         let mut ledger = self.ledger(2);
         let mut search = FallSearch::new(&self.trace.snapshots);
@@ -239,12 +239,13 @@ impl Recording {
         search.finish(&ledger)
     }
 
-    /// What is missing from it beside its events: traces that are not there.
+    /// Returns what is missing beside events: traces that were not found.
     pub fn not_found(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// All that is missing. `counts` are of a ledger that read the events, `found` what it found damaged.
+    /// Returns all that is missing. `counts` are of a ledger that read the events, `found` is the damage that was
+    /// found.
     pub fn missing(&self, counts: &Counts, parked: u64, found: &[Damage]) -> Vec<Missing> {
         let trace = &self.trace;
         let damage = trace.damage.iter().chain(found);
@@ -261,7 +262,7 @@ impl Recording {
     }
 }
 
-/// R3.
+/// Leaves out what belongs to another program (R3).
 fn leave_out_others(trace: &mut Trace) {
     let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
     if let Some(until_ns) = became.map(|lost| lost.time_ns).min() {

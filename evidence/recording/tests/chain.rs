@@ -1,4 +1,4 @@
-//! Chains of forks, by hand: what a process began with, and where its peak is.
+//! Chains of forks, built by hand: what a process began with, and where its peak is.
 //!
 //! ```text
 //!   a  +1000 +2000        fork at 10        -1000 (after the fork: the copy still has it)
@@ -53,7 +53,7 @@ fn origin(how: OriginKind, uid: &str, fork_ticket: u64) -> Option<Origin> {
     })
 }
 
-/// Ticket and resident bytes.
+/// Returns a snapshot with this ticket and these resident bytes.
 fn snapshot((ticket, rss_bytes): (u64, u64)) -> Snapshot {
     Snapshot {
         time_ns: ticket * 1000,
@@ -112,7 +112,7 @@ impl Folder {
         path
     }
 
-    /// The picture above; the path of c.
+    /// Writes the traces of the picture above, and returns the path of c.
     fn picture(&self) -> PathBuf {
         let a = [
             alloc(1, 0x1000, 1000),
@@ -147,7 +147,7 @@ fn a_grandchild_began_with_what_its_grandparent_had() {
     assert_eq!(c.inherited(), live(2, 1300));
     assert_eq!(open(&folder.path("b")).inherited(), live(2, 3000));
     assert_eq!(open(&folder.path("a")).inherited(), live(0, 0));
-    // Of its own run: one came, and one of the grandparent's went.
+    // In its own run one block came, and one of the grandparent's went.
     let mut ledger = c.ledger(2);
     c.events(|event| ledger.apply(event, &mut |_, _| {}), |_| {});
     assert_eq!(ledger.live(), live(2, 350));
@@ -203,7 +203,7 @@ fn a_new_program_began_with_nothing() {
         let b = open(&path);
         assert_eq!((b.inherited(), b.not_found()), (live(0, 0), &[][..]));
         assert!(!b.is_copy());
-        // And so did its copy, as far as that program goes.
+        // The same holds for its copy, as far as that program goes.
         let path = folder.write("c", origin(OriginKind::Fork, "b", 10), &[]);
         assert_eq!(open(&path).inherited(), live(0, 0));
     }
@@ -227,7 +227,7 @@ fn a_circle_of_origins_ends() {
     assert_eq!(b.inherited(), live(1, 1));
 }
 
-/// The realloc was another thread's: the copy does not have that thread, and keeps the block.
+/// Checks a realloc of another thread: the copy does not have that thread, and keeps the block.
 #[test]
 fn a_realloc_under_way_at_each_fork_ends_in_none_of_the_copies() {
     let folder = Folder::new();
@@ -247,7 +247,7 @@ fn a_realloc_under_way_at_each_fork_ends_in_none_of_the_copies() {
 fn the_peak_counts_what_was_inherited() {
     let folder = Folder::new();
     folder.write("a", None, &[alloc(1, 0x1000, 1000)]);
-    // 1,000 and 50 live at ticket 1, then 50 and 900, and at last 50: all the time 100 resident.
+    // 1,000 and 50 live at ticket 1, then 50 and 900, and finally 50: 100 are resident all the time.
     let own = [
         alloc(1, 0x4000, 50),
         free(2, 0x1000),

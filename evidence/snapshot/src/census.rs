@@ -1,4 +1,4 @@
-//! Sums by class, and the difference of two.
+//! Sums by class, and the difference between two snapshots.
 //!
 //! ```text
 //!   (type, number of the name) ─► objects, bytes        strings come last: ─► (type, name) ─► objects, bytes
@@ -16,12 +16,12 @@ use serde::Serialize;
 
 use crate::graph::{Graph, Strings};
 
-/// How many and how large.
+/// A number of objects and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
-    /// Nodes.
+    /// Number of nodes.
     pub objects: u64,
-    /// Bytes of them alone.
+    /// Bytes of the nodes themselves.
     pub bytes: u64,
 }
 
@@ -32,13 +32,13 @@ impl Sum {
     }
 }
 
-/// Type and name; the name is empty where it says nothing of the class (C2).
+/// Type and name of a class; the name is empty if it says nothing about the class (C2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Class {
-    /// V8's word: object, hidden, string …
+    /// V8's word for the type: object, hidden, string …
     #[serde(rename = "type")]
     pub kind: String,
-    /// The class.
+    /// The name of the class.
     pub name: String,
 }
 
@@ -59,14 +59,14 @@ impl std::fmt::Display for Class {
 /// Sums by class.
 #[derive(Debug, Default)]
 pub struct Census {
-    /// By type and number of the name.
+    /// Sums by type and number of the name.
     by_number: FxHashMap<(u8, u32), Sum>,
-    /// By name, once names are known.
+    /// Sums by name, once names are known.
     pub rows: BTreeMap<Class, Sum>,
     classes: Vec<String>,
 }
 
-/// Types whose names are classes (C2).
+/// Reports whether the names of a type are classes (C2).
 pub(crate) fn by_name(kind: &str) -> bool {
     matches!(
         kind,
@@ -91,7 +91,7 @@ impl Census {
             .add(Sum { objects: 1, bytes });
     }
 
-    /// Numbers of the names that are needed, in order.
+    /// Returns the numbers of the names that are needed, in order.
     pub(crate) fn names(&self) -> Vec<u32> {
         let mut names: Vec<u32> = self.by_number.keys().map(|(_, name)| *name).collect();
         names.sort_unstable();
@@ -125,14 +125,14 @@ impl Census {
         Ok(())
     }
 
-    /// All rows together.
+    /// Returns the sum of all rows.
     pub fn total(&self) -> Sum {
         let mut total = Sum::default();
         self.rows.values().for_each(|sum| total.add(*sum));
         total
     }
 
-    /// The largest first.
+    /// Returns the rows, largest first.
     pub fn by_bytes(&self) -> Vec<(&Class, Sum)> {
         let mut rows: Vec<_> = self.rows.iter().map(|(class, sum)| (class, *sum)).collect();
         rows.sort_by(|a, b| {
@@ -145,7 +145,7 @@ impl Census {
     }
 }
 
-/// The class of a node.
+/// Returns the class of a node.
 pub fn class_of(graph: &Graph, node: u32) -> Class {
     let kind = graph.class_of(node).to_owned();
     let name = if by_name(&kind) {
@@ -156,7 +156,7 @@ pub fn class_of(graph: &Graph, node: u32) -> Class {
     Class { kind, name }
 }
 
-/// A row of a difference.
+/// A row of a difference between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// In the first file.
@@ -170,14 +170,14 @@ pub struct Change {
 }
 
 impl Change {
-    /// Bytes that it grew by.
+    /// Returns the bytes by which the class grew.
     pub fn grown(&self) -> i128 {
         i128::from(self.after.bytes) - i128::from(self.before.bytes)
     }
 }
 
-/// What is different in `after`, by class; those that grew most first. An object is the same if it has the same id and
-/// class. Cost: both files' ids, sorted.
+/// Returns the differences in `after`, by class; classes that grew most come first. An object is the same if it has
+/// the same id and class. Cost: sorting the ids of both files.
 pub fn diff(before: &Graph, after: &Graph) -> Vec<(Class, Change)> {
     let mut rows: BTreeMap<Class, Change> = BTreeMap::new();
     let sorted = |graph: &Graph| {

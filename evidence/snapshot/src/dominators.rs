@@ -16,17 +16,17 @@ use crate::graph::{Graph, NONE};
 
 /// Dominators of a graph.
 pub struct Dominators {
-    /// Immediate dominator of each node; the root's is itself, [`NONE`] for nodes that nothing leads to.
+    /// Immediate dominator of each node; the root's is the root, and it is [`NONE`] for nodes that nothing leads to.
     pub idom: Vec<u32>,
-    /// Bytes that each node retains; its own where nothing leads to it.
+    /// Bytes that each node retains; only its own if nothing leads to it.
     pub retained: Vec<u64>,
 }
 
 /// The working tables, by depth-first number.
 struct Tables {
-    /// Node of each number.
+    /// The node of each number.
     node: Vec<u32>,
-    /// Number of each node.
+    /// The number of each node.
     number: Vec<u32>,
     parent: Vec<u32>,
     semi: Vec<u32>,
@@ -49,7 +49,8 @@ impl Tables {
         if graph.is_empty() {
             return tables;
         }
-        // A node is numbered when it is taken from the stack; who put it there last is its parent: a depth-first tree.
+        // A node is numbered when it is taken from the stack; the node that pushed it last is its parent: a
+        // depth-first tree.
         let mut stack = vec![(0u32, 0u32)];
         while let Some((node, parent)) = stack.pop() {
             if tables.number[node as usize] != NONE {
@@ -73,7 +74,7 @@ impl Tables {
         tables
     }
 
-    /// The number with the least semidominator on the way up from `v` in the forest.
+    /// Returns the number with the least semidominator on the way up from `v` in the forest.
     fn eval(&mut self, v: u32, way: &mut Vec<u32>) -> u32 {
         if self.ancestor[v as usize] == NONE {
             return self.label[v as usize];
@@ -96,7 +97,7 @@ impl Tables {
     }
 }
 
-/// Who leads to each number: ends of ranges, and numbers.
+/// Returns the predecessors of each number: ends of ranges, and numbers.
 fn predecessors(graph: &Graph, tables: &Tables) -> (Vec<u32>, Vec<u32>) {
     let count = tables.node.len();
     let mut starts = vec![0u32; count + 1];
@@ -121,12 +122,12 @@ fn predecessors(graph: &Graph, tables: &Tables) -> (Vec<u32>, Vec<u32>) {
 }
 
 impl Dominators {
-    /// Of a whole graph.
+    /// Computes the dominators of a whole graph.
     pub fn of(graph: &Graph) -> Dominators {
         let mut tables = Tables::of(graph);
         let (starts, from) = predecessors(graph, &tables);
         let count = tables.node.len();
-        // Buckets as lists: the first of each, and the next of each.
+        // The buckets are lists: the first element of each, and the next element of each.
         let (mut bucket, mut after) = (vec![NONE; count], vec![NONE; count]);
         let mut way = Vec::new();
         for w in (1..count).rev() {
@@ -171,7 +172,7 @@ impl Dominators {
         Dominators { idom, retained }
     }
 
-    /// The nodes that retain most, made-up ones left out; the most first.
+    /// Returns the nodes that retain most, without made-up ones, largest first.
     pub fn largest(&self, graph: &Graph, count: usize) -> Vec<u32> {
         let mut nodes: Vec<u32> = (0..self.idom.len() as u32)
             .filter(|node| {
@@ -187,7 +188,7 @@ impl Dominators {
         nodes
     }
 
-    /// The dominators of a node, from the one next to it to the root; nothing where nothing leads.
+    /// Returns the dominators of a node, from the nearest one to the root; empty if nothing leads to the node.
     pub fn above(&self, node: u32) -> Vec<u32> {
         let mut above = Vec::new();
         let mut at = node;

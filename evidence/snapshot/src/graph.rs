@@ -4,13 +4,13 @@
 //!   node n: class, name, id, bytes; its edges are first[n] .. first[n + 1]      node 0 is the root
 //! ```
 //!
-//! G1  Numbers are checked once ([`Graph::check`]); afterwards each leads to something.
+//! G1  Numbers are checked once ([`Graph::check`]); afterwards each of them is valid.
 //!
 //! Not here: reading (`read`), dominators.
 
 use crate::census::by_name;
 
-/// Strings, one after the other.
+/// Strings, stored one after the other.
 #[derive(Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// One of them; `None`: there is none of this number.
+    /// Returns one string; `None` if there is none with this number.
     pub fn get(&self, number: u32) -> Option<String> {
         let number = number as usize;
         let end = *self.ends.get(number)?;
@@ -36,10 +36,10 @@ impl Strings {
     }
 }
 
-/// No node.
+/// Stands for no node.
 pub const NONE: u32 = u32::MAX;
 
-/// Classes of edges that matter here.
+/// Classes of edges that matter for retaining.
 #[derive(Clone, Copy, Debug, Default)]
 struct EdgeClasses {
     element: u8,
@@ -55,11 +55,11 @@ pub struct Graph {
     pub class: Vec<u8>,
     /// Number of each node's name.
     pub name: Vec<u32>,
-    /// What a node is called in other snapshots of the same program.
+    /// The node's identity in other snapshots of the same program.
     pub id: Vec<u64>,
     /// Bytes of the node alone.
     pub bytes: Vec<u64>,
-    /// Where the edges of a node end, and those of the next begin.
+    /// The ends of the nodes' ranges of edges; the next node's edges begin there.
     ends: Vec<u32>,
     edge_class: Vec<u8>,
     edge_name: Vec<u32>,
@@ -69,12 +69,12 @@ pub struct Graph {
     edges_of: EdgeClasses,
 }
 
-/// One edge of a path, and where it leads.
+/// One edge of a path, and the node that it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What the edge is called: `.name` or `[number]`; nothing for the root.
+    /// The name of the edge: `.name` or `[number]`; empty for the root.
     pub edge: String,
-    /// The node.
+    /// The node that the edge leads to.
     pub node: u32,
 }
 
@@ -83,7 +83,7 @@ impl Graph {
         self.node_classes = nodes.to_vec();
         let find = |name: &str| {
             let place = edges.iter().position(|class| class == name);
-            // None of this name: no edge is of it.
+            // There is no such name: no edge is of this class.
             place.map_or(u8::MAX, |place| place.min(254) as u8)
         };
         self.edges_of = EdgeClasses {
@@ -108,7 +108,7 @@ impl Graph {
         self.edge_to.push(to);
     }
 
-    /// G1.
+    /// Checks the numbers (G1).
     pub(crate) fn check(&self) -> Result<(), String> {
         let strings = self.strings.len();
         let names = self.name.iter().copied();
@@ -125,31 +125,31 @@ impl Graph {
         }
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.class.len()
     }
 
-    /// Whether there is none.
+    /// Reports whether there is no node.
     pub fn is_empty(&self) -> bool {
         self.class.is_empty()
     }
 
-    /// Bytes of all nodes.
+    /// Returns the bytes of all nodes.
     pub fn total_bytes(&self) -> u64 {
         self.bytes
             .iter()
             .fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Its type's name.
+    /// Returns the name of a node's type.
     pub fn class_of(&self, node: u32) -> &str {
         let class = self.class.get(node as usize);
         let name = class.and_then(|class| self.node_classes.get(usize::from(*class)));
         name.map_or("?", String::as_str)
     }
 
-    /// Its name.
+    /// Returns the name of a node.
     pub fn name_of(&self, node: u32) -> String {
         let name = self.name.get(node as usize);
         name.and_then(|name| self.strings.get(*name))
@@ -165,7 +165,7 @@ impl Graph {
         start.min(end)..end
     }
 
-    /// Where the edges of a node lead that keep something alive.
+    /// Returns the nodes to which those edges of a node lead that keep something alive.
     pub fn retained(&self, node: u32) -> impl Iterator<Item = u32> {
         let strong = move |edge: &usize| {
             let class = self.edge_class[*edge];
@@ -193,8 +193,8 @@ impl Graph {
         format!(".{}", self.strings.get(name).unwrap_or_default())
     }
 
-    /// For each node the one before it on a shortest path from the root; itself for the root, [`NONE`] where nothing
-    /// leads.
+    /// Returns for each node the one before it on a shortest path from the root; itself for the root, [`NONE`] if
+    /// nothing leads to the node.
     pub fn parents(&self) -> Vec<u32> {
         let mut parents = vec![NONE; self.len()];
         let mut frontier = Vec::new();
@@ -217,7 +217,7 @@ impl Graph {
         parents
     }
 
-    /// A shortest path from the root. `None`: nothing leads there.
+    /// Returns a shortest path from the root; `None` if nothing leads to the node.
     pub fn path(&self, parents: &[u32], to: u32) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
         let mut node = to;
@@ -241,19 +241,19 @@ impl Graph {
         Some(steps)
     }
 
-    /// The node of an id.
+    /// Returns the node with an id.
     pub fn by_id(&self, id: u64) -> Option<u32> {
         let place = self.id.iter().position(|other| *other == id)?;
         Some(place as u32)
     }
 
-    /// The nth node (from 0) of a class, in the file's order.
+    /// Returns the nth node (from 0) of a class, in the file's order.
     pub fn by_class(&self, name: &str, n: usize) -> Option<u32> {
         let numbers = 0..self.strings.len() as u32;
         let wanted: Vec<u32> = numbers
             .filter(|number| self.strings.get(*number).as_deref() == Some(name))
             .collect();
-        // A function may be called as the class that it makes.
+        // A function may have the same name as the class that it makes.
         let mut nodes = (0..self.len() as u32).filter(|node| {
             wanted.contains(&self.name[*node as usize]) && by_name(self.class_of(*node))
         });

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! R1  "snapshot" comes before "nodes", "nodes" before "edges": every writer does so, and another order is refused.
-//! R2  Counts are those that the file says, or it is refused: a file that was cut has no end.
+//! R2  Counts must be those that the file states, or it is refused: a file that was cut has no end.
 //!
 //! Not here: what the numbers mean together (`graph`, `census`).
 
@@ -20,16 +20,16 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use crate::census::Census;
 use crate::graph::{Graph, Strings};
 
-/// Bytes that are kept of a string.
+/// The number of bytes that are kept of a string.
 pub const KEPT_BYTES: usize = 256;
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Why a file cannot be read.
 #[derive(Debug)]
 pub struct ReadError {
-    /// The file.
+    /// The name of the file.
     pub file: String,
-    /// What, where, and what to do.
+    /// The error, its place, and what to do.
     pub what: String,
 }
 
@@ -41,18 +41,18 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// What is wanted of a file.
+/// The part of a file that the caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// Sums by class.
     Census,
-    /// Those, and nodes and edges.
+    /// Sums by class, and nodes and edges.
     Graph,
-    /// Those, and the nodes' numbers, but no edges.
+    /// Sums by class, and the nodes' numbers, but no edges.
     Nodes,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     /// Sums by class.
@@ -64,7 +64,7 @@ pub struct Snapshot {
 /// Reads a file.
 ///
 /// # Errors
-/// It cannot be opened, or is not such a file; with the place where that was found.
+/// If the file cannot be opened, or is not a heap snapshot; the error has the place where that was found.
 pub fn read_file(path: &Path, want: Want) -> Result<Snapshot, ReadError> {
     let failed = |what: String| ReadError {
         file: path.display().to_string(),
@@ -74,10 +74,10 @@ pub fn read_file(path: &Path, want: Want) -> Result<Snapshot, ReadError> {
     read(file, want).map_err(failed)
 }
 
-/// Reads a stream. The error says what and where.
+/// Reads a stream. The error has what is wrong and where.
 ///
 /// # Errors
-/// As [`read_file`].
+/// Those of [`read_file`].
 pub fn read(from: impl Read, want: Want) -> Result<Snapshot, String> {
     let reader = BufReader::with_capacity(BUFFER_BYTES, from);
     let mut json = serde_json::Deserializer::from_reader(reader);
@@ -113,7 +113,7 @@ fn said(error: &serde_json::Error) -> String {
     }
 }
 
-/// Where a file's fields are.
+/// The positions of a file's fields.
 #[derive(Clone, Debug)]
 struct Meta {
     node_fields: usize,
@@ -152,7 +152,7 @@ fn place(fields: &[String], list: &str, name: &str) -> Result<usize, String> {
     found.ok_or_else(|| format!("\"{list}\" has no \"{name}\""))
 }
 
-/// The names of types: the first element of the list of types.
+/// Returns the names of types: the first element of the list of types.
 fn classes(types: &[serde_json::Value], at: usize, list: &str) -> Result<Vec<String>, String> {
     let names = types.get(at).and_then(serde_json::Value::as_array);
     let names = names.ok_or_else(|| format!("\"{list}\" names no types"))?;
@@ -188,13 +188,13 @@ impl Meta {
     }
 }
 
-/// The file as far as it was read.
+/// The state of the file as far as it was read.
 struct Reading {
     want: Want,
     meta: Option<Meta>,
     nodes: u64,
     edges: u64,
-    /// Numbers of strings that classes are called by.
+    /// Numbers of the strings that are names of classes.
     class_names: Vec<u32>,
     out: Snapshot,
 }
@@ -204,7 +204,7 @@ impl Reading {
         let Some(meta) = &self.meta else {
             return Err("no heap snapshot: there is no \"snapshot\"".to_owned());
         };
-        // A list that is not there at all.
+        // The list is missing.
         if self.nodes != meta.node_count {
             return Err(counts("nodes", self.nodes, meta.node_count));
         }
@@ -304,7 +304,7 @@ list!(Nodes, "the numbers of nodes");
 list!(Edges, "the numbers of edges");
 list!(Texts, "strings");
 
-/// The next `fields` numbers; whether there were any.
+/// Reads the next `fields` numbers; returns whether there were any.
 fn next<'de, A: SeqAccess<'de>>(
     list: &mut A,
     fields: &mut [u64],
@@ -414,7 +414,7 @@ impl Edges<'_> {
     }
 }
 
-/// A string, as bytes: JavaScript's may have halves of characters.
+/// A string, as bytes: JavaScript's strings may have unpaired surrogates.
 struct Text<'a> {
     to: &'a mut Strings,
     kept: bool,

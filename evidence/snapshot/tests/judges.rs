@@ -1,4 +1,4 @@
-//! Dominators, paths and sums against slow ways that are obviously right; damaged files.
+//! Dominators, paths and sums against slow methods that are obviously right; damaged files.
 //!
 //! ```text
 //!   random graphs ─► a file ─► read ─► Dominators        against: take each node out, see what is still reached
@@ -28,14 +28,14 @@ impl Random {
     }
 }
 
-/// Type of an edge, and where it leads.
+/// The type of an edge, and the node that it leads to.
 type Edge = (usize, usize);
 
 const ELEMENT: usize = 0;
 const SHORTCUT: usize = 2;
 const WEAK: usize = 3;
 
-/// Fields in another order than V8's, to see that names are looked at.
+/// Writes a file with fields in another order than V8's, to check that names are used.
 fn file(nodes: &[Vec<Edge>]) -> String {
     let edges: usize = nodes.iter().map(Vec::len).sum();
     let mut text = format!(
@@ -77,7 +77,7 @@ fn random(random: &mut Random) -> Vec<Vec<Edge>> {
     (0..count).map(|_| node(random)).collect()
 }
 
-/// What the root reaches without `out`.
+/// Returns what the root reaches without `out`.
 fn reached(nodes: &[Vec<Edge>], out: Option<usize>) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut stack = vec![0];
@@ -133,7 +133,7 @@ fn paths_are_as_short_as_rounds_are_many() {
         let nodes = random(&mut Random(seed));
         let graph = parsed(&file(&nodes)).graph;
         let parents = graph.parents();
-        // Rounds: what is reached in at most n edges.
+        // In each round: what is reached over at most n edges.
         let mut level: BTreeSet<usize> = BTreeSet::from([0]);
         let mut distance = vec![None; nodes.len()];
         for round in 0..nodes.len() {

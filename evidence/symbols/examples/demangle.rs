@@ -1,4 +1,4 @@
-//! Demangles the names of standard input, one a line, as `c++filt` does: to compare both.
+//! Demangles the names on standard input, one per line, as `c++filt` does, so that both can be compared.
 //!
 //! ```text
 //!   nm -D -j LIBRARY | demangle > ours;  nm -D -j LIBRARY | c++filt > theirs;  diff ours theirs

@@ -1,4 +1,4 @@
-//! Prints the names of addresses of one ELF file, as a trace of it would get them, and what it cost.
+//! Prints the names of addresses of one ELF file, as a trace of it would get them, and the cost.
 //!
 //! ```text
 //!   names FILE ADDRESS…            addresses of the file, hexadecimal

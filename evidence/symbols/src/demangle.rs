@@ -1,4 +1,4 @@
-//! Names for people.
+//! Turns mangled names into readable ones.
 //!
 //! ```text
 //!   _ZN3geo4growIiEEvPT_m ──► geo::grow<int>(int*, unsigned long) ──short──► geo::grow
@@ -12,9 +12,9 @@
 
 use crate::itanium;
 
-/// Longest mangled name that we try: nested templates can grow exponentially when written out.
+/// The longest mangled name that we try: nested templates can grow exponentially when written out.
 const MAX_MANGLED_BYTES: usize = 16 << 10;
-/// Longest name that we hand on; longer ones are cut with an ellipsis.
+/// The longest name that we return; longer ones are cut with an ellipsis.
 const MAX_NAME_BYTES: usize = 8 << 10;
 
 /// Demangles a symbol of C++ or Rust (both manglings, without the hash); C names pass through.
@@ -46,7 +46,7 @@ pub fn demangle(raw: &str) -> String {
     text + suffix
 }
 
-/// A symbol of C++ to the letter as `c++filt` writes it, with its return type; anything else as it is.
+/// Demangles a C++ symbol to the letter as `c++filt` does, with its return type; returns anything else as it is.
 pub fn demangle_whole(raw: &str) -> String {
     if raw.len() > MAX_MANGLED_BYTES {
         return raw.to_string();
@@ -62,7 +62,7 @@ fn demangle_base(base: &str, whole: &str) -> Option<String> {
     // the whole name; rustc-demangle drops `.llvm.…` itself.
     if let Ok(rust) = rustc_demangle::try_demangle(whole) {
         let text = format!("{rust:#}");
-        // A dot suffix that it kept (`.cold.0`) is the compiler's.
+        // A dot suffix that rustc-demangle kept (`.cold.0`) is the compiler's.
         return Some(match text.find(".cold") {
             Some(at) => text[..at].to_string(),
             None => text,
@@ -74,7 +74,7 @@ fn demangle_base(base: &str, whole: &str) -> Option<String> {
     itanium::demangle(base, false, MAX_NAME_BYTES)
 }
 
-/// A short form for terminals: no template or generic arguments, no parameters.
+/// Returns a short form for terminals: no template or generic arguments, no parameters.
 ///
 /// `std::vector<int, std::allocator<int> >::push_back(int const&)` becomes
 /// `std::vector::push_back`; `<alloc::vec::Vec<T> as core::ops::Drop>::drop` becomes
@@ -88,7 +88,7 @@ pub fn short_name(name: &str) -> String {
     while let Some(c) = rest.chars().next() {
         if let Some(operator) = operator_token(rest, &out) {
             out.push_str(operator);
-            // A space parts `operator<<` from its arguments.
+            // A space separates `operator<<` from its arguments.
             rest = rest[operator.len()..].trim_start_matches(' ');
             after_name = true;
         } else if c == '<' && (after_name || out.ends_with("::")) {
@@ -113,7 +113,7 @@ pub fn short_name(name: &str) -> String {
     if out.is_empty() { name } else { out }.to_string() // N2
 }
 
-/// `operator<<`, `operator()`, `operator new[]` … at the start of `rest`, if a name begins here.
+/// Returns `operator<<`, `operator()`, `operator new[]` … at the start of `rest`, if a name begins here.
 fn operator_token<'a>(rest: &'a str, out: &str) -> Option<&'a str> {
     const SYMBOLS: [&str; 38] = [
         "<=>", "<<=", ">>=", "->*", "()", "[]", "->", "<<", ">>", "<=", ">=", "==", "!=", "&&",
@@ -128,7 +128,7 @@ fn operator_token<'a>(rest: &'a str, out: &str) -> Option<&'a str> {
     Some(&rest[.."operator".len() + symbol.len()])
 }
 
-/// What follows the bracket that closes the one at the start; empty if none does.
+/// Returns what follows the bracket that closes the one at the start; empty if none does.
 fn skip_bracket(rest: &str, open: u8, close: u8) -> &str {
     let mut depth = 0usize;
     let bytes = rest.as_bytes();

@@ -23,10 +23,10 @@ use crate::elf::{self, Elf, Image};
 
 type Slice = gimli::EndianSlice<'static, LittleEndian>;
 
-/// Most `.dwo` files opened for one module; each stays mapped.
+/// The most `.dwo` files opened for one module; each stays mapped.
 const MAX_DWO_FILES: usize = 65_536;
 
-/// One frame as DWARF tells it; the name is still mangled.
+/// One frame as DWARF describes it; the name is still mangled.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RawFrame {
     pub(crate) name: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Dwarf {
     context: Context<Slice>,
     package: Option<gimli::DwarfPackage<Slice>>,
     split: SplitPlaces,
-    /// Split files that were wanted and not found.
+    /// Split files that were needed and not found.
     missing_dwo: Vec<String>,
     /// D1: last field.
     store: Store,
@@ -88,7 +88,7 @@ impl Store {
     }
 }
 
-/// Sections that name no function and no line; they are large, and decompressing costs.
+/// Reports whether a section is needed: others name no function and no line; they are large, and decompressing costs.
 fn is_needed(id: SectionId) -> bool {
     !matches!(
         id,
@@ -135,7 +135,7 @@ impl Dwarf {
         })
     }
 
-    /// The frames at an address of the file, innermost first; empty if DWARF does not know it.
+    /// Returns the frames at an address of the file, innermost first; empty if DWARF does not know it.
     pub(crate) fn find(&mut self, address: u64) -> Vec<RawFrame> {
         let Dwarf {
             context,
@@ -180,7 +180,7 @@ impl Dwarf {
         frames
     }
 
-    /// Split files that were wanted and not found, each named once per unit.
+    /// Returns the split files that were needed and not found, each named once per unit.
     pub(crate) fn missing_dwo(&self) -> &[String] {
         &self.missing_dwo
     }
@@ -201,8 +201,8 @@ fn load_package(store: &mut Store, path: &Path) -> Option<gimli::DwarfPackage<Sl
     let image = Arc::new(Image::open(path).ok()?);
     let elf = store.keep(image).ok()?;
     gimli::DwarfPackage::load(
-        // All of them: the index of a package gives ranges of each, and a range beyond an empty
-        // section would fail the whole unit.
+        // All sections are loaded: the index of a package gives ranges of each, and a range beyond
+        // an empty section would fail the whole unit.
         |id| match id.dwo_name() {
             Some(name) => store.section(&elf, name).map_err(|_| gimli::Error::Io),
             None => Ok(Slice::new(&[], LittleEndian)),

@@ -6,12 +6,12 @@
 //!                    └─────► sections for DWARF (dwarf.rs)
 //! ```
 //!
-//! I1  An `Image` keeps its mapping alive; what borrows from it is dropped first (dwarf.rs, D1).
+//! I1  An `Image` keeps its mapping alive; whatever borrows from it is dropped first (dwarf.rs, D1).
 //! I2  Nothing here panics on a damaged file: what cannot be read is an error naming the file, or is
 //!     left out.
-//! I3  A mapping is private and read-only. If somebody truncates the file while we read it, the
-//!     kernel raises SIGBUS: no reader that maps files can help that, and reading a debug file of a
-//!     gigabyte into memory instead would be worse.
+//! I3  A mapping is private and read-only. If another program truncates the file while we read it,
+//!     the kernel raises SIGBUS: no reader that maps files can prevent that, and reading a debug
+//!     file of a gigabyte into memory instead would be worse.
 //! Not here: which file to open (locate.rs), names for people (demangle.rs).
 
 use std::fs::File;
@@ -24,7 +24,7 @@ use object::{
     SectionKind, SymbolKind,
 };
 
-/// Largest decompressed size of one section that we accept: a damaged header must not make us
+/// The largest decompressed size of one section that we accept: a damaged header must not make us
 /// reserve the machine's memory. Chromium's largest section is about 2 GiB.
 const MAX_SECTION_BYTES: u64 = 8 << 30;
 
@@ -42,7 +42,7 @@ impl Image {
     /// Maps a file. Errors are sentences that name the file.
     pub(crate) fn open(path: &Path) -> Result<Image, String> {
         let broken = |e: std::io::Error| format!("{}: {e}", path.display());
-        // Before it is opened: the path comes from a trace, and opening a FIFO would wait for ever.
+        // This is checked before it is opened: the path comes from a trace, and opening a FIFO would wait for ever.
         if !std::fs::metadata(path).map_err(broken)?.is_file() {
             return Err(format!("{}: not a regular file", path.display()));
         }
@@ -57,12 +57,12 @@ impl Image {
         Ok(image)
     }
 
-    /// Where it is.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.map
     }
@@ -73,7 +73,7 @@ impl Image {
             .map_err(|e| format!("{}: not a usable 64-bit ELF file: {e}", self.path.display()))
     }
 
-    /// GNU build id in lower-case hex; empty if it has none or it cannot be read.
+    /// Returns the GNU build id in lower-case hex; empty if there is none or it cannot be read.
     pub(crate) fn build_id(&self) -> String {
         match self.elf().map(|elf| elf.build_id()) {
             Ok(Ok(Some(id))) => hex(id),
@@ -81,21 +81,21 @@ impl Image {
         }
     }
 
-    /// `.gnu_debuglink`: file name and CRC-32 of the debug file.
+    /// Returns `.gnu_debuglink`: file name and CRC-32 of the debug file.
     pub(crate) fn debuglink(&self) -> Option<(PathBuf, u32)> {
         let elf = self.elf().ok()?;
         let (name, crc) = elf.gnu_debuglink().ok()??;
         Some((os_path(name), crc))
     }
 
-    /// `.gnu_debugaltlink`: path and build id of the file that dwz moved common parts to.
+    /// Returns `.gnu_debugaltlink`: path and build id of the file that dwz moved common parts to.
     pub(crate) fn debugaltlink(&self) -> Option<(PathBuf, String)> {
         let elf = self.elf().ok()?;
         let (name, id) = elf.gnu_debugaltlink().ok()??;
         Some((os_path(name), hex(id)))
     }
 
-    /// Whether it holds the program's code (a separate debug file does not).
+    /// Reports whether it holds the program's code (a separate debug file does not).
     pub(crate) fn has_code(&self) -> bool {
         self.elf().is_ok_and(|elf| {
             elf.elf_program_headers().iter().any(|header| {
@@ -112,12 +112,12 @@ impl Image {
         })
     }
 
-    /// Whether it can name anything: DWARF or a full symbol table.
+    /// Reports whether it can name anything: it has DWARF or a full symbol table.
     pub(crate) fn has_names(&self) -> bool {
         self.has_dwarf() || self.elf().is_ok_and(|elf| elf.symbol_table().is_some())
     }
 
-    /// Bytes of `.debug_info` as stored; 0 if it carries no DWARF. A skeleton for split files counts.
+    /// Returns the bytes of `.debug_info` as stored; 0 if it carries no DWARF. A skeleton for split files counts.
     pub(crate) fn dwarf_bytes(&self) -> u64 {
         let Ok(elf) = self.elf() else { return 0 };
         let size = |name| elf.section_by_name(name).map_or(0, |s| s.size());
@@ -127,13 +127,13 @@ impl Image {
         size(".debug_info")
     }
 
-    /// Whether it carries DWARF.
+    /// Reports whether it carries DWARF.
     pub(crate) fn has_dwarf(&self) -> bool {
         self.dwarf_bytes() > 0
     }
 }
 
-/// One section's bytes, decompressed if need be; empty if there is none.
+/// Returns one section's bytes, decompressed if need be; empty if there is none.
 ///
 /// Errors: the section is there and cannot be read.
 pub(crate) fn section<'data>(
@@ -156,7 +156,7 @@ pub(crate) fn section<'data>(
         .map_err(|e| format!("section {name}: {e}"))
 }
 
-/// Lower-case hex.
+/// Formats bytes as lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -171,7 +171,7 @@ fn os_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// Which table names come from; the larger, the better.
+/// The table that names come from; the larger, the better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum TableKind {
     Dynsym,
@@ -185,7 +185,7 @@ struct Row {
     size: u32,
     name_at: u64,
     name_len: u32,
-    /// Better names first among symbols of one address.
+    /// Orders the symbols of one address: better names come first.
     rank: u8,
 }
 
@@ -198,15 +198,15 @@ pub(crate) struct SymbolTable {
     pub(crate) kind: TableKind,
     rows: Vec<Row>,
     reach: Vec<u64>,
-    /// Names of PLT entries, which no file spells out.
+    /// Names of PLT entries, which no file contains as text.
     extra: String,
 }
 
-/// Set in `name_at` for names in `extra`.
+/// The bit that is set in `name_at` for names in `extra`.
 const EXTRA: u64 = 1 << 63;
 
 impl SymbolTable {
-    /// Reads `.symtab`, or `.dynsym` if there is none, and the PLT. `None`: no code symbols.
+    /// Reads `.symtab`, or `.dynsym` if there is none, and the PLT. Returns `None` if there are no code symbols.
     pub(crate) fn read(image: &Image) -> Option<SymbolTable> {
         let elf = image.elf().ok()?;
         let base = image.bytes().as_ptr().addr();
@@ -262,7 +262,7 @@ impl SymbolTable {
             let Ok(name) = symbol.name_bytes() else {
                 continue;
             };
-            // I1: the name is a slice of the mapping; keep where, not the borrow.
+            // I1: the name is a slice of the mapping; we keep its position, not the borrow.
             let Some(at) = name.as_ptr().addr().checked_sub(base) else {
                 continue;
             };
@@ -322,7 +322,7 @@ impl SymbolTable {
         }
     }
 
-    /// A symbol of size 0 reaches to the next symbol, but not past the end of its section.
+    /// Lets a symbol of size 0 reach to the next symbol, but not past the end of its section.
     fn bound_unsized(&mut self, elf: &Elf<'_>) {
         let mut ends: Vec<(u64, u64)> = elf
             .sections()
@@ -346,8 +346,8 @@ impl SymbolTable {
         }
     }
 
-    /// The innermost symbol that holds the address of the file: name and start.
-    /// Cost: a binary search, then as many steps back as symbols are nested (at most 64).
+    /// Returns the innermost symbol that holds the address of the file: name and start. Cost: a
+    /// binary search, then as many steps back as symbols are nested (at most 64).
     pub(crate) fn find<'a>(&'a self, image: &'a Image, address: u64) -> Option<(&'a [u8], u64)> {
         let above = self.rows.partition_point(|row| row.address <= address);
         for index in (above.saturating_sub(64)..above).rev() {
@@ -373,7 +373,7 @@ impl SymbolTable {
     }
 }
 
-/// Symbols without a type also label data: only those in executable sections name code.
+/// Reports whether a symbol is in an executable section: symbols without a type also label data.
 fn in_code<'data>(elf: &Elf<'data>, symbol: &impl ObjectSymbol<'data>) -> bool {
     symbol.kind() == SymbolKind::Text
         || symbol
@@ -382,7 +382,7 @@ fn in_code<'data>(elf: &Elf<'data>, symbol: &impl ObjectSymbol<'data>) -> bool {
             .is_some_and(|section| section.kind() == SectionKind::Text)
 }
 
-/// Among symbols of one address: sized before unsized, exported before local, fewer leading
+/// Ranks the symbols of one address: sized before unsized, exported before local, fewer leading
 /// underscores (`malloc`, not `__libc_malloc`; `fork`, though weak), global before weak.
 fn rank<'data>(symbol: &impl ObjectSymbol<'data>, name: &[u8]) -> u8 {
     let mangled = name.starts_with(b"_Z") || name.starts_with(b"_R");
@@ -397,12 +397,12 @@ fn rank<'data>(symbol: &impl ObjectSymbol<'data>, name: &[u8]) -> u8 {
         | u8::from(symbol.is_weak())
 }
 
-/// Leading underscores: the more, the less a name is meant for people.
+/// Counts leading underscores: the more, the less a name is meant for users.
 pub(crate) fn underscores(name: &[u8]) -> usize {
     name.iter().take_while(|&&b| b == b'_').count()
 }
 
-/// `[endbr64] [bnd] jmp *slot(%rip)`: the address of the slot.
+/// Decodes `[endbr64] [bnd] jmp *slot(%rip)`, and returns the address of the slot.
 fn jump_slot(address: u64, entry: &[u8]) -> Option<u64> {
     let mut at = 0;
     if entry.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {

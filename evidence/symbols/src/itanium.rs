@@ -9,14 +9,14 @@
 //! I1  A name that is not wholly understood gives `None`, never half a name.
 //! I2  Depth, steps and written bytes are bounded ([`DEPTH`], [`STEPS`], the caller's room): a hostile name costs
 //!     no more than a long one.
-//! I3  A child of a node was made before it, but for what a conversion operator names ahead
-//!     ([`Node::Ahead`]); the tree is shared, never copied.
+//! I3  A child of a node was made before it, except for what a conversion operator names ahead ([`Node::Ahead`]); the
+//!     tree is shared, never copied.
 //!
-//! Why our own: of the names of libstdc++, ICU and LLVM none to one in a library is unlike c++filt's
-//! (`nm -D -j LIB | target/release/examples/demangle`, against c++filt 2.40, 2026-11-22); cpp_demangle 0.5.1, the
-//! only kept crate, writes some otherwise and gives up on others.
+//! Why our own: in libstdc++, ICU and LLVM, between none and one name per library differs from c++filt's (`nm -D -j
+//! LIB | target/release/examples/demangle`, against c++filt 2.40, 2026-11-22); cpp_demangle 0.5.1, the only
+//! maintained crate, writes some differently and gives up on others.
 //!
-//! Source: the grammar of the Itanium C++ ABI, section 5.1; the way to write is learnt from c++filt's output.
+//! Source: the grammar of the Itanium C++ ABI, section 5.1; the way to write was learnt from c++filt's output.
 //!
 //! Not here: Rust's names, suffixes and versions of symbols (demangle.rs).
 
@@ -27,20 +27,20 @@ mod types;
 
 use print::Printer;
 
-/// Deepest nesting that is read or written.
+/// The deepest nesting that is read or written.
 const DEPTH: u32 = 192;
-/// Most nodes written, over and over included.
+/// The most nodes written, counting repetitions.
 const STEPS: u32 = 200_000;
 
-/// Index of a node.
+/// The index of a node.
 type Id = u32;
 
-/// What stands in the tree.
+/// A node of the tree.
 #[derive(Clone, Debug)]
 enum Node<'a> {
-    /// As it is.
+    /// Text that is written as it is.
     Text(&'a str),
-    /// One of the standard abbreviations: short, in full, and what a constructor of it is called.
+    /// One of the standard abbreviations: short form, full form, and the name of a constructor of it.
     Standard(&'static str, &'static str, &'static str),
     /// `a::b`.
     Scoped(Id, Id),
@@ -48,15 +48,15 @@ enum Node<'a> {
     Tagged(Id, &'a str),
     /// `name<arguments>`.
     Template(Id, Vec<Id>),
-    /// Arguments that one parameter stands for.
+    /// The arguments that one parameter stands for.
     Pack(Vec<Id>),
-    /// A template parameter: what it stands for, its number.
+    /// A template parameter: what it stands for, and its number.
     Param(Id, usize),
-    /// One that a conversion operator names before its arguments are known: the index.
+    /// A parameter that a conversion operator names before its arguments are known: the index.
     Ahead(usize),
-    /// A parameter of a generic lambda, from 1.
+    /// A parameter of a generic lambda, counted from 1.
     Auto(usize),
-    /// The pattern written for each argument of its pack.
+    /// The pattern, written for each argument of its pack.
     Expand(Id),
     Constructor(Id),
     Destructor(Id),
@@ -72,7 +72,7 @@ enum Node<'a> {
     Bindings(Vec<Id>),
     /// A function: name, return type, parameters, what follows them.
     Function(Id, Option<Id>, Vec<Id>, Quals),
-    /// Something about something: `vtable for`.
+    /// A prefix and what it is about: `vtable for`.
     About(&'static str, Id),
     /// `construction vtable for A-in-B`.
     Within(Id, Id),
@@ -80,10 +80,10 @@ enum Node<'a> {
     Qualified(Id, Quals),
     /// `*`, `&` or `&&`.
     Pointer(Id, &'static str),
-    /// A function's type.
+    /// The type of a function.
     Call(Id, Vec<Id>, Quals),
     Array(Option<Id>, Id),
-    /// Class, type.
+    /// A class and a type.
     Member(Id, Id),
     /// A type, and a word after it.
     Suffixed(Id, Id),
@@ -93,10 +93,10 @@ enum Node<'a> {
     Expr(Expr<'a>),
 }
 
-/// Expressions.
+/// An expression.
 #[derive(Clone, Debug)]
 enum Expr<'a> {
-    /// Type, digits.
+    /// A type and digits.
     Literal(Id, &'a str),
     Prefix(&'static str, Id),
     Postfix(&'static str, Id),
@@ -104,27 +104,27 @@ enum Expr<'a> {
     Ternary(Id, Id, Id),
     /// `f(a, b)`.
     Invoke(Id, Vec<Id>),
-    /// `(type)expression`; of several, in brackets.
+    /// `(type)expression`; several expressions are written in brackets.
     Cast(Id, Vec<Id>),
     /// `static_cast<type>(expression)`.
     Named(&'static str, Id, Id),
     /// `word (inner)`.
     Word(&'static str, Id),
-    /// Number of a pack's elements.
+    /// The number of a pack's elements.
     Count(Id),
-    /// A parameter, from 1; 0 is `this`.
+    /// A parameter, counted from 1; 0 is `this`.
     Parameter(usize),
     /// `type{a, b}`.
     Braces(Option<Id>, Vec<Id>),
-    /// `new (place) type(arguments)`; whether it is of an array.
+    /// `new (place) type(arguments)`; the flag says whether it is of an array.
     New(bool, Vec<Id>, Id, Vec<Id>),
-    /// A fold: left operand first.
+    /// A fold, left operand first.
     Fold(&'static str, Option<Id>, Option<Id>),
     /// `::name`.
     Global(Id),
 }
 
-/// What is said of a type or of a member function's object.
+/// Qualifiers of a type or of a member function's object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Quals {
     restrict: bool,
@@ -146,14 +146,14 @@ struct Parser<'a> {
     params: Vec<Id>,
     /// Whether a parameter may be named before it is known.
     ahead: bool,
-    /// Within the parameters of a lambda.
+    /// Whether we are within the parameters of a lambda.
     in_lambda: bool,
     depth: u32,
 }
 
-/// Writes a C++ symbol: `whole` to the letter as c++filt does, else for people: without the return type, and with
-/// the standard library's names short. Reads at most what `text` has and writes about `room` bytes at most; `None`
-/// if it is no such symbol.
+/// Demangles a C++ symbol: with `whole` to the letter as c++filt does, else for readers: without the return type, and
+/// with the standard library's names shortened. Reads at most what `text` has and writes about `room` bytes at most;
+/// returns `None` if it is no such symbol.
 pub(crate) fn demangle(text: &str, whole: bool, room: usize) -> Option<String> {
     let rest = text.strip_prefix("_Z")?;
     let mut parser = Parser::new(rest);
@@ -195,7 +195,7 @@ impl<'a> Parser<'a> {
         self.peek_at(0)
     }
 
-    /// The byte so far ahead; 0 at the end.
+    /// Returns the byte `ahead` positions further on; 0 at the end.
     fn peek_at(&self, ahead: usize) -> u8 {
         let bytes = self.text.as_bytes();
         bytes.get(self.at + ahead).copied().unwrap_or(0)
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Decimal digits.
+    /// Reads decimal digits.
     fn digits(&mut self) -> &'a str {
         let start = self.at;
         while self.peek().is_ascii_digit() {
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
         &self.text[start..self.at]
     }
 
-    /// `_` is 0, `0_` is 1 …: with the base of its digits.
+    /// Reads a sequence number in the base of its digits: `_` is 0, `0_` is 1 …
     fn sequence(&mut self, base: u32) -> Option<usize> {
         if self.eat("_") {
             return Some(0);
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
         value.checked_add(1)
     }
 
-    /// Everything up to `E`, by `one`.
+    /// Reads everything up to `E` with `one`.
     fn until_end(&mut self, mut one: impl FnMut(&mut Self) -> Option<Id>) -> Option<Vec<Id>> {
         let mut all = Vec::new();
         while !self.eat("E") {

@@ -1,5 +1,4 @@
-//! From addresses of a trace to names: outside the recorded program, perhaps later, perhaps on
-//! another machine.
+//! Turns addresses of a trace into names: outside the recorded program, perhaps later, perhaps on another machine.
 //!
 //! ```text
 //!   (pc, node) ─ which module? ─► module ─► DWARF ─► inlined frames, function, file, line
@@ -8,7 +7,7 @@
 //!                              perf map ─► function         └ none ─► [jit] 0x…
 //! ```
 //!
-//! S1  A module is opened when its first address is asked for, and once.
+//! S1  A module is opened when its first address is asked for, and only once.
 //! S2  Every address gets at least one frame with a name that is not empty.
 //! S3  Names come only from files whose build id is the trace's (locate.rs, L1).
 //! S4  The cache holds one entry per distinct (module, address): the trace's stack tree bounds it.
@@ -39,23 +38,23 @@ use perf_map::PerfMap;
 /// Special address: the frames outside of here were not recorded.
 pub const TRUNCATED_PC: u64 = 1;
 
-/// Where to look for files beside the recorded paths.
+/// Where to look for files in addition to the recorded paths.
 #[derive(Clone, Debug, Default)]
 pub struct SymbolOptions {
     /// Directories with debug files, in order: `.build-id/xx/yyyy.debug`, the module's path below
     /// the directory (with or without `.debug`), or just its file name.
     pub debug_dirs: Vec<PathBuf>,
-    /// A copy of the recorded machine's root; looked in before this machine's.
+    /// A copy of the recorded machine's root; searched before this machine's.
     pub sysroot: Option<PathBuf>,
-    /// Perf maps of the process (`/tmp/perf-PID.map`): names of code that it made itself. Whoever names one here
-    /// answers for its being this process's; there is nothing in it to tell.
+    /// Perf maps of the process (`/tmp/perf-PID.map`): names of code that it made itself. The caller that names one
+    /// here is responsible for its being this process's; the map itself does not tell.
     pub perf_maps: Vec<PathBuf>,
 }
 
-/// A frame.
+/// A frame of a stack.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Frame {
-    /// Demangled name; `module+0x1234` where there is none.
+    /// Demangled name; `module+0x1234` if there is none.
     pub function: String,
     /// File name of the module, without its folder; empty outside any module.
     pub module: String,
@@ -63,33 +62,33 @@ pub struct Frame {
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
-    /// Inlined into the frame that encloses it (the next one).
+    /// Whether it is inlined into the frame that encloses it (the next one).
     pub inlined: bool,
 }
 
-/// What was found for one module. Only modules that were asked about have a summary.
+/// The results for one module. Only modules that were asked about have a summary.
 #[derive(Clone, Debug)]
 pub struct ModuleSummary {
-    /// As recorded.
+    /// The path, as recorded.
     pub path: String,
-    /// Where names came from.
+    /// The kind of source that names came from.
     pub source: Source,
-    /// The file they came from.
+    /// The file that names came from.
     pub file: Option<PathBuf>,
-    /// Distinct addresses asked for.
+    /// Number of distinct addresses asked for.
     pub addresses: u64,
-    /// Of those, addresses that got no name (`module+0x1234`).
+    /// Number of those addresses that got no name (`module+0x1234`).
     pub unnamed: u64,
-    /// The module's file is there and is another build: its names were not used.
+    /// Whether the module's file exists but is another build: its names were not used.
     pub changed: bool,
-    /// What else the reader should know, a sentence each.
+    /// What else the reader should know, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Names for the addresses of one trace.
 ///
-/// Not `Sync`: one thread asks. Memory: symbol tables of the modules asked about (40 bytes a symbol),
-/// decompressed debug sections, and one cache entry per distinct address.
+/// Not `Sync`: one thread asks. Memory: symbol tables of the modules asked about (40 bytes per symbol), decompressed
+/// debug sections, and one cache entry per distinct address.
 pub struct Symbols {
     modules: Vec<Module>,
     places: Places,
@@ -107,7 +106,7 @@ pub struct Symbols {
 const NO_MODULE: u32 = u32::MAX;
 
 impl Symbols {
-    /// Takes the trace's module list. Opens nothing yet (S1).
+    /// Creates the names from the trace's module list. Opens nothing yet (S1).
     pub fn new(modules: &[Module], options: SymbolOptions) -> Symbols {
         let modules = modules.to_vec();
         let count = u32::try_from(modules.len()).unwrap_or(u32::MAX);
@@ -136,7 +135,7 @@ impl Symbols {
         }
     }
 
-    /// The module that an address of a node belongs to: of those mapped there by then, the latest.
+    /// Returns the module that an address of a node belongs to: of those mapped there by then, the latest.
     pub fn module_of(&self, pc: u64, node: u32) -> Option<&Module> {
         self.module_index(pc, node)
             .map(|index| &self.modules[index as usize])
@@ -165,7 +164,7 @@ impl Symbols {
         best
     }
 
-    /// The frames at `pc`, innermost (inlined) first; never empty (S2).
+    /// Returns the frames at `pc`, innermost (inlined) first; never empty (S2).
     ///
     /// `node` is the stack node that holds the address. A return address belongs to the call before
     /// it, so `pc - 1` is looked up; an interrupted instruction's own address is looked up as it is.
@@ -174,7 +173,7 @@ impl Symbols {
         self.frames_shared(pc, node, is_return_address).to_vec()
     }
 
-    /// [`Symbols::frames`] without a copy.
+    /// Does what [`Symbols::frames`] does, without a copy.
     pub fn frames_shared(&mut self, pc: u64, node: u32, is_return_address: bool) -> Arc<[Frame]> {
         if pc == TRUNCATED_PC {
             return Arc::new([bare("[truncated]".to_string(), "")]);
@@ -201,8 +200,8 @@ impl Symbols {
         frames
     }
 
-    /// The global variable that an address lies in, and the offset in it; `None` if no symbol table tells. Cost: a walk
-    /// over all symbols of the module.
+    /// Returns the global variable that an address lies in, and the offset in it; `None` if no symbol table has one.
+    /// Cost: a walk over all symbols of the module.
     pub fn variable(&self, address: u64) -> Option<(String, u64)> {
         let module = &self.modules[self.module_index(address, u32::MAX)? as usize];
         let file = self.places.module_file(&module.path, &module.build_id);
@@ -215,13 +214,14 @@ impl Symbols {
         self.resolvers[index as usize].get_or_insert_with(|| Resolver::open(module, places))
     }
 
-    /// Distinct addresses that lay in no module: generated code, or an object that was not listed.
+    /// Returns the number of distinct addresses that lay in no module: generated code, or an object that was not
+    /// listed.
     pub fn outside(&self) -> u64 {
         self.outside
     }
 
-    /// What was found for the modules asked about so far, most unnamed addresses first. A file that
-    /// was mapped several times has one row.
+    /// Returns the results for the modules asked about so far, most unnamed addresses first. A file that was mapped
+    /// several times has one row.
     pub fn summary(&self) -> Vec<ModuleSummary> {
         let mut rows: Vec<ModuleSummary> = Vec::new();
         let mut seen: FxHashMap<(&str, &str), usize> = FxHashMap::default();
@@ -244,8 +244,8 @@ impl Symbols {
         rows
     }
 
-    /// What would give more names, a sentence each, for modules where at least a tenth of the
-    /// addresses have none, or whose file has changed.
+    /// Returns what would give more names, one sentence each, for modules where at least a tenth of the addresses
+    /// have none, or whose file has changed.
     pub fn hints(&self) -> Vec<String> {
         let mut hints: Vec<String> = self.summary().iter().filter_map(module::hint).collect();
         hints.dedup();
@@ -253,7 +253,7 @@ impl Symbols {
     }
 }
 
-/// A frame outside every module. The lowest 64 KiB are never mapped: no code was there.
+/// Returns a frame outside every module. The lowest 64 KiB are never mapped: no code was there.
 fn outside(pc: u64, modules_known: bool) -> Frame {
     if !modules_known {
         bare(format!("unknown module {pc:#x}"), "")

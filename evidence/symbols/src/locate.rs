@@ -1,4 +1,4 @@
-//! Which files on this machine belong to a module of a trace.
+//! Finds the files on this machine that belong to a module of a trace.
 //!
 //! ```text
 //!   module of the trace ──► its own file       only if the build id is the trace's
@@ -17,25 +17,25 @@ use std::sync::Arc;
 
 use crate::elf::Image;
 
-/// Where to look.
+/// The places to look in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) debug_dirs: Vec<PathBuf>,
     pub(crate) sysroot: Option<PathBuf>,
 }
 
-/// What became of the search for a module's own file.
+/// The result of the search for a module's own file.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleFile {
     pub(crate) image: Option<Arc<Image>>,
-    /// The file is there and is another build.
+    /// Whether the file exists but is another build.
     pub(crate) changed: bool,
     /// Why the file at the recorded path cannot be used.
     pub(crate) error: Option<String>,
 }
 
 impl Places {
-    /// The module's own file.
+    /// Finds the module's own file.
     pub(crate) fn module_file(&self, path: &str, build_id: &str) -> ModuleFile {
         let mut found = ModuleFile::default();
         let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
@@ -70,7 +70,7 @@ impl Places {
         found
     }
 
-    /// The separate debug file of a module. `image` is the module's own file, if it was found.
+    /// Finds the separate debug file of a module. `image` is the module's own file, if it was found.
     pub(crate) fn debug_file(
         &self,
         path: &str,
@@ -123,7 +123,7 @@ impl Places {
         })
     }
 
-    /// The file that dwz moved common parts of `debug` to. `Err`: there is a link and no such file.
+    /// Finds the file that dwz moved common parts of `debug` to. `Err`: there is a link but no such file.
     pub(crate) fn alternate_file(&self, debug: &Image) -> Result<Option<Arc<Image>>, String> {
         let Some((link, id)) = debug.debugaltlink() else {
             return Ok(None);
@@ -138,7 +138,7 @@ impl Places {
             candidates.extend(self.under_roots(&link));
         } else if let Some(dir) = debug.path().parent() {
             candidates.push(dir.join(&link));
-            // A link to the debug file: relative to where it really is.
+            // The path may be a link to the debug file: what follows is relative to its real place.
             if let Ok(real) = debug.path().canonicalize()
                 && let Some(dir) = real.parent()
             {
@@ -170,7 +170,7 @@ impl Places {
             })
     }
 
-    /// Candidates for a package of split DWARF.
+    /// Returns the candidates for a package of split DWARF.
     pub(crate) fn packages(&self, module: &str, images: &[&Image]) -> Vec<PathBuf> {
         let mut candidates = Vec::new();
         for image in images {
@@ -190,14 +190,14 @@ impl Places {
         candidates
     }
 
-    /// Directories in which `.debug` files are kept (L2).
+    /// Returns the directories in which `.debug` files are kept (L2).
     fn debug_roots(&self) -> Vec<PathBuf> {
         let mut roots = self.debug_dirs.clone();
         roots.extend(self.under_roots(Path::new("/usr/lib/debug")));
         roots
     }
 
-    /// A path of the recorded machine, below the sysroot first.
+    /// Returns the places of a path of the recorded machine, the one below the sysroot first.
     fn under_roots(&self, path: &Path) -> Vec<PathBuf> {
         let below = self.sysroot.as_ref().map(|root| root.join(relative(path)));
         below.into_iter().chain([path.to_path_buf()]).collect()
@@ -214,7 +214,7 @@ impl Places {
                 .join(head)
                 .join(format!("{tail}.debug"))
         };
-        // As a debuginfod client keeps what it has fetched, and as a server names it.
+        // These are the names under which a debuginfod client keeps files, and a server serves them.
         let fetched = self.debug_dirs.iter().flat_map(|dir| {
             [
                 dir.join(id).join("debuginfo"),
@@ -250,11 +250,11 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The Debian package that owns a file, from dpkg's lists; `None` where there is no dpkg.
+/// Returns the Debian package that owns a file, from dpkg's lists; `None` if there is no dpkg.
 ///
 /// Cost: reads the lists of installed packages (some megabytes); asked once per module without names.
 pub(crate) fn debian_package(path: &str) -> Option<String> {
-    // Packages own files in these places only; for a program built at home nothing is read.
+    // Packages own files only in these places; for a locally built program nothing is read.
     if !["/usr/", "/lib", "/bin/", "/sbin/", "/opt/"]
         .iter()
         .any(|place| path.starts_with(place))
@@ -262,7 +262,7 @@ pub(crate) fn debian_package(path: &str) -> Option<String> {
     {
         return None;
     }
-    // Debian merged /lib into /usr/lib, and its lists name either.
+    // Debian merged /lib into /usr/lib, and its lists may use either name.
     let other = match path.strip_prefix("/usr") {
         Some(rest) => rest.to_string(),
         None => format!("/usr{path}"),

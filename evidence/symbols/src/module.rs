@@ -22,7 +22,7 @@ use crate::elf::{self, Image, SymbolTable, TableKind};
 use crate::locate::{self, Places};
 use crate::{Frame, ModuleSummary, bare};
 
-/// Where the names of a module come from.
+/// The source of a module's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// DWARF: inlined frames, files and lines.
@@ -31,7 +31,7 @@ pub enum Source {
     Symtab,
     /// Exported functions only.
     Dynsym,
-    /// Nothing: `module+0x1234`.
+    /// No names: `module+0x1234`.
     None,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Resolver {
     name: String,
     bias: u64,
     dwarf: Option<Dwarf>,
-    /// The table, and the file that its names lie in.
+    /// The table, and the file that contains its names.
     table: Option<(SymbolTable, Arc<Image>)>,
     file: Option<PathBuf>,
     changed: bool,
@@ -83,8 +83,8 @@ impl Resolver {
             self.notes.extend(own.error);
         }
         let own = own.image;
-        // The module's own DWARF needs no search, unless the user says where there is more: in
-        // stripped programs a part built elsewhere may have brought some along.
+        // The module's own DWARF needs no search, unless the user says where there is more: a part
+        // that was built elsewhere may have brought some into a stripped program.
         let enough = own.as_ref().is_some_and(|image| image.has_dwarf());
         let debug = if enough && places.debug_dirs.is_empty() {
             None
@@ -135,7 +135,7 @@ impl Resolver {
         }
     }
 
-    /// The frames at an address of the process (R1).
+    /// Returns the frames at an address of the process (R1).
     pub(crate) fn frames(&mut self, pc: u64) -> Vec<Frame> {
         self.addresses += 1;
         let address = pc.wrapping_sub(self.bias);
@@ -196,7 +196,7 @@ impl Resolver {
         }
     }
 
-    /// What was found.
+    /// Returns the summary of the module.
     pub(crate) fn summary(&self) -> ModuleSummary {
         let mut notes = self.notes.clone();
         if let Some(dwarf) = &self.dwarf
@@ -221,7 +221,7 @@ impl Resolver {
     }
 }
 
-/// R2.
+/// Reports whether the symbol's name is preferred (R2).
 fn prefers_symbol(dwarf: Option<&str>, symbol: &str) -> bool {
     let mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
     match dwarf {
@@ -234,7 +234,7 @@ fn prefers_symbol(dwarf: Option<&str>, symbol: &str) -> bool {
     }
 }
 
-/// The fuller table; at a tie the module's own.
+/// Returns the fuller table; at a tie the module's own.
 fn best_table(
     own: Option<&Arc<Image>>,
     debug: Option<&Arc<Image>>,
@@ -254,10 +254,10 @@ fn best_table(
     }
 }
 
-/// Fewer addresses without a name than these are not worth a hint.
+/// The number of addresses without a name below which a hint is not worth giving.
 const FEW: u64 = 5;
 
-/// What would give a module more names.
+/// Returns what would give a module more names.
 pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
     let name = row.path.rsplit('/').next().unwrap_or(&row.path);
     if row.changed {
@@ -266,7 +266,7 @@ pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
              the old file's directory with --debug-dir"
         ));
     }
-    // A handful, and a small share, are not worth a word.
+    // A handful, or a small share, is not worth a hint.
     let few = row.unnamed < FEW || row.unnamed * 10 < row.addresses.max(1);
     if row.path.starts_with('[') || few {
         return None;
@@ -276,7 +276,7 @@ pub(crate) fn hint(row: &ModuleSummary) -> Option<String> {
         row.unnamed, row.addresses
     );
     if row.source == Source::Dwarf {
-        // Debug information is there and does not cover them; installing more would not help.
+        // Debug information exists but does not cover them; installing more would not help.
         let file = row
             .file
             .as_deref()

@@ -1,15 +1,15 @@
-//! Names of code that a program made itself, out of the map that its runtime writes for perf.
+//! Names of code that a program made itself, from the map that its runtime writes for perf.
 //!
 //! ```text
 //!   START SIZE NAME     hex, hex, the rest of the line        node --perf-basic-prof, python -X perf, java agents
 //! ```
 //!
-//! J1  Where several lines cover an address the last one holds: memory of dropped code is used again.
-//! J2  A line that is none is left out; a map of any content is read in bounded time and memory.
+//! J1  If several lines cover an address, the last one holds: memory of dropped code is used again.
+//! J2  An invalid line is left out; a map of any content is read in bounded time and memory.
 //! J3  Python's trampolines are named `py::FUNCTION:FILE`: they become frames of the module `[python]`, with their
 //!     file, among those of the interpreter.
 //!
-//! Not here: whose map it is (the caller answers for that), modules (module.rs).
+//! Not here: which process a map belongs to (the caller is responsible for that), modules (module.rs).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -18,15 +18,15 @@ use std::path::PathBuf;
 use crate::Frame;
 use crate::demangle;
 
-/// Bytes of maps that are read: a server that makes code for months writes a large one.
+/// The most bytes of maps that are read: a server that makes code for months writes a large map.
 const MAP_BYTES: u64 = 512 << 20;
-/// Lines looked at before the nearest start: overlaps that are longer are not found.
+/// The number of lines searched before the nearest start: longer overlaps are not found.
 const BACK: usize = 256;
 
 struct Entry {
     start: u64,
     end: u64,
-    /// Place in the files: later ones hold (J1).
+    /// The position in the files: later ones hold (J1).
     order: u32,
     name: Box<str>,
 }
@@ -34,12 +34,12 @@ struct Entry {
 /// The maps of one process.
 #[derive(Default)]
 pub(crate) struct PerfMap {
-    /// By start.
+    /// The entries, by start.
     entries: Vec<Entry>,
 }
 
 impl PerfMap {
-    /// Reads maps; one that cannot be read has no names.
+    /// Reads maps; one that cannot be read gives no names.
     pub(crate) fn read(paths: &[PathBuf]) -> PerfMap {
         let mut map = PerfMap::default();
         for path in paths {
@@ -61,7 +61,7 @@ impl PerfMap {
         }
     }
 
-    /// The frame of an address.
+    /// Returns the frame of an address.
     pub(crate) fn frame(&self, pc: u64) -> Option<Frame> {
         let behind = self.entries.partition_point(|entry| entry.start <= pc);
         let near = &self.entries[behind.saturating_sub(BACK)..behind];
@@ -86,7 +86,7 @@ fn parse(line: &str, order: u32) -> Option<Entry> {
 }
 
 fn named(name: &str) -> Frame {
-    // J3. A file's name may hold colons, a function's may not.
+    // J3: a file's name may contain colons, a function's may not.
     if let Some((function, file)) = name
         .strip_prefix("py::")
         .and_then(|rest| rest.split_once(':'))

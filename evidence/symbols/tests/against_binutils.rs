@@ -1,4 +1,4 @@
-//! Names of programs compiled here, judged by binutils and by what the sources say.
+//! Names of programs compiled here, judged by binutils and by the sources.
 //!
 //! ```text
 //!   source ─gcc/g++/rustc─► ELF ─► Symbols ──┐
@@ -17,7 +17,7 @@ use skinflint_test_support::need;
 use skinflint_trace::Module;
 use tempfile::TempDir;
 
-/// Where the tests pretend that modules were loaded.
+/// The address at which the tests pretend that modules were loaded.
 const BIAS: u64 = 0x5555_5000_0000;
 
 const CPP: &str = r#"
@@ -62,7 +62,7 @@ struct Built {
 }
 
 impl Built {
-    /// Compiles `CPP` to `prog` with debug information and the flags given.
+    /// Compiles `CPP` to `prog` with debug information and these flags.
     fn cpp(flags: &[&str]) -> Built {
         let dir = TempDir::new().expect("temporary directory");
         std::fs::write(dir.path().join("prog.cpp"), CPP).expect("source");
@@ -112,7 +112,7 @@ impl Built {
         Symbols::new(&[self.module(name)], options)
     }
 
-    /// Functions of the program itself by mangled name: address and size, as nm says.
+    /// Returns the functions of the program itself by mangled name: address and size, as nm prints them.
     fn functions(&self, name: &str) -> BTreeMap<String, (u64, u64)> {
         self.run("nm", &["-S", "--defined-only", name])
             .lines()
@@ -127,7 +127,7 @@ impl Built {
             .collect()
     }
 
-    /// The address after `grow`'s call of malloc: a return address, as a recorder sees it.
+    /// Returns the address after `grow`'s call of malloc: a return address, as a recorder sees it.
     fn after_malloc(&self, name: &str) -> u64 {
         let (start, size) = self.functions(name)["_ZN3geo4growIiEEPT_S2_m"];
         let stop = format!("--stop-address={:#x}", start + size);
@@ -145,11 +145,11 @@ impl Built {
     }
 }
 
-/// The stack of the program's malloc, whatever file names came from.
+/// Checks the stack of the program's malloc, whichever file the names came from.
 fn assert_grow(frames: &[Frame], with_lines: bool) {
     let names: Vec<&str> = frames.iter().map(|f| f.function.as_str()).collect();
     if with_lines {
-        // `inner` is static and nowhere out of line: gcc gives it no linkage name.
+        // `inner` is static and has no out-of-line copy: gcc gives it no linkage name.
         assert_eq!(names, ["inner", "geo::grow<int>(int*, unsigned long)"]);
         let places: Vec<_> = frames.iter().map(|f| (f.line, f.inlined)).collect();
         assert_eq!(places, [(Some(5), true), (Some(8), false)]);
@@ -179,10 +179,10 @@ fn check_grow(built: &Built, at: u64, options: SymbolOptions, source: Source) {
     assert_source(&symbols, source);
 }
 
-/// (mangled function, file name, line) for one address, innermost first.
+/// The frames of one address, innermost first: (mangled function, file name, line).
 type Judged = Vec<(String, Option<String>, Option<u32>)>;
 
-/// What binutils says for each address.
+/// Returns what binutils prints for each address.
 fn judge(built: &Built, name: &str, addresses: &[u64]) -> Vec<Judged> {
     let list: String = addresses.iter().map(|a| format!("{a:#x}\n")).collect();
     let at = format!("@{}", built.path("addresses").display());
@@ -243,8 +243,8 @@ fn every_address_agrees_with_binutils() {
             .into_iter()
             .map(|(name, file, line)| (demangle(&name), file, line))
             .collect();
-        // Where the innermost frame is inlined and has no linkage name, binutils puts the symbol's
-        // name there, the outermost function's. The sources say `inner` at line 5.
+        // If the innermost frame is inlined and has no linkage name, binutils puts the symbol's name there, the
+        // outermost function's. The sources have `inner` at line 5.
         if theirs.len() == 2 && theirs[0].0 == theirs[1].0 && theirs[0].2 == Some(5) {
             theirs[0].0 = "inner".to_string();
         }
@@ -377,7 +377,7 @@ fn debug_directories_by_build_id_and_by_path() {
             ..SymbolOptions::default()
         };
         check_grow(&built, at, options.clone(), Source::Dwarf);
-        // Elsewhere: the program is gone, only the debug file is here.
+        // The debug file is found elsewhere: the program is gone, only the debug file is here.
         std::fs::rename(built.path("prog"), built.path("gone")).expect("move");
         let mut module = built.module("gone");
         module.path = absolute.to_str().expect("UTF-8").to_string();
@@ -427,7 +427,7 @@ fn dwz_common_file() {
         "dwz shared nothing: {sections}"
     );
     check_grow(&built, at, SymbolOptions::default(), Source::Dwarf);
-    // Without it: said, and the frame still has a name.
+    // Without it the frame still has a name, and the missing file is reported.
     std::fs::remove_file(built.path("common.dwz")).expect("remove");
     let mut symbols = built.symbols("prog", SymbolOptions::default());
     let frames = symbols.frames(BIAS + at, 1, true);
@@ -481,7 +481,7 @@ fn split_dwarf_in_loose_files() {
             ..SymbolOptions::default()
         };
         check_grow(&built, at, options, Source::Dwarf);
-        // Neither: the function's name is the symbol table's, and the note names the file.
+        // With neither, the function's name is the symbol table's, and the note names the file.
         let mut symbols = built.symbols("prog", SymbolOptions::default());
         let frames = symbols.frames(BIAS + at, 1, true);
         let last = frames.last().expect("S2");
@@ -494,7 +494,7 @@ fn split_dwarf_in_loose_files() {
     }
 }
 
-/// DWARF 4: Debian 12's dwp cannot pack version 5.
+/// DWARF 4 is used: Debian 12's dwp cannot pack version 5.
 #[test]
 fn split_dwarf_in_a_package() {
     let built = Built::cpp(&["-gsplit-dwarf", "-gdwarf-4"]);
@@ -502,7 +502,7 @@ fn split_dwarf_in_a_package() {
     built.run("dwp", &["-e", "prog", "-o", "prog.dwp"]);
     move_dwo(&built);
     check_grow(&built, at, SymbolOptions::default(), Source::Dwarf);
-    // The package lies beside the program also when the skeleton is a separate file.
+    // The package lies beside the program even if the skeleton is a separate file.
     built.run("objcopy", &["--only-keep-debug", "prog", "prog.debug"]);
     built.run("strip", &["prog"]);
     built.run("objcopy", &["--add-gnu-debuglink=prog.debug", "prog"]);
@@ -542,7 +542,7 @@ fn symbol_tables_and_the_gaps_between_them() {
     check_grow(&shared, at, SymbolOptions::default(), Source::Dynsym);
 }
 
-/// Layout written down by hand: a symbol inside another, one without a size, one at the section's end.
+/// Tests a layout written by hand: a symbol inside another, one without a size, one at the section's end.
 #[test]
 fn nested_and_unsized_symbols() {
     const SOURCE: &str = "\t.text\n\t.globl outer\n\t.p2align 6\n\
@@ -578,7 +578,7 @@ fn nested_and_unsized_symbols() {
     }
 }
 
-/// Libraries define `__name` and export `name`: people know the second. Also weak, also without -g.
+/// Libraries define `__name` and export `name`: users know the second. Also weak, also without -g.
 #[test]
 fn an_exported_alias_is_preferred_to_the_inner_name() {
     let built = Built::cpp(&[]);
@@ -697,7 +697,7 @@ fn addresses_that_are_no_code_of_a_file() {
     );
 }
 
-/// Paths come from a trace: none may hang us or be read for ever.
+/// Paths come from a trace: none may block us or be read for ever.
 #[test]
 fn paths_that_are_no_files() {
     let built = Built::cpp(&[]);
@@ -728,7 +728,7 @@ fn symbols_can_be_sent() {
     sendable::<Symbols>();
 }
 
-/// Bits flipped and bytes cut, by a seeded generator: never a panic, always a frame.
+/// Tests flipped bits and cut bytes, by a seeded generator: never a panic, always a frame.
 #[test]
 fn damaged_files_give_offsets_or_names_and_never_a_panic() {
     let built = Built::cpp(&["-Wl,--build-id=none"]);
@@ -748,7 +748,7 @@ fn damaged_files_give_offsets_or_names_and_never_a_panic() {
         match round % 4 {
             0 => bytes.truncate(random() as usize % whole.len()),
             1 => {
-                // Headers: where a wrong length hurts most.
+                // These are headers, where a wrong length does most harm.
                 for _ in 0..4 {
                     let at = random() as usize % 1024;
                     bytes[at] = random() as u8;
@@ -781,7 +781,7 @@ fn damaged_files_give_offsets_or_names_and_never_a_panic() {
 }
 
 impl Built {
-    /// For files that readelf would refuse.
+    /// Returns a module for files that readelf would refuse.
     fn module_without_tools(&self, name: &str) -> Module {
         Module {
             start: BIAS,

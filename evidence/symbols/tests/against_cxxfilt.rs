@@ -1,4 +1,4 @@
-//! C++ names as c++filt writes them: of the standard library, and of a program with every kind of name.
+//! C++ names as c++filt writes them: names of the standard library, and of a program with every kind of name.
 //!
 //! ```text
 //!   nm -j LIBRARY ──┬─ c++filt ────────┐
@@ -29,7 +29,7 @@ fn symbols(file: &Path, flags: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = listed
         .lines()
         .map(|line| line.split('@').next().unwrap_or(line).to_owned())
-        // Suffixes of clones are another matter (demangle.rs).
+        // Suffixes of clones are handled elsewhere (demangle.rs).
         .filter(|name| name.starts_with("_Z") && !name.contains('.'))
         .collect();
     names.sort_unstable();
@@ -37,7 +37,7 @@ fn symbols(file: &Path, flags: &[&str]) -> Vec<String> {
     names
 }
 
-/// The names of which c++filt makes something else than we do.
+/// Returns the names that c++filt demangles differently from us.
 fn unlike(names: &[String]) -> Vec<String> {
     let mut judge = Command::new("c++filt")
         .stdin(Stdio::piped())

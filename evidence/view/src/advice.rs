@@ -1,4 +1,4 @@
-//! The findings on the terminal: what would give memory back, what would allocate less, who holds it.
+//! The findings on the terminal: what would give memory back, what would allocate less, which stacks hold it.
 //!
 //! ```text
 //!     12.0 MiB  Requests of 1,040 = 1,024 + 16, each given 1,280 (certain)     figure, title
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A1  Largest first within a section, by the figure that is shown.
-//! A2  A change is shown in whole sentences or not at all: half of an advice is none.
-//! A3  As many lines as there is room for: first the change of each finding, from the largest down,
-//!     then more frames. What is not listed is counted and summed.
-//!     The first finding, which is the largest, always has its change.
+//! A2  A change is shown in whole sentences or not at all: half of an advice is worthless.
+//! A3  The sections take as many lines as there is room for: first the change of each finding, from the largest down,
+//!     then more frames. What is not listed is counted and summed. The first finding, which is the largest, always
+//!     has its change.
 //! A4  Savings of less than a five-hundredth of resident memory, or of what was ever asked for, are
 //!     summed up, not listed.
-//! A5  Every finding is in a section: what promises no saving is listed by the bytes that it is about. Only blocks
-//!     that live at exit are a line of text.rs, unless all is asked for.
-//! A6  What only grows is told by its resident bytes, and comes before savings that are smaller.
+//! A5  Every finding is in a section: one that promises no saving is listed by the bytes that it is about. Only
+//!     blocks that live at exit are a line of text.rs, unless all is asked for.
+//! A6  What only grows is reported by its resident bytes, and comes before smaller savings.
 //!
 //! Not here: the books (text.rs).
 
@@ -31,31 +31,31 @@ use crate::stack;
 use crate::text::{Style, kept};
 use crate::units::{bytes, compact, percent};
 
-/// Findings that would give memory back, before "and N more".
+/// Findings listed that would give memory back, before "and N more".
 const SHOWN_FINDINGS: usize = 6;
-/// Findings that would allocate less.
+/// Findings listed that would allocate less.
 const SHOWN_LESS: usize = 3;
-/// Stacks that only grow.
+/// Stacks listed that only grow.
 const SHOWN_GROWING: usize = 3;
-/// Findings without a saving.
+/// Findings listed without a saving.
 const SHOWN_LOOK: usize = 3;
-/// Holders.
+/// Holders listed.
 const SHOWN_HOLDERS: usize = 5;
-/// Findings of one kind among those that give memory back, while there are others.
+/// Findings listed of one kind among those that give memory back, while there are others.
 const OF_ONE_KIND: usize = 3;
-/// One part in so many of the whole is worth a line.
+/// A finding is worth a line from one part in this many of the whole.
 const WORTH: u64 = 500;
-/// Columns before a title.
+/// The number of columns before a title.
 const INDENT: usize = 14;
 
-/// How much of a finding is shown.
+/// The level of detail of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Detail {
-    /// Its title and the place.
+    /// The title and the place.
     Line,
-    /// The change as well.
+    /// The change, too.
     Short,
-    /// More frames.
+    /// More frames, too.
     Full,
     /// Everything.
     Whole,
@@ -65,12 +65,12 @@ struct Section<'a> {
     heading: &'static str,
     findings: Vec<&'a Finding>,
     shown: usize,
-    /// The bytes that findings without a saving are about, where that is not what they hold: by place.
+    /// The bytes that findings without a saving are about, if that is not what they hold: by place.
     about: HashMap<usize, u64>,
 }
 
 impl Section<'_> {
-    /// The figure of a finding.
+    /// Returns the figure of a finding.
     fn figure(&self, index: usize) -> String {
         match self.about.get(&index) {
             Some(about) => bytes(*about),
@@ -80,18 +80,18 @@ impl Section<'_> {
 }
 
 fn allocates_less(finding: &Finding) -> bool {
-    // Of buffers that have come to their size the room that was left is what counts.
+    // For buffers that have reached their size, the room that was left counts.
     let rests = finding.kind == FindingKind::Growth && finding.now_bytes > 0;
     let calls = finding.saved_allocations > 0 && !rests;
     finding.saved_bytes == 0 && (finding.saved_cumulative_bytes > 0 || calls)
 }
 
-/// Whether it is about a stack that only grows, or was seen to.
+/// Reports whether it is about a stack that only grows, or was seen to grow.
 fn grows(finding: &Finding) -> bool {
     finding.kind == FindingKind::Leak && finding.confidence != Confidence::Possible
 }
 
-/// Live bytes of stacks: given, and resident.
+/// Live bytes of stacks: usable, and resident.
 struct Levels(HashMap<u32, (u64, u64)>);
 
 impl Levels {
@@ -104,8 +104,8 @@ impl Levels {
         Levels(report.sites.iter().map(row).collect())
     }
 
-    /// The bytes that a finding without a saving is about, if that is not what it holds: of a stack that only grows
-    /// those that are resident, of blocks that were never touched those that are not.
+    /// Returns the bytes that a finding without a saving is about, if that is not what it holds: for a stack that
+    /// only grows the resident ones, for blocks that were never touched the others.
     fn about(&self, finding: &Finding) -> Option<u64> {
         let stacks = finding.node.iter().chain(&finding.more_nodes);
         if finding.stacks > stacks.clone().count() as u64 {
@@ -135,7 +135,7 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         .filter(|f| f.saved_bytes > 0)
         .collect();
     gives.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
-    // Variety: the fourth of a kind is listed after all other kinds, if it is.
+    // Variety: the fourth finding of a kind is listed after all other kinds, if at all.
     let mut of_kind: Vec<(FindingKind, bool)> = Vec::new();
     gives.sort_by_cached_key(|finding| {
         let kind = (finding.kind, finding.node.is_some());
@@ -222,13 +222,14 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     .collect()
 }
 
-/// Findings that would allocate less, and how many are worth a line.
+/// Returns findings that would allocate less, and how many of them are worth a line.
 fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
     let all = report.findings.iter();
     let mut less: Vec<_> = all.filter(|f| allocates_less(f)).collect();
     let floor = report.totals.requested_bytes / WORTH;
     let felt = |f: &&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
-    // What is not worth a line goes last, whatever its measure; bytes before counts: the two are no common measure.
+    // What is not worth a line goes last, whatever its measure; bytes come before counts: the two have no common
+    // measure.
     less.sort_by_key(|f| {
         let counts = f.kind == FindingKind::Churn;
         let copied = if counts { 0 } else { f.saved_cumulative_bytes };
@@ -243,7 +244,7 @@ fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
     (less, worth)
 }
 
-/// Stacks that only grow, and how many are worth a line.
+/// Returns stacks that only grow, and how many of them are worth a line.
 fn growing<'a>(report: &'a Report, levels: &Levels) -> (Vec<&'a Finding>, usize) {
     let all = report.findings.iter();
     let of = |f: &&Finding| f.saved_bytes == 0 && !allocates_less(f) && f.now_bytes > 0 && grows(f);
@@ -253,7 +254,7 @@ fn growing<'a>(report: &'a Report, levels: &Levels) -> (Vec<&'a Finding>, usize)
     (found, worth)
 }
 
-/// Findings without a saving that are in no other section (A5), and how many are worth a line.
+/// Returns findings without a saving that are in no other section (A5), and how many of them are worth a line.
 fn to_look_at<'a>(
     report: &'a Report,
     levels: &Levels,
@@ -279,7 +280,7 @@ fn to_look_at<'a>(
     (found, worth)
 }
 
-/// Why there is nothing to advise, where that may astonish.
+/// Explains why there is nothing to advise, if that may surprise.
 fn nothing_to_change(report: &Report) -> String {
     let instant = report.instants.get(report.at);
     let books = instant.and_then(|one| one.books.as_ref());
@@ -298,14 +299,14 @@ fn nothing_to_change(report: &Report) -> String {
     )
 }
 
-/// Lines that the sections take at least.
+/// Returns the fewest lines that the sections take.
 pub(crate) fn fewest_lines(report: &Report, style: &Style, width: usize) -> usize {
     let sections = sections(report, style);
     let detail = least(&sections, Detail::Line);
     blocks(report, &sections, &detail, width).len().max(2)
 }
 
-/// Adds the sections, in `room` lines where that is possible.
+/// Adds the sections, in `room` lines if possible.
 pub(crate) fn findings(
     report: &Report,
     style: &Style,
@@ -336,7 +337,7 @@ pub(crate) fn findings(
     lines.extend(blocks(report, &sections, &detail, width));
 }
 
-/// The least that is shown of each: of the first one the change as well (A3).
+/// Returns the least detail of each finding: for the first one with the change (A3).
 fn least(sections: &[Section<'_>], usual: Detail) -> Vec<Vec<Detail>> {
     let all = sections.iter().map(|section| vec![usual; section.shown]);
     let mut detail: Vec<Vec<Detail>> = all.collect();
@@ -393,14 +394,14 @@ fn blocks(
     lines
 }
 
-/// How many findings one stands for: a sum of the rest begins with their number, and its stacks are more.
+/// Returns how many findings one stands for: a sum of the rest begins with their number, and its stacks are more.
 fn findings_in(finding: &Finding) -> u64 {
     let said = finding.title.split_once(" smaller finding");
     let many = said.and_then(|(many, _)| many.replace(',', "").parse().ok());
     many.filter(|_| finding.is_rest()).unwrap_or(1)
 }
 
-/// What the findings that are not shown come to.
+/// Sums up the findings that are not shown.
 fn hidden_sum(section: &Section<'_>) -> String {
     let hidden = section.findings.iter().skip(section.shown);
     let sum = |of: fn(&Finding) -> u64| {
@@ -444,8 +445,8 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// As many whole sentences as fit into `limit` lines (A2). If not even the first one does, it is
-/// given as many lines as it needs.
+/// Returns as many whole sentences as fit into `limit` lines (A2). If not even the first one does, it gets as many
+/// lines as it needs.
 fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
     let ends = text
         .match_indices(". ")
@@ -459,7 +460,7 @@ fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
         }
         best = lines;
     }
-    // A single sentence of any length could fill the screen.
+    // A single long sentence could otherwise fill the screen.
     if best.len() > limit + 2 {
         best = wrap(text, room, limit + 2);
     }
@@ -481,7 +482,7 @@ fn one_finding(
     } else {
         Ink::Strong
     };
-    // What somebody holds is counted, not concluded.
+    // What a stack holds is counted, not concluded.
     let sure = match holder {
         true => String::new(),
         false => format!(" ({})", confidence(finding.confidence)),
@@ -495,7 +496,7 @@ fn one_finding(
         let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
         lines.push(match room.saturating_sub(used) {
             left if left >= 12 && !place.is_empty() => {
-                // Where there is no room for all of it, the function says more than half a path.
+                // If there is no room for all of it, the function is more informative than half a path.
                 let name = match columns(&place) <= left {
                     true => place.as_str(),
                     false => place.split("  ").next().unwrap_or_default(),
@@ -540,14 +541,15 @@ fn one_finding(
     frames(report, finding, detail, width, lines);
 }
 
-/// When free memory was seen, as its finding begins to say: "At peak (1.000 s) the allocator …".
+/// Returns the moment at which free memory was seen, from the beginning of its finding: "At peak (1.000 s) the
+/// allocator …".
 fn moment(finding: &Finding) -> Option<&str> {
     let (when, _) = finding.what.split_once(" the allocator (")?;
     let is_moment = finding.kind == FindingKind::Retained && when.starts_with("At ");
     is_moment.then_some(when)
 }
 
-/// What another policy of growth would do, in a sentence.
+/// Describes in a sentence what another policy of growth would do.
 fn what_if(other: &GrowthWhatIf) -> String {
     let (with, most) = match other.policy {
         GrowthPolicy::Doubling => ("If it doubled", " at most"),
@@ -562,8 +564,8 @@ fn what_if(other: &GrowthWhatIf) -> String {
     )
 }
 
-/// The function that names the finding, and where it is; of one without a name also the first that
-/// has one.
+/// Returns the function that names the finding, and its place; if it has no name, also the first function that has
+/// one.
 fn place_of(report: &Report, finding: &Finding) -> Option<String> {
     let frames = stack::telling(report, finding.node?);
     let text = |frame: &skinflint_analysis::model::Frame| {
@@ -661,7 +663,7 @@ mod tests {
             sentences(text, 13, 3),
             ["Do this now.", "Or that", "instead."]
         );
-        // The first sentence is given up to two lines more than there is room for.
+        // The first sentence may take up to two lines more than there is room for.
         assert_eq!(
             sentences("Do this now, please", 8, 1),
             ["Do this", "now,", "please"]

@@ -5,9 +5,9 @@
 //!          └─► too long? half as many of each, until it fits
 //! ```
 //!
-//! B1  It is never longer than [`MOST_BYTES`], whatever the program calls its functions and however many there are.
+//! B1  It is never longer than [`MOST_BYTES`], whatever the names and the number of the program's functions.
 //! B2  What is left out is counted, in `left_out`.
-//! B3  Every figure is the report's own; its words are its fields of the same name.
+//! B3  Every figure is the report's own; its name is that of the report's field.
 //!
 //! Not here: the whole report (`json.rs`).
 
@@ -20,17 +20,17 @@ use skinflint_analysis::model::{
 use crate::stack;
 use crate::units;
 
-/// The longest that a brief report gets, bytes.
+/// The most bytes that a brief report has.
 pub const MOST_BYTES: usize = 64 << 10;
-/// Findings, stacks and functions at most.
+/// The most findings, stacks and functions.
 const MOST: usize = 12;
-/// Frames of a stack.
+/// The most frames of a stack.
 const FRAMES: usize = 10;
-/// Characters of a frame, a title, an argument.
+/// The most characters of a frame, a title, an argument.
 const TEXT: usize = 160;
-/// Parts of a row of the books.
+/// The most parts of a row of the books.
 const PARTS: usize = 4;
-/// Notes, and characters of a note.
+/// The most notes, and characters of a note.
 const NOTES: (usize, usize) = (8, 400);
 
 /// What `skinflint report --json --brief` prints: at most 64 KiB. Figures are those of the whole report.
@@ -148,10 +148,10 @@ pub struct LeftOut {
     pub through: u64,
 }
 
-/// The brief report as indented JSON (B1); ends without a line end.
+/// Renders the brief report as indented JSON (B1), without a final line end.
 ///
 /// # Errors
-/// As `json::render`.
+/// Those of `json::render`.
 pub fn render(report: &Report) -> Result<String, serde_json::Error> {
     let mut most = MOST;
     loop {
@@ -164,7 +164,7 @@ pub fn render(report: &Report) -> Result<String, serde_json::Error> {
     }
 }
 
-/// With so many of each, and texts of so many characters.
+/// Builds a report with `most` elements of each list, and texts of at most `room` characters.
 fn brief(report: &Report, most: usize, room: usize) -> Brief {
     let at = report.instants.get(report.at);
     let mut stacks = report.held();
@@ -247,7 +247,7 @@ fn instant(at: &Instant, room: usize) -> Instant {
     let part = |part: &BookPart| BookPart {
         name: cut(&part.name, room),
         bytes: part.bytes,
-        // A node of the whole report's tree, which is not here.
+        // It would be a node of the whole report's tree, which is not here.
         node: None,
     };
     let row = |row: &BookRow| BookRow {
@@ -342,7 +342,7 @@ fn function(report: &Report, node: u32, room: usize) -> String {
     frame.map_or_else(String::new, |frame| frame_text(frame, room))
 }
 
-/// What there is to say, most important first.
+/// Returns the sentences of the verdict, most important first.
 fn verdict(report: &Report, room: usize) -> Vec<String> {
     let mut said = Vec::new();
     if !report.completeness.complete {
@@ -423,7 +423,7 @@ mod tests {
     use super::*;
     use skinflint_analysis::model::{Frame, Node, Site, Through};
 
-    /// A report with so many of everything, each name so long.
+    /// Builds a report with `many` elements of everything and names of `long` characters.
     fn large(many: u32, long: usize) -> Report {
         let name = |index: u32| format!("{index}{}", "ns::deep<\u{e9}>".repeat(long / 10));
         let mut report = Report {

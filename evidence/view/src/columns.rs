@@ -10,14 +10,14 @@
 //! ```
 //!
 //! C1  A table's columns are named `table.field` after the JSON of its rows: a field that is added to
-//!     the model arrives in the page without a change here.
+//!     the model reaches the page without a change here.
 //! C2  Each column takes the shorter of kinds 0 and 1; reading is the same for both.
 //! C3  Fields of these tables are integers or null. A field of another kind is an error, which the
-//!     tests of the view meet.
+//!     tests of the view find.
 //!
 //! Why: as JSON, sites and nodes were nearly all of the 37 MB page of a compiler run with 68,000 stacks;
 //! as columns that page, windows included, has 3 MB (`skinflint report --html`, 2026-11-21).
-//! Not here: reading it (page/columns.js).
+//! Not here: reading the columns (page/columns.js).
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ use serde::ser::Error as _;
 use serde_json::{Error, Value};
 use skinflint_analysis::model::{Report, Windows};
 
-/// How a column's numbers are written.
+/// The way in which a column's numbers are written.
 #[derive(Clone, Copy)]
 enum Kind {
     Plain = 0,
@@ -38,10 +38,10 @@ enum Kind {
     Signed = 2,
 }
 
-/// The columns of a report's long tables.
+/// Packs the long tables of a report as columns.
 ///
 /// # Errors
-/// If a row of them has a field that is neither an integer nor null (C3).
+/// If one of their rows has a field that is neither an integer nor null (C3).
 pub fn pack(report: &Report) -> Result<String, Error> {
     let mut out = Vec::new();
     table(&mut out, "sites", &report.sites)?;
@@ -69,7 +69,7 @@ pub fn pack(report: &Report) -> Result<String, Error> {
 }
 
 fn pack_windows(out: &mut Vec<u8>, windows: &Windows) -> Result<(), Error> {
-    // Instants of edges as pairs, since an edge may be several or none.
+    // Instants of edges are pairs, since an edge may be several or none.
     let edges = &windows.edges;
     shorter(
         out,
@@ -117,7 +117,7 @@ fn pack_windows(out: &mut Vec<u8>, windows: &Windows) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rows as columns (C1).
+/// Writes rows as columns (C1).
 fn table<T: Serialize>(out: &mut Vec<u8>, name: &str, rows: &[T]) -> Result<(), Error> {
     let mut fields: Vec<(String, Vec<u64>)> = Vec::new();
     for row in rows {
@@ -133,7 +133,7 @@ fn table<T: Serialize>(out: &mut Vec<u8>, name: &str, rows: &[T]) -> Result<(), 
         for ((key, values), (field, value)) in fields.iter_mut().zip(&row) {
             let number = match value {
                 Value::Null => Some(0),
-                // Room for null: no figure of bytes or blocks comes near the last number.
+                // There is room for null: no figure of bytes or blocks comes near the last number.
                 value => value.as_u64().map(|number| number.saturating_add(1)),
             };
             let number = number.filter(|_| key == field);
@@ -148,7 +148,7 @@ fn table<T: Serialize>(out: &mut Vec<u8>, name: &str, rows: &[T]) -> Result<(), 
     Ok(())
 }
 
-/// A column in the shorter of two kinds (C2).
+/// Writes a column in the shorter of two kinds (C2).
 fn shorter(out: &mut Vec<u8>, name: &str, values: Vec<u64>) {
     let mut last = 0;
     let deltas: Vec<u64> = values

@@ -21,9 +21,9 @@ use skinflint_analysis::model::Report;
 use crate::{columns, json, text};
 
 const PAGE: &str = include_str!("page/page.html");
-/// How pages of ours look: colours for light and dark, tables, sections. For other pages too.
+/// The style of our pages: colours for light and dark, tables, sections. Other pages use it, too.
 pub const STYLE: &str = include_str!("page/page.css");
-/// In the order that they run: core defines what the views register with, main starts them.
+/// The scripts, in the order in which they run: core defines what the views register with, main starts them.
 const SCRIPTS: [&str; 16] = [
     include_str!("page/core.js"),
     include_str!("page/columns.js"),
@@ -43,17 +43,17 @@ const SCRIPTS: [&str; 16] = [
     include_str!("page/main.js"),
 ];
 
-/// What else goes into the page.
+/// Options of the page.
 #[derive(Clone, Debug, Default)]
 pub struct HtmlOptions {
     /// Title of the document; the program's name if empty.
     pub title: String,
 }
 
-/// The page.
+/// Renders the page.
 ///
 /// # Errors
-/// As [`json::render`].
+/// Those of [`json::render`].
 pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_json::Error> {
     let slim = Report {
         sites: Vec::new(),
@@ -65,8 +65,8 @@ pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_js
     let data = json::embedded(&slim)?;
     let columns = columns::pack(report)?;
     let plain = text::render(report, &text::Style::default());
-    // A nonce, so that markup which slipped in could not run: it depends on all of the data, and
-    // data that contained its own nonce cannot practically be made.
+    // A nonce keeps markup that slipped in from running: it depends on all of the data, and data
+    // that contain their own nonce cannot practically be made.
     let mut hasher = DefaultHasher::new();
     (&data, &columns).hash(&mut hasher);
     let nonce = format!("{:016x}", hasher.finish());
@@ -91,7 +91,7 @@ pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_js
     Ok(fill(PAGE, &values))
 }
 
-/// Replaces `@@KEY@@` in the template only, never in what was put in.
+/// Replaces `@@KEY@@` in the template only, never in the inserted values.
 fn fill(template: &str, values: &[(&str, String)]) -> String {
     let size: usize = values.iter().map(|(_, value)| value.len()).sum();
     let mut out = String::with_capacity(template.len() + size);
@@ -107,7 +107,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
     out
 }
 
-/// Text as the content of an element or a quoted attribute.
+/// Escapes text as the content of an element or a quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -10,13 +10,13 @@ use std::io::{self, Write as _};
 
 use skinflint_analysis::model::Report;
 
-/// What [`write`] holds back: a pipe's worth, and little beside the second-level cache.
+/// The size of the pieces that [`write`] collects: a pipe's worth, and small beside the second-level cache.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The report as JSON, on one line or indented by two blanks; ends without a line end.
+/// Renders the report as JSON, on one line or indented by two blanks, without a final line end.
 ///
 /// # Errors
-/// None is known: a report holds no maps with other than text keys, and serde_json writes a number
+/// None is known: a report has no maps with keys other than text, and serde_json writes a number
 /// that is not finite as `null`.
 pub fn render(report: &Report, pretty: bool) -> Result<String, serde_json::Error> {
     if pretty {
@@ -41,12 +41,12 @@ pub fn write(report: &Report, pretty: bool, out: &mut dyn io::Write) -> io::Resu
     out.flush()
 }
 
-/// The report as JSON that may stand inside a `<script>` element: `<`, `>`, `&` and the line
-/// separators that old script grammars choke on are escaped. They occur in strings only, so the
-/// escape is valid wherever they stand.
+/// Renders the report as JSON that may stand inside a `<script>` element: `<`, `>`, `&` and the
+/// line separators that old script grammars choke on are escaped. They occur only in strings, so
+/// the escape is valid wherever they stand.
 ///
 /// # Errors
-/// As [`render`].
+/// Those of [`render`].
 pub fn embedded(report: &Report) -> Result<String, serde_json::Error> {
     let plain = render(report, false)?;
     let mut out = String::with_capacity(plain.len() + plain.len() / 64);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn written_is_what_is_rendered() {
         let mut report = Report::default();
-        // Longer than a piece.
+        // This is longer than a piece.
         report.completeness.notes = vec!["\u{e9}\n".repeat(50); 1000];
         for pretty in [false, true] {
             let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Reports for people: one screen of text, JSON, and one self-contained HTML file.
+//! Reports for readers: one screen of text, JSON, and one self-contained HTML file.
 //!
 //! ```text
 //!   analysis::model::Report ──► text::render   (terminal)
@@ -12,7 +12,7 @@
 //! V3  A percentage is of a whole that is named beside it; a shortened list says what is left out.
 //! V4  Text from the program (names, paths) is data: no terminal escapes, no markup.
 //!
-//! Not here: finding anything out (analysis), reading traces (trace), flags and files (cli).
+//! Not here: computing figures (analysis), reading traces (trace), flags and files (cli).
 
 mod advice;
 pub mod brief;

@@ -1,4 +1,4 @@
-//! Free memory on pages that live blocks pin, on the terminal: how much, whose, and how far from packed.
+//! Free memory on pages that live blocks pin, on the terminal: how much, by which functions, and how far from packed.
 //!
 //! ```text
 //!   free: 41.0 MiB on 10,512 pages that live blocks pin, 3.2 MiB on pages without a live byte; …
@@ -7,9 +7,8 @@
 //! ```
 //!
 //! P1  The shares of the functions listed and of the others add up to the pinned bytes.
-//! P2  Nothing is said where less than a fiftieth of the heap's pages is pinned free memory, unless all is
-//!     asked for.
-//! P3  On a screen that is short the table is left out first, then all of it: findings come before.
+//! P2  Nothing is printed if less than a fiftieth of the heap's pages is pinned free memory, unless all is asked for.
+//! P3  On a short screen the table is left out first, then the whole section: findings come first.
 //!
 //! Not here: advice (`advice.rs`).
 
@@ -19,13 +18,13 @@ use crate::screen::{Ink, Line, columns, cut_middle, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, plural};
 
-/// Functions listed; and where all is asked for.
+/// The number of functions listed; the second one if all is asked for.
 const SHOWN: usize = 3;
 const SHOWN_FULL: usize = 25;
-/// One part in so many of the heap's resident bytes is worth a line (P2).
+/// The section is worth a line from one part in this many of the heap's resident bytes (P2).
 const WORTH: u64 = 50;
 
-/// Adds the section of the report's instant in so many lines (P3); `None`: at whatever length.
+/// Adds the section of the report's instant in at most `room` lines (P3); `None` means any length.
 pub(crate) fn section(report: &Report, room: Option<usize>, width: usize, lines: &mut Vec<Line>) {
     let full = room.is_none();
     let at = report.instants.get(report.at);
@@ -43,7 +42,7 @@ pub(crate) fn section(report: &Report, room: Option<usize>, width: usize, lines:
     for piece in text {
         lines.push(Line::of(Ink::Plain, format!("  {piece}")));
     }
-    // A heading and the others.
+    // The table needs lines for a heading and the others.
     if left < SHOWN + 2 {
         return;
     }
@@ -95,7 +94,7 @@ fn totals(all: &Fragments) -> String {
     text
 }
 
-/// The columns and their widths; of a narrow screen only those that come first.
+/// The columns and their widths; a narrow screen shows only the first ones.
 const HEADINGS: [(&str, usize); 6] = [
     ("share", 10),
     ("blocks", 10),
@@ -104,7 +103,7 @@ const HEADINGS: [(&str, usize); 6] = [
     ("shared", 9),
     ("median age", 10),
 ];
-/// Narrower than this, the last two columns are left out.
+/// The width below which the last two columns are left out.
 const NARROW: usize = 90;
 
 fn cells(row: &Pins) -> [(String, usize); 6] {
@@ -133,7 +132,7 @@ fn row_of(cells: &[(String, usize)], narrow: bool) -> String {
     line
 }
 
-/// The function that names a stack.
+/// Returns the function that names a stack.
 fn named(report: &Report, node: u32) -> String {
     match stack::telling(report, node).first() {
         Some(frame) => stack::short_name(&frame.function),

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! R1  Columns that can be added up end in a sum over all rows, shown or not; columns of peaks, which lie at
-//!     different moments, end in none.
+//!     different moments, have no sum.
 //! R2  What is not shown is a row of its own, "others", with its sums.
 //! R3  Names and arguments are data (V4): no escapes, no markup. Links of the page are relative.
 //!
@@ -20,14 +20,14 @@ use crate::screen::{Ink, Line, clean, columns, cut_middle, left, right, wrap};
 use crate::text::passed;
 use crate::units::{bytes, count, duration, percent, plural};
 
-/// How much of the table goes to a terminal.
+/// The part of the table that goes to a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Columns of the terminal.
+    /// The number of columns of the terminal.
     pub width: usize,
-    /// Whether to colour.
+    /// Whether to use colour.
     pub color: bool,
-    /// Rows of processes, and of programs, at most.
+    /// The most rows of processes, and of programs.
     pub rows: usize,
 }
 
@@ -41,13 +41,13 @@ impl Default for Options {
     }
 }
 
-/// What the sum over all processes is; below the table, and on the page.
+/// An explanation of the sum over all processes, below the table and on the page.
 pub const EXPLAINED: &str = "\
 At the peak: proportional sizes (PSS) read from all living processes in one go; a page that several of them \
 share counts once. Live: usable bytes of blocks in the process that acquired them. Peak RSS: the kernel's \
 high-water mark, shared pages whole. Peaks lie at different moments and have no sum.";
 
-/// The report for a terminal.
+/// Renders the report for a terminal.
 pub fn render(report: &Processes, options: &Options) -> String {
     let mut out = String::new();
     let mut put = |line: Line| line.write(options.width, options.color, &mut out);
@@ -222,7 +222,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
     table(out, &rows, 20, options);
 }
 
-/// The process's programs, the last one with its arguments.
+/// Returns the process's programs, the last one with its arguments.
 fn called(row: &ProcessRow) -> String {
     let before = row.images.len().saturating_sub(1);
     let mut text: String = row.images[..before]
@@ -238,7 +238,7 @@ fn called(row: &ProcessRow) -> String {
     text
 }
 
-/// The indices of the `rows` processes with the largest resident memory, and the others.
+/// Returns the indices of the `rows` processes with the largest resident memory, and the others.
 pub fn largest(report: &Processes, rows: usize) -> (Vec<usize>, Vec<usize>) {
     let mut all: Vec<usize> = (0..report.processes.len()).collect();
     all.sort_by_key(|&index| {
@@ -260,7 +260,8 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// The first column takes what the others leave, `least` columns if there is less. A bold head and sum.
+/// Writes a table: the first column takes what the others leave, at least `least` columns. The head and the sum are
+/// bold.
 fn table(out: &mut String, rows: &[Vec<String>], least: usize, options: &Options) {
     out.push('\n');
     let width = |column: usize| {
@@ -285,10 +286,10 @@ fn table(out: &mut String, rows: &[Vec<String>], least: usize, options: &Options
     }
 }
 
-/// Rows of the page's table at most; the JSON has all.
+/// The most rows of the page's table; the JSON has all.
 const PAGE_ROWS: usize = 2_000;
 
-/// The report as one HTML file, which makes no request and runs nothing. `title`: what was recorded.
+/// Renders the report as one HTML file, which makes no request and runs nothing. `title` is what was recorded.
 pub fn page(report: &Processes, title: &str) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
@@ -372,7 +373,7 @@ fn page_head(out: &mut String, report: &Processes) {
     }
 }
 
-/// The sum over time as a picture.
+/// Draws the sum over time.
 fn plot(report: &Processes) -> String {
     const WIDE: f64 = 960.0;
     const HIGH: f64 = 180.0;
@@ -565,8 +566,8 @@ fn process_cell(out: &mut String, row: &ProcessRow) {
     );
 }
 
-/// A relative link to a file: whatever is no plain character is written as a percent code, so that no name can
-/// become a scheme or a query.
+/// Returns a relative link to a file: any character that is not plain is written as a percent code, so that no name
+/// can become a scheme or a query.
 fn link(path: &str) -> String {
     let mut out = String::new();
     for byte in path.bytes() {

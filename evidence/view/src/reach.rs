@@ -5,8 +5,8 @@
 //!      1.2 MiB      300  nothing   make_node ← build
 //! ```
 //!
-//! R1  What was looked at is said even where all is held: no news is good news only then.
-//! R2  Why there is no verdict comes instead of one.
+//! R1  What was looked at is printed even if all is held: only then is no news good news.
+//! R2  If there is no verdict, the reason is printed instead.
 //!
 //! Not here: advice (advice.rs), paths (the cli's `--who-holds`).
 
@@ -16,11 +16,11 @@ use crate::screen::{Ink, Line, columns, cut_middle, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, plural};
 
-/// Rows shown; and where all is asked for.
+/// The number of rows shown; the second one if all is asked for.
 const SHOWN: usize = 3;
 const SHOWN_FULL: usize = 200;
 
-/// Adds the section: at most five lines more than the sentence, or at whatever length if `full`.
+/// Adds the section: at most five lines more than the sentence, or of any length if `full`.
 pub(crate) fn section(report: &Report, full: bool, width: usize, lines: &mut Vec<Line>) {
     let Some(reach) = &report.reach else { return };
     lines.push(Line::default());
@@ -49,7 +49,7 @@ pub(crate) fn section(report: &Report, full: bool, width: usize, lines: &mut Vec
     }
 }
 
-/// The section alone, in full.
+/// Renders only this section, in full.
 pub fn render(report: &Report, width: usize, color: bool) -> String {
     let width = width.clamp(60, 200);
     let mut lines = Vec::new();

@@ -2,11 +2,11 @@
 //!
 //! S1  No line is wider than the width it was made for, in columns.
 //! S2  No control character reaches the terminal: a symbol cannot carry an escape sequence.
-//! S3  Colour is decided by the caller; without it there are no escapes at all.
+//! S3  The caller decides about colour; without it there are no escapes at all.
 //!
 //! Not here: what to say (text.rs).
 
-/// What a piece of text is, from which its colour follows.
+/// The role of a piece of text, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ink {
     /// Ordinary text.
@@ -43,12 +43,12 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line of one piece.
+    /// Creates a line of one piece.
     pub(crate) fn of(ink: Ink, text: impl AsRef<str>) -> Line {
         Line::default().with(ink, text)
     }
 
-    /// The line with a further piece.
+    /// Adds a further piece to the line.
     pub(crate) fn with(mut self, ink: Ink, text: impl AsRef<str>) -> Line {
         self.spans.push((ink, clean(text.as_ref())));
         self
@@ -90,7 +90,7 @@ fn push(out: &mut String, ink: Ink, piece: &str, color: bool) {
     }
 }
 
-/// The text without control characters (S2), including those that turn the direction of writing.
+/// Returns the text without control characters (S2), including those that change the direction of writing.
 pub(crate) fn clean(text: &str) -> String {
     let hostile = |c: char| {
         c.is_control()
@@ -109,7 +109,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// Columns of a character: East Asian wide characters and emoji take two, combining marks none.
+/// Returns the columns of a character: East Asian wide characters and emoji take two, combining marks none.
 fn column(c: char) -> usize {
     match c as u32 {
         0x300..=0x36f | 0xfe00..=0xfe0f | 0xe0100..=0xe01ef => 0,
@@ -126,12 +126,12 @@ fn column(c: char) -> usize {
     }
 }
 
-/// Columns of a text.
+/// Returns the columns of a text.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(column).sum()
 }
 
-/// The longest start of `text` within `room` columns, and its columns.
+/// Returns the longest start of `text` within `room` columns, and its columns.
 fn head(text: &str, room: usize) -> (&str, usize) {
     let mut used = 0;
     for (index, c) in text.char_indices() {
@@ -143,7 +143,7 @@ fn head(text: &str, room: usize) -> (&str, usize) {
     (text, used)
 }
 
-/// `text` cut to `room` columns with an ellipsis in the middle: both ends of a name tell something.
+/// Cuts `text` to `room` columns with an ellipsis in the middle: both ends of a name are informative.
 pub(crate) fn cut_middle(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -167,14 +167,14 @@ pub(crate) fn cut_middle(text: &str, room: usize) -> String {
     }
 }
 
-/// `text` padded on the right to `room` columns, or cut.
+/// Pads `text` on the right to `room` columns, or cuts it.
 pub(crate) fn left(text: &str, room: usize) -> String {
     let text = cut_middle(&clean(text), room);
     let pad = room.saturating_sub(columns(&text));
     text + &" ".repeat(pad)
 }
 
-/// `text` padded on the left to `room` columns.
+/// Pads `text` on the left to `room` columns.
 pub(crate) fn right(text: &str, room: usize) -> String {
     format!("{}{text}", " ".repeat(room.saturating_sub(columns(text))))
 }
@@ -224,7 +224,7 @@ pub(crate) fn wrap(text: &str, room: usize, limit: usize) -> Vec<String> {
     lines
 }
 
-/// A bar for `part` of `whole`, `room` columns at most, in eighths of a column.
+/// Draws a bar for `part` of `whole`, at most `room` columns wide, in eighths of a column.
 pub(crate) fn bar(part: u64, whole: u64, room: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if whole == 0 || part == 0 {

@@ -7,7 +7,7 @@
 //!
 //! K1  A path ends for any input: it is cut where a parent does not come before its child, so a
 //!     damaged report cannot loop.
-//! K2  Hiding never hides everything: a stack of plumbing only is shown whole.
+//! K2  Hiding never hides everything: a stack that consists only of plumbing is shown whole.
 //! K3  The order is innermost (nearest to the allocation) first.
 //!
 //! Not here: the flame graph, which keeps every frame (page/flame.js).
@@ -15,7 +15,7 @@
 use skinflint_analysis::model::{Frame, Report};
 pub use skinflint_analysis::plumbing::{is_plumbing, is_startup, is_unnamed};
 
-/// The frames of a stack, innermost first. Nodes or frames out of range end it.
+/// Returns the frames of a stack, innermost first. A node or frame out of range ends the stack.
 pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
     let frames = path_indices(report, node).into_iter();
     frames.map(|index| &report.frames[index as usize]).collect()
@@ -40,8 +40,9 @@ fn path_indices(report: &Report, node: u32) -> Vec<u32> {
     frames
 }
 
-/// The path without what only passes an allocation on, and without the start-up code at its outer
-/// end (K2). What passes on is said by the report (`plumbing`), or where it says nothing, by name.
+/// Returns the path without frames that only pass an allocation on, and without the start-up code
+/// at its outer end (K2). The report says which frames pass on (`plumbing`); if it does not, names
+/// decide.
 pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
     let all = path_indices(report, node);
     let dull = |index: u32| match report.plumbing.is_empty() {
@@ -49,7 +50,7 @@ pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
         false => report.plumbing.binary_search(&index).is_ok(),
     };
     let startup = |index: u32| is_startup(&report.frames[index as usize].function);
-    // The program's own `_start` may have no name: all that lies outside of libc's start goes.
+    // The program's own `_start` may have no name: everything outside of libc's start is left out.
     let libc = |index: u32| {
         report.frames[index as usize]
             .function
@@ -69,7 +70,7 @@ pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
         let kept = inner.iter().filter(|index| !skip(**index));
         kept.map(|index| &report.frames[*index as usize]).collect()
     };
-    // Where a rule leaves nothing, the list of names may leave something.
+    // If a rule leaves nothing, the list of names may leave something.
     let own = pick(&dull);
     if !own.is_empty() {
         return own;
@@ -82,8 +83,8 @@ pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
     }
 }
 
-/// As [`interesting`], but of frames without names only the innermost: addresses say little, and
-/// the first function with a name tells which part of the program it is.
+/// Returns the frames of [`interesting`], but of those without names only the innermost: addresses
+/// say little, and the first function with a name tells which part of the program it is.
 pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
     let frames = interesting(report, node);
     if frames.iter().all(|frame| is_unnamed(&frame.function)) {
@@ -95,7 +96,7 @@ pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
         .collect()
 }
 
-/// `file:line` with the last two folders at most, else the module, else nothing.
+/// Returns `file:line` with at most the last two folders, else the module, else nothing.
 pub fn place(frame: &Frame) -> String {
     let Some(file) = &frame.file else {
         return frame.module.clone();
@@ -108,7 +109,7 @@ pub fn place(frame: &Frame) -> String {
     }
 }
 
-/// The name without its parameters, and with template arguments deeper than one level left out:
+/// Returns the name without its parameters, and without template arguments deeper than one level:
 /// `std::map<std::string, Foo<int>>::insert(…)` becomes `std::map<std::string, Foo<…>>::insert`.
 pub fn short_name(function: &str) -> String {
     let mut out = String::new();

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! T1  Completeness comes before any figure.
-//! T2  The books' last row is their sum; where it is not the resident memory, that is said.
-//! T3  The screen is at most `Style::height` lines unless full stacks are asked for: findings lose
-//!     detail from the smallest up, and what is left out is counted.
-//! T4  Nothing recorded is said to be that; it is never good news.
+//! T2  The books' last row is their sum; if it is not the resident memory, a line says so.
+//! T3  The screen has at most `Style::height` lines unless full stacks are asked for: findings lose detail from the
+//!     smallest up, and what is left out is counted.
+//! T4  If nothing was recorded, the screen says so; it is never good news.
 //!
-//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins
-//! free memory (pinned.rs), functions with all that they call (through.rs).
+//! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins free
+//! memory (pinned.rs), functions with all that they call (through.rs).
 
 use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
@@ -25,20 +25,20 @@ use crate::stack;
 use crate::through;
 use crate::units::{bytes, count, duration, percent, plural};
 
-/// How the screen is to look.
+/// The style of the screen.
 #[derive(Clone, Debug)]
 pub struct Style {
-    /// Columns; used between 60 and 200.
+    /// The number of columns; values from 60 to 200 are used.
     pub width: usize,
-    /// Lines to keep to where possible; at least the fixed parts are always printed.
+    /// The number of lines to keep to if possible; the fixed parts are always printed.
     pub height: usize,
     /// Whether to use colour.
     pub color: bool,
     /// Show every frame of every finding, and every finding, at whatever length.
     pub full_stacks: bool,
-    /// Where the trace is.
+    /// The path of the trace.
     pub trace: Option<String>,
-    /// Where the HTML report is.
+    /// The path of the HTML report.
     pub html: Option<String>,
 }
 
@@ -55,7 +55,8 @@ impl Default for Style {
     }
 }
 
-/// Renders the screen; every line ends in `\n` and is at most the width wide.
+/// Renders the screen; every line ends in `
+/// ` and is at most as wide as the width.
 pub fn render(report: &Report, style: &Style) -> String {
     let width = style.width.clamp(60, 200);
     let mut lines = vec![program_line(&report.program)];
@@ -69,7 +70,7 @@ pub fn render(report: &Report, style: &Style) -> String {
         files(report, style, width, &mut foot);
         let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
         let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
-        // Half of what is left: details of findings and what pins free memory want some too.
+        // It gets half of what is left: details of findings and what pins free memory need some lines too.
         let through = through::section(report, room.map(|room| room / 2), width);
         let room = room.map(|room| room - through.len());
         pinned::section(report, room, width, &mut lines);
@@ -89,7 +90,7 @@ pub fn render(report: &Report, style: &Style) -> String {
 
 fn nothing_recorded(report: &Report) -> bool {
     let (c, totals) = (&report.completeness, &report.totals);
-    // Attached to a program that made no call meanwhile: its resident memory is known all the same.
+    // The recorder was attached to a program that made no call meanwhile: its resident memory is known all the same.
     let was_quiet = c.complete && c.began_late && !report.instants.is_empty();
     c.events == 0 && totals.allocations == 0 && totals.maps == 0 && !was_quiet
 }
@@ -199,7 +200,7 @@ fn empty(unread: u64, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// What an instant is called in a sentence.
+/// Returns the name of an instant in a sentence.
 fn instant_name(instant: &Instant) -> String {
     let at = duration(instant.time_ns);
     match instant.kind {
@@ -257,7 +258,7 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     other_instants(report, width, lines);
 }
 
-/// Heaps whose blocks are not seen: the largest with how to see them, and one more.
+/// Lists heaps whose blocks are not seen: the largest with how to see them, and one more.
 fn own_heaps(report: &Report, width: usize, lines: &mut Vec<Line>) {
     for (index, heap) in report.own_heaps.iter().take(2).enumerate() {
         let ink = if heap.allocator {
@@ -317,7 +318,7 @@ fn table(books: &Books, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// What lies across or beyond the rows: a line of each that is not nothing, or not known.
+/// Prints what lies across or beyond the rows: one line for each figure that is not 0, or not known.
 fn beside(books: &Books, label_room: usize, lines: &mut Vec<Line>) {
     for row in books.beside.iter().filter(|row| row.bytes > 0) {
         let line = Line::of(Ink::Faint, format!("  {}", left(&row.label, label_room)))
@@ -336,10 +337,10 @@ fn beside(books: &Books, label_room: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// What the table does not show: live blocks without pages, and how near in time the pages were read.
+/// Prints what the table does not show: live blocks without pages, and how near in time the pages were read.
 fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     let mut asides = Vec::new();
-    // A page at the edge of a block is no news.
+    // A page at the edge of a block is not worth a line.
     if books.live_not_resident_bytes >= 64 << 10 {
         let mut text = format!(
             "{} of live blocks are not resident",
@@ -371,7 +372,7 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// One line that names the other instants, so that nobody takes this one for the whole story.
+/// Prints one line that names the other instants, so that no reader takes this one for the whole story.
 fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     let others = report
         .instants
@@ -384,7 +385,7 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     let texts: Vec<String> = others
         .into_iter()
         .map(|instant| match &instant.books {
-            // Less is no news, whatever the quick look at the mappings took it for.
+            // Less is not worth naming, whatever the quick look at the mappings took it for.
             Some(books) if instant.kind == InstantKind::MostKept && kept(books) >= 1 << 20 => {
                 format!(
                     "the allocator kept most, {} free, {} after the start",
@@ -415,7 +416,7 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// Free memory that the allocator keeps.
+/// Returns the free memory that the allocator keeps.
 pub(crate) fn kept(books: &Books) -> u64 {
     let free = books.rows.iter().find(|row| row.id == "allocator-free");
     free.map_or(0, |row| row.bytes)
@@ -458,7 +459,7 @@ fn tail(report: &Report, width: usize) -> Vec<Line> {
 
 fn files(report: &Report, style: &Style, width: usize, lines: &mut Vec<Line>) {
     let p = &report.program;
-    // A trace that was cut does not say.
+    // A trace that was cut does not have this figure.
     let mut own = match p.recorder_bytes {
         0 => "What the recorder itself held inside the program is not known".to_owned(),
         held => format!(

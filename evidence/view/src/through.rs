@@ -5,9 +5,9 @@
 //!     38.0 MiB   36 %  parse_unit  src/parse.c:123 · 58 stacks
 //! ```
 //!
-//! H1  Shown are functions where memory parts: one that passes nine tenths on to another of them is left out, and
-//!     so is one that holds nine tenths itself, which "who holds it" has.
-//! H2  A few lines, fewer on a short screen, none on a shorter one; where all is asked for, all of the list.
+//! H1  Functions are shown where memory parts: one that passes nine tenths on to another of them is left out, and so
+//!     is one that holds nine tenths itself, which "who holds it" has.
+//! H2  A few lines, fewer on a short screen, none on a shorter one; all of the list if all is asked for.
 //!
 //! Not here: which function holds what (`analysis::through`), the page's table (page/functions.js).
 
@@ -17,14 +17,14 @@ use crate::screen::{Ink, Line, columns, cut_middle, right};
 use crate::stack;
 use crate::units::{bytes, plural};
 
-/// Functions listed.
+/// The number of functions listed.
 const SHOWN: usize = 5;
-/// With fewer lines than this the section is no help.
+/// The number of lines below which the section is no help.
 const FEWEST: usize = 2;
-/// Columns before a share.
+/// The number of columns before a share.
 const AMOUNT: usize = 12;
 
-/// The section in at most `room` lines; `None`: at whatever length.
+/// Returns the section in at most `room` lines; `None` means any length.
 pub(crate) fn section(report: &Report, room: Option<usize>, width: usize) -> Vec<Line> {
     let parts = |one: &&Through| {
         let own = u128::from(one.own_bytes) * 10;
@@ -34,7 +34,7 @@ pub(crate) fn section(report: &Report, room: Option<usize>, width: usize) -> Vec
         None => report.through.iter().collect(),
         Some(_) => report.through.iter().filter(parts).collect(),
     };
-    // A blank line and the heading.
+    // These are a blank line and the heading.
     let shown = room.map_or(usize::MAX, |room| room.saturating_sub(2).min(SHOWN));
     if rows.is_empty() || shown < FEWEST {
         return Vec::new();
@@ -74,7 +74,7 @@ fn line(report: &Report, row: &Through, whole: u64, width: usize) -> Line {
         true => String::new(),
         false => place,
     };
-    // The function says more than the place.
+    // The function is more informative than the place.
     let name = cut_middle(&name, room);
     let place = match columns(&name) + 2 + columns(&place) <= room {
         true => place,

@@ -1,16 +1,16 @@
-//! Figures as people read them. Every view says the same figure the same way.
+//! Figures as readers expect them. Every view shows the same figure in the same way.
 //!
 //! ```text
 //!   1536 ──bytes──► "1.50 KiB"     4463142 ──count──► "4,463,142"     1/3 ──percent──► "33.3%"
 //! ```
 //!
 //! U1  Bytes are binary (KiB = 1024), three significant digits; below 1 KiB they are exact.
-//! U2  A part that is not nothing never reads as nothing: "<0.1%".
+//! U2  A part that is not 0 never reads as 0: "<0.1%".
 //! U3  `page/core.js` has the same three functions, and the browser check compares them.
 //!
 //! Not here: alignment and width (screen.rs).
 
-/// Bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `0.977 MiB`.
+/// Formats bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `0.977 MiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -26,7 +26,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// A positive number with three significant digits and no exponent.
+/// Formats a positive number with three significant digits and no exponent.
 fn three_digits(value: f64) -> String {
     // The limits are where rounding to fewer decimals begins to be exact to three digits.
     let (decimals, scale) = match value {
@@ -35,11 +35,11 @@ fn three_digits(value: f64) -> String {
         v if v >= 0.9995 => (2, 100.0),
         _ => (3, 1000.0),
     };
-    // Halves go up, as in the page: `format!` alone would round them to even.
+    // Halves are rounded up, as in the page: `format!` alone would round them to even.
     format!("{:.decimals$}", (value * scale).round() / scale)
 }
 
-/// A count with a comma between thousands.
+/// Formats a count with a comma between thousands.
 pub fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -52,7 +52,7 @@ pub fn count(count: u64) -> String {
     out
 }
 
-/// `1 block`, `2,000 blocks`, `1 temporary`, `2 temporaries`.
+/// Formats a number of things: `1 block`, `2,000 blocks`, `1 temporary`, `2 temporaries`.
 pub fn plural(n: u64, one: &str) -> String {
     match (n, one.strip_suffix('y')) {
         (1, _) => format!("1 {one}"),
@@ -61,7 +61,7 @@ pub fn plural(n: u64, one: &str) -> String {
     }
 }
 
-/// A large count in few columns, to three digits: `999`, `60.0 k`, `2.03 M`.
+/// Formats a large count in few columns, to three digits: `999`, `60.0 k`, `2.03 M`.
 pub fn compact(n: u64) -> String {
     const UNITS: [&str; 5] = ["k", "M", "G", "T", "P"];
     if n < 1000 {
@@ -76,7 +76,7 @@ pub fn compact(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// `part` of `whole` in percent with one decimal; `–` where there is no whole.
+/// Formats `part` of `whole` in percent with one decimal; `–` if there is no whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".to_owned();
@@ -88,7 +88,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{percent:.1}%")
 }
 
-/// A duration in nanoseconds: `850 ns`, `12.5 ms`, `3.20 s`, `4 min 05 s`, `2 h 03 min`.
+/// Formats a duration in nanoseconds: `850 ns`, `12.5 ms`, `3.20 s`, `4 min 05 s`, `2 h 03 min`.
 pub fn duration(ns: u64) -> String {
     if ns < 1_000 {
         return format!("{ns} ns");

@@ -6,7 +6,7 @@
 //!     glibc      …
 //! ```
 //!
-//! T1  All columns of a moment are of that moment; [`EXPLAINED`] says what they are called, once below all tables.
+//! T1  All columns of a moment are of that moment; [`EXPLAINED`] explains their names, once below all tables.
 //! T2  Ratios are of the live bytes in the heading.
 //! T3  What is not known is a dash, and names are data (V4).
 //!
@@ -18,11 +18,11 @@ use skinflint_analysis::whatif::outcome::{Figures, Level, Outcome};
 use crate::screen::{columns, left, right};
 use crate::units::{bytes, duration, percent, plural};
 
-/// Between columns.
+/// The gap between columns.
 const GAP: &str = "  ";
 const NAME_COLUMNS: usize = 32;
 
-/// What the columns are; below the last table.
+/// An explanation of the columns, below the last table.
 pub const EXPLAINED: &str = "\
 slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live block. never, spans, 4 KiB:
 resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
@@ -31,7 +31,7 @@ meshing: what pairs of spans with no slot in common could share beyond that. Not
 of threads, huge pages, alignment. Blocks count as touched whole, large ones as far as snapshots saw them.
 ";
 
-/// The tables of one trace. `label` says what was simulated, such as the name of the trace.
+/// Renders the tables of one trace. `label` says what was simulated, such as the name of the trace.
 pub fn render(what_if: &WhatIf, label: &str) -> String {
     let mut out = format!(
         "{}: {} in {}, {} acquired{}\n",
@@ -163,7 +163,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// Bytes, and how many times the live bytes they are (T2).
+/// Formats bytes, and how many times the live bytes they are (T2).
 fn times(resident: u64, live: u64) -> String {
     match live {
         0 => bytes(resident),
@@ -171,7 +171,7 @@ fn times(resident: u64, live: u64) -> String {
     }
 }
 
-/// Names to the left, figures to the right.
+/// Writes a table with names to the left and figures to the right.
 fn table(out: &mut String, rows: &[Vec<String>]) {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -258,7 +258,7 @@ mod tests {
         );
         assert!(text.contains(&format!("\n  a�[31mb  {figures}")), "{text}");
         assert!(text.contains("\nAfter the biggest free (1.50 s): 2 blocks of 4.00 KiB live\n"));
-        // Of the second policy no low is known: it is not in that table. Nothing lives at the end.
+        // No low is known of the second policy: it is not in that table. Nothing lives at the end.
         assert_eq!(text.matches("longer-name").count(), 3, "{text}");
         assert!(
             text.contains("\nAt the end (0 ns): 0 blocks of 0 B live\n"),

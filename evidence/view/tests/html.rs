@@ -1,5 +1,5 @@
-//! The page as text: nothing of the report is markup, nothing is fetched. What it does in a browser
-//! is checked by `tests/browser/check.mjs`.
+//! Checks the page as text: nothing of the report is markup, nothing is fetched. What it does in a
+//! browser is checked by `tests/browser/check.mjs`.
 
 #[path = "../examples/sample/synthetic.rs"]
 mod synthetic;
@@ -33,7 +33,7 @@ fn hostile_names_stay_text() {
         text.matches("</script").count(),
         clean.matches("</script").count()
     );
-    // The summary for browsers without scripts shortens names; everywhere else they stand whole.
+    // The summary for browsers without scripts shortens names; everywhere else they are whole.
     let (before, rest) = text.split_once("<noscript>").expect("has a summary");
     let (_, after) = rest.split_once("</noscript>").expect("ends");
     assert_eq!(
@@ -43,14 +43,14 @@ fn hostile_names_stay_text() {
     );
 }
 
-/// The text of the script element with this id.
+/// Returns the text of the script element with this id.
 fn element<'a>(text: &'a str, id: &str) -> &'a str {
     let opening = format!("id=\"{id}\">");
     let start = text.find(&opening).expect("has it") + opening.len();
     &text[start..start + text[start..].find("</script>").expect("ends")]
 }
 
-/// Columns by name, read by the description in columns.rs and by none of its code.
+/// Returns the columns by name, read by the description in columns.rs and with none of its code.
 fn columns(text: &str) -> BTreeMap<String, Vec<i128>> {
     let packed = base64::engine::general_purpose::STANDARD
         .decode(text)
@@ -151,7 +151,7 @@ fn the_data_reads_back() {
     assert!(net.iter().any(|net| *net < 0), "a dull sample");
 }
 
-/// A field of the model is in the page without a change to the packing: every one that JSON has.
+/// Checks that every field of the model that the JSON has is in the page, without a change to the packing.
 #[test]
 fn no_field_of_a_site_is_left_out() {
     let report = synthetic::report(2, 30);
@@ -202,7 +202,7 @@ fn nothing_is_fetched_and_the_same_report_gives_the_same_page() {
     assert!(page(&Report::default()).contains("report-data"));
 }
 
-/// The sample that the page is looked at with has to be right itself (Y2, Y3).
+/// The sample with which the page is looked at has to be right itself (Y2, Y3).
 #[test]
 fn the_sample_adds_up() {
     for seed in 1..20 {
@@ -252,7 +252,7 @@ fn the_sample_adds_up() {
     }
 }
 
-/// At each edge that is an instant, the windows say what the instant says.
+/// Checks that at each edge that is an instant, the windows have the instant's figures.
 fn windows_add_up(report: &Report) {
     let windows = report.windows.as_ref().expect("the sample has windows");
     let mut live = vec![0u64; windows.cells.len()];

@@ -43,7 +43,7 @@ What `skinflint report --json` prints and what every view reads. Generated from
   of the instant and the totals.
 ";
 
-/// A type as people say it.
+/// Describes a type in words.
 fn spoken(kind: &str) -> String {
     if let Some(inner) = kind
         .strip_prefix("Option<")
@@ -83,7 +83,7 @@ const BRIEFLY: &str = "
 What `skinflint report --json --brief` prints: a `Brief`, made of the types above and of these.
 ";
 
-/// Every struct and enum of the model as a table, and of the brief report.
+/// Renders every struct and enum of the model, and of the brief report, as a table.
 fn document(model: &str, brief: &str) -> String {
     format!("{INTRODUCTION}{}{BRIEFLY}{}", tables(model), tables(brief))
 }
@@ -165,7 +165,7 @@ fn tables(model: &str) -> String {
         .replace("| `irregular` |", "| `{\"how\": \"irregular\"}` |")
 }
 
-/// Every object key below `value`.
+/// Collects every object key below `value`.
 fn keys(value: &Value, out: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -213,7 +213,7 @@ fn every_key_of_a_full_report_is_described() {
     let brief = skinflint_view::brief::render(&report).expect("writes");
     let value: Value = serde_json::from_str(&brief).expect("reads");
     assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
-    // The check is able to fail.
+    // The check can fail.
     let odd = serde_json::json!({"books": [{"dark_bytes": 1}]});
     assert_eq!(undocumented(&odd, SCHEMA), ["dark_bytes"]);
 }

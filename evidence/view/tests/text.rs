@@ -1,4 +1,4 @@
-//! The terminal screen: predicted text, widths, hostile names, reports with nothing in them.
+//! The terminal screen: predicted text, widths, hostile names, empty reports.
 
 #[path = "../examples/sample/synthetic.rs"]
 mod synthetic;
@@ -8,7 +8,8 @@ use skinflint_view::text::{Style, render};
 
 const MIB: u64 = 1 << 20;
 
-/// Four rows of 100 MiB in all, one finding, one holder; every printed figure worked out by hand.
+/// Builds a report with four rows of 100 MiB in all, one finding, one holder; every printed figure is worked out by
+/// hand.
 fn small() -> Report {
     let row = |label: &str, mib: u64| BookRow {
         label: label.into(),
@@ -150,7 +151,7 @@ trace  app.sft
     assert_eq!(got, expected, "{got}");
 }
 
-/// 10 MiB of free memory on 2,600 pages, most of it `grow`'s; and what it looks like where there is no room.
+/// Builds a report with 10 MiB of free memory on 2,600 pages, most of it `grow`'s.
 fn pinned() -> Report {
     let mut report = small();
     let row = |free_bytes, blocks, sole_pages, freed_pages, joint_pages| Pins {
@@ -186,7 +187,7 @@ fn pinned() -> Report {
 #[test]
 fn what_blocks_pin_is_a_table_that_adds_up() {
     let wide = render(&pinned(), &Style::default());
-    // 10 MiB less 9.5 are others'; 2,200 pages are 8.59 MiB; 5,120 less 4,608 pages are nobody's.
+    // 10 MiB less 9.5 belong to others; 2,200 pages are 8.59 MiB; 5,120 less 4,608 pages are nobody's.
     let expected = "
   free in the heap's pages: 10.0 MiB on 2,600 pages that live blocks pin, 2.00 MiB on 512 pages
   without a live byte; side by side the live blocks would fill 2,048 instead of 4,608 pages
@@ -303,7 +304,7 @@ fn an_instant_without_books_says_so() {
     render(&report, &Style::default());
 }
 
-/// Names that try to leave their place, and a template name of 10 KiB.
+/// Builds a report with names that try to leave their place, and a template name of 10 KiB.
 fn hostile() -> Report {
     let mut report = synthetic::report(3, 60);
     let long = format!(
@@ -402,7 +403,7 @@ fn colour_is_only_there_when_asked_for() {
     assert_eq!(trimmed, render(&report, &Style::default()));
 }
 
-/// Calls from inside the allocator are in no event: it is not said that nothing was lost.
+/// Calls from inside the allocator are in no event: the headline does not claim that nothing was lost.
 #[test]
 fn calls_that_passed_unrecorded_are_in_the_headline() {
     let mut report = small();
@@ -596,7 +597,7 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
         &lines_of(&report, false),
         "  elsewhere: the allocator kept most, 12.0 MiB free, 1.43 s after the start",
     );
-    // What the pages do not bear out is an instant like any other.
+    // What the pages do not confirm is an instant like any other.
     report.instants[1] = kept(4);
     has(
         &lines_of(&report, false),
@@ -659,7 +660,7 @@ fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
     has("     100 MiB  100 %  main  src/a.c:9 · 4 stacks");
     has("    50.0 MiB   50 %  grow  src/a.c:33 · 2 stacks");
     assert!(!text.contains("_start"), "passes on:\n{text}");
-    // One that holds it all itself is a holder, and no line here.
+    // A function that holds it all itself is a holder, and no line here.
     report.through[2].own_bytes = 45 * MIB;
     let text = render(&report, &Style::default());
     assert!(!text.contains("50 %  grow"), "the holder's:\n{text}");

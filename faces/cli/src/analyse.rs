@@ -1,4 +1,4 @@
-//! From a trace to a report: glue between `recording`, `analysis` and `symbols`.
+//! Turns a trace into a report: glue between `recording`, `analysis` and `symbols`.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ use crate::args::{AnalysisOptions, NameOptions};
 use crate::debuginfod;
 use crate::reach;
 
-/// Traces with fewer events are read before a bar could be looked at.
+/// Traces with fewer events are read before a progress bar could be seen.
 const PROGRESS_FROM: u64 = 8 << 20;
 
-/// A report, and what its reader should know about names.
+/// A report, and what its reader should know about the names in it.
 pub struct Analysed {
     /// The report.
     pub report: Report,
-    /// How to get names for what has none.
+    /// How to get names for addresses that have none.
     pub hints: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Symbolizer for Names {
     }
 }
 
-/// The moment that `--at` names.
+/// Returns the moment that `--at` names.
 pub fn moment(text: &str) -> Option<At> {
     match text {
         "peak" => None,
@@ -57,7 +57,7 @@ pub fn moment(text: &str) -> Option<At> {
     }
 }
 
-/// `1.5s`, `200ms`: nanoseconds after the start. A mark of such a name is shadowed.
+/// Parses `1.5s` or `200ms` as nanoseconds after the start. A mark with the same name cannot be reached by it.
 fn time(text: &str) -> Option<u64> {
     let (number, unit_ns) = match text.strip_suffix("ms") {
         Some(number) => (number, 1e6),
@@ -67,18 +67,18 @@ fn time(text: &str) -> Option<u64> {
     (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
 }
 
-/// Opens a trace, with those that it came out of.
+/// Opens a trace, together with the traces of the processes that it is a copy of.
 ///
 /// # Errors
-/// What keeps it from being read, with the next step.
+/// If it cannot be read; the error says what to do next.
 pub fn open(path: &Path) -> Result<Recording> {
     Ok(Recording::open(path)?)
 }
 
-/// Analyses a trace; with the figures for windows, which the page needs, if `windows` says so.
+/// Analyses a trace; also computes the figures for windows, which the page needs, if `windows` is set.
 ///
 /// # Errors
-/// If it cannot be read, or does not have the moment that was asked for.
+/// If the trace cannot be read, or does not have the moment that was asked for.
 pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<Analysed> {
     let more = More {
         windows,
@@ -87,21 +87,21 @@ pub fn analyse(path: &Path, options: &AnalysisOptions, windows: bool) -> Result<
     analyse_with(&open(path)?, options, more)
 }
 
-/// What an analysis may do besides.
+/// What an analysis does in addition.
 #[derive(Default)]
 pub struct More {
     /// Figures for windows.
     pub windows: bool,
-    /// Every stack that pins pages at the report's instant, and not the largest only.
+    /// Every stack that pins pages at the report's instant, and not only the largest.
     pub all_pins: bool,
-    /// One more pass.
+    /// An additional pass.
     pub pass: Option<Box<dyn Pass>>,
 }
 
-/// The same for an opened trace.
+/// Analyses a trace that is already open.
 ///
 /// # Errors
-/// As [`analyse`], the opening apart.
+/// Those of [`analyse`], except for the opening.
 pub fn analyse_with(
     recording: &Recording,
     options: &AnalysisOptions,
@@ -144,7 +144,7 @@ pub fn analyse_with(
     })
 }
 
-/// Names for the addresses of a trace.
+/// Returns names for the addresses of a trace.
 ///
 /// # Errors
 /// If a file or folder that was named cannot be read.
@@ -152,10 +152,10 @@ pub fn names(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Names>
     Ok(Names(symbols(trace, path, options)?))
 }
 
-/// The same, for addresses that are no code.
+/// Returns the symbols of a trace, also for addresses that are not code.
 ///
 /// # Errors
-/// As [`names`].
+/// Those of [`names`].
 pub fn symbols(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Symbols> {
     let symbol_options = SymbolOptions {
         debug_dirs: debuginfod::folders(options, &trace.modules)?,
@@ -165,7 +165,7 @@ pub fn symbols(trace: &Trace, path: &Path, options: &NameOptions) -> Result<Symb
     Ok(Symbols::new(&trace.modules, symbol_options))
 }
 
-/// The perf maps that were named, or the one that was kept beside the trace.
+/// Returns the perf maps that were named, or the one that was kept beside the trace.
 fn perf_maps(trace: &Path, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for path in named {
         std::fs::File::open(path).with_context(|| {
@@ -182,8 +182,8 @@ fn perf_maps(trace: &Path, named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// All events once more, for what a ledger alone can tell: it inherits what a fork left, then `each`
-/// gets the events of the trace.
+/// Reads all events once more, for what only a ledger can tell: it inherits what a fork left, then
+/// `each` gets the events of the trace.
 pub fn events_again(
     recording: &Recording,
     ledger: &mut Ledger,
@@ -193,7 +193,7 @@ pub fn events_again(
     recording.events(|event| each(ledger, event), |_| {});
 }
 
-/// A bar on stderr, for long work on a terminal.
+/// Creates a progress bar on stderr, for long work on a terminal.
 pub fn progress(events: u64) -> ProgressBar {
     if events < PROGRESS_FROM || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -209,10 +209,10 @@ pub fn progress(events: u64) -> ProgressBar {
     bar
 }
 
-/// The last ticket of a moment, for counts; `None` for the end.
+/// Returns the last ticket of a moment, for counts; `None` for the end.
 ///
 /// # Errors
-/// No such mark, or no snapshots.
+/// If there is no such mark, or there are no snapshots.
 pub fn ticket_of(recording: &Recording, when: &str) -> Result<Option<u64>> {
     let trace = &recording.trace;
     match when {

@@ -194,7 +194,7 @@ taken, whether each thread has a heap of its own. A wrong one lists what there i
     Js(crate::js_args::JsArgs),
 }
 
-/// What follows the options of `exec`: examples, and the allocator's variables out of their one table.
+/// Returns what follows the options of `exec`: examples, and the allocator's variables from their one table.
 fn exec_help() -> String {
     let mut help = String::from(
         "\
@@ -318,7 +318,7 @@ pub struct AttachArgs {
     pub quiet: bool,
 }
 
-/// A number of seconds that can be waited for.
+/// Parses a number of seconds that can be waited for.
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
@@ -440,7 +440,7 @@ pub struct NameOptions {
 }
 
 impl NameOptions {
-    /// With these names, an analysis as of a moment.
+    /// Returns the options of an analysis with these names, as of a moment.
     pub fn at(&self, at: &str) -> AnalysisOptions {
         AnalysisOptions {
             at: at.to_owned(),

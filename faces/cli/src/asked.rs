@@ -5,11 +5,12 @@
 //!                                                                  └─► a memory report, kept until the next one
 //! ```
 //!
-//! A1  What is judged later is what lives at both marks (`export::dark`, D1): so the measurement's own blocks are not,
-//!     and what the program did meanwhile is known.
-//! A2  Of a growing program the newest measurement is kept; asking takes a tenth of the time at most.
-//! A3  At a mark of the program's own, and at its end, it stands still while it is asked, for ten seconds at most.
-//! A4  Whatever goes wrong is said when the recording is over; the program does not suffer from it.
+//! A1  What is judged later is what lives at both marks (`export::dark`, D1): so the measurement's own blocks are
+//!     left out, and what the program did meanwhile is known.
+//! A2  While a program grows, the newest measurement is kept; asking takes at most a tenth of the time.
+//! A3  At one of the program's own marks, and at its end, the program stands still while it is asked, for ten seconds
+//!     at most.
+//! A4  Whatever goes wrong is reported when the recording is over; the program does not suffer from it.
 //!
 //! Not here: what a reporter notes (`report::named`), what is dark (`dark`).
 
@@ -24,12 +25,12 @@ use skinflint_report::desk::{self, Answer, MEASURE_BLOCKS};
 
 use crate::{analyse, memory};
 
-/// How often a program that has opened no socket is looked at.
+/// How often we check whether a program has opened a socket.
 const LOOK: Duration = Duration::from_millis(100);
-/// Asking takes one part of so many of the time (A2).
+/// Asking takes one part in this many of the time (A2).
 const PAUSE_FACTOR: u32 = 10;
 
-/// Who is asked.
+/// Which process is asked.
 enum Whom {
     /// A process of the recording that has reporters.
     Own,
@@ -37,7 +38,7 @@ enum Whom {
     Url(String),
 }
 
-/// When.
+/// When it is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum When {
     /// When its resident memory has grown by a tenth.
@@ -47,29 +48,29 @@ enum When {
     After(Duration),
 }
 
-/// What was answered.
+/// An answer of the program's reporters.
 pub struct Taken {
-    /// Who answered.
+    /// The process that answered.
     pub pid: u32,
     /// The memory report.
     pub json: Vec<u8>,
-    /// The same, read.
+    /// The memory report, parsed.
     pub reported: Reported,
-    /// Reporters that were left out, a line each.
+    /// Reporters that were left out, one line each.
     pub faults: Vec<String>,
     /// The marks before and after.
     pub marks: [String; 2],
 }
 
-/// Asks, when it is time.
+/// Asks the program's reporters when it is time.
 pub struct Asker {
     whom: Whom,
     when: When,
     begun: Instant,
-    /// Who has a socket.
+    /// The process that has a socket, and the socket.
     found: Option<(u32, PathBuf)>,
     count: u32,
-    /// Resident memory when it was last asked.
+    /// Resident memory at the last measurement.
     largest_bytes: u64,
     next: Instant,
     taken: Option<Taken>,
@@ -77,10 +78,10 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// `whom`: a URL, a socket, or nothing; `at`: the moment, as the report has it.
+    /// Creates an asker. `whom` is a URL, a socket, or nothing; `at` is the moment, as the report has it.
     ///
     /// # Errors
-    /// A moment that is known only afterwards, or nobody of that name.
+    /// If the moment is known only afterwards, or `whom` is none of the three.
     pub fn new(whom: &str, at: &str) -> Result<Asker> {
         let when = match analyse::moment(at) {
             None => When::Largest,
@@ -115,7 +116,7 @@ impl Asker {
         })
     }
 
-    /// What the session is to hold the program at (A3).
+    /// Returns the moments at which the session is to stop the program (A3).
     pub fn watched(&self) -> Option<Watched> {
         match &self.when {
             When::Mark(name) => Some(Watched::Mark(name.clone())),
@@ -124,10 +125,10 @@ impl Asker {
         }
     }
 
-    /// Asks if it is time. `main`: the program that was started.
+    /// Asks if it is time. `main` is the program that was started.
     pub fn look(&mut self, session: &Session, main: u32) {
         while let Some(held) = session.held() {
-            // Of a mark one answer is enough; of several ends the last one that has reporters counts.
+            // One answer is enough at a mark; of several ends, the last one with reporters counts.
             if self.when == When::End || self.taken.is_none() {
                 self.ask_held(session, main, &held);
             }
@@ -158,7 +159,7 @@ impl Asker {
     }
 
     fn ask_held(&mut self, session: &Session, main: u32, held: &Held) {
-        // Who ends without having had reporters is nobody's matter, if others have.
+        // A process that ends without having had reporters does not matter if others have them.
         self.find(session, main, Some(held.pid));
         let is_other = self.found.as_ref().is_some_and(|(pid, _)| *pid != held.pid);
         if self.when == When::End && is_other && self.taken.is_some() {
@@ -167,7 +168,7 @@ impl Asker {
         self.ask(session, main, Some(held.pid));
     }
 
-    /// Who is to be asked: the one that is preferred, the program, or any process of the recording.
+    /// Finds the process to ask: the preferred one, the program, or any process of the recording.
     fn find(&mut self, session: &Session, main: u32, first: Option<u32>) -> Option<(u32, PathBuf)> {
         match &self.whom {
             Whom::Url(_) => return Some((main, PathBuf::new())),
@@ -243,10 +244,10 @@ impl Asker {
         })
     }
 
-    /// What came of it.
+    /// Returns what was measured.
     ///
     /// # Errors
-    /// Why nothing did, in words (A4).
+    /// If nothing was measured: the reason, in words (A4).
     pub fn finish(self) -> Result<Taken> {
         if let Some(taken) = self.taken {
             if let Some(trouble) = self.trouble {
@@ -283,7 +284,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
     Some(pages * 4096)
 }
 
-/// A measurement with blocks, and who was left out of it.
+/// Takes a measurement with blocks, and returns the reporters that were left out of it.
 fn of_socket(socket: &Path, pid: u32) -> Result<(Vec<u8>, Vec<String>)> {
     let shown = || socket.display().to_string();
     match desk::ask(socket, pid, MEASURE_BLOCKS).with_context(shown)? {

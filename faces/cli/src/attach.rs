@@ -1,15 +1,15 @@
-//! `skinflint attach` and `detach`: a program that is running already.
+//! `skinflint attach` and `detach`: recording a program that is already running.
 //!
 //! ```text
 //!   checks ─► session ─► gdb: dlopen(recorder), skinflint_attach(socket) ─► record … ─► gdb: skinflint_detach() ─► traces
 //!                                                 until it ends, Ctrl-C, --for, or `skinflint detach`
 //! ```
 //!
-//! G1  Whatever can be known beforehand is refused beforehand, before the program is stopped: static programs, other
-//!     architectures, rights, a recorder that is in it already.
+//! G1  Whatever can be known beforehand is refused before the program is stopped: static programs, other
+//!     architectures, missing rights, a recorder that is already loaded.
 //! G2  The program is stopped twice, for as long as gdb takes to read its symbols and make four calls.
-//! G3  However the recording ends, the program's tables are put back while it lives; if that fails it is said, and
-//!     the program goes on through functions that only pass calls on.
+//! G3  However the recording ends, the program's tables are put back while it lives; if that fails, it is reported,
+//!     and the program goes on through functions that only pass calls on.
 //!
 //! Not here: what happens inside the program (record-so/src/attach.rs), and in gdb (attach.py).
 
@@ -27,12 +27,12 @@ use crate::launch::{self, RECORDER};
 use crate::{commands, ctl};
 
 const SCRIPT: &str = include_str!("attach.py");
-/// Longest that gdb may take: it reads the symbols of every library.
+/// The longest that gdb may take: it reads the symbols of every library.
 const GDB_PATIENCE: Duration = Duration::from_secs(120);
-/// How often the end of the recording is looked for.
+/// How often we check whether the recording has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What gdb's script says.
+/// What gdb's script printed.
 #[derive(serde::Deserialize, Debug)]
 struct Said {
     result: Option<i64>,
@@ -41,10 +41,10 @@ struct Said {
     why: Option<String>,
 }
 
-/// Records a running program until it ends or is left.
+/// Records a running program until it ends or the recorder leaves it.
 ///
 /// # Errors
-/// Whatever keeps it from being recorded; then it is as it was.
+/// Whatever keeps the program from being recorded; the program is then as it was.
 pub fn attach(args: &AttachArgs) -> Result<u8> {
     let pid = args.pid;
     check(pid)?;
@@ -86,12 +86,12 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let lives = wait(pid, &session, until);
     if lives && args.reachable {
-        // Before gdb traces it: a process has one tracer.
+        // This comes before gdb traces it: a process has one tracer.
         session.look_now();
     }
     if lives {
         let left = in_program(pid, &recorder, "skinflint_detach", &session.socket());
-        // It may have ended meanwhile: then there is nothing to put back.
+        // The program may have ended meanwhile: then there is nothing to put back.
         match left.or_else(|error| {
             if is_alive(pid) {
                 Err(error)
@@ -124,11 +124,11 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
 /// Tells the session that attached to a program to leave it.
 ///
 /// # Errors
-/// No such session.
+/// If there is no such session.
 pub fn detach(args: &DetachArgs) -> Result<u8> {
     let found = ctl::session_of(Some(args.pid))?;
     ctl::ask(&found.socket, &Request::Detach)?;
-    // Until the session has ended: then the program is as it was, and the trace is whole.
+    // Waits until the session has ended: then the program is as it was, and the trace is whole.
     let until = Instant::now() + GDB_PATIENCE;
     while Instant::now() < until {
         if skinflint_collect::control::ask(&found.socket, &Request::Status).is_err() {
@@ -143,7 +143,7 @@ pub fn detach(args: &DetachArgs) -> Result<u8> {
     )
 }
 
-/// Waits for the end of the recording. Whether the program lives still.
+/// Waits for the end of the recording. Returns whether the program is still alive.
 fn wait(pid: u32, session: &Session, until: Option<Instant>) -> bool {
     loop {
         let alive = is_alive(pid);
@@ -159,12 +159,12 @@ fn wait(pid: u32, session: &Session, until: Option<Instant>) -> bool {
     }
 }
 
-/// Whether a process has memory still: not ended, nor waiting to be waited for.
+/// Reports whether a process still has memory: it has not ended, and is not a zombie.
 fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| !maps.is_empty())
 }
 
-/// What a negative answer of `skinflint_attach` means.
+/// Turns a negative answer of `skinflint_attach` into an error.
 fn attached(pid: u32, code: i64) -> Result<i64> {
     match code {
         1.. => Ok(code),
@@ -185,7 +185,7 @@ fn attached(pid: u32, code: i64) -> Result<i64> {
     }
 }
 
-/// A name that can be a file's.
+/// Returns a name that a file can have.
 fn plain(name: &str) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || "._-+".contains(c) {
@@ -197,7 +197,7 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// What can be known before the program is stopped (G1).
+/// Checks what can be known before the program is stopped (G1).
 fn check(pid: u32) -> Result<()> {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     if !folder.exists() {
@@ -226,9 +226,10 @@ fn check(pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has the program call one of the recorder's two functions; what it returns.
+/// Makes the program call one of the recorder's two functions, and returns the result.
 fn in_program(pid: u32, recorder: &Path, function: &str, socket: &Path) -> Result<i64> {
-    // The recorder must be found under its name where the program sees files, and by the user that it is.
+    // The recorder must be found under its name in the program's view of the file system, and by the user that it
+    // runs as.
     let asked = serde_json::json!({
         "pid": pid,
         "library": recorder,
@@ -273,7 +274,7 @@ fn in_program(pid: u32, recorder: &Path, function: &str, socket: &Path) -> Resul
     }
 }
 
-/// All that gdb says; gdb is killed when its time is over.
+/// Reads all that gdb prints; gdb is killed when its time is over.
 fn read_within(child: &mut std::process::Child, patience: Duration) -> Result<String> {
     use std::io::Read;
     let collect = |stream: Option<Box<dyn Read + Send>>| {
@@ -304,7 +305,7 @@ fn read_within(child: &mut std::process::Child, patience: Duration) -> Result<St
     Ok(errors + &text(out))
 }
 
-/// What went wrong in gdb, with the next step.
+/// Describes what went wrong in gdb, with the next step.
 fn refusal(pid: u32, error: Option<&str>, why: Option<&str>) -> String {
     let why = why.unwrap_or_default().trim();
     match error {

@@ -44,7 +44,7 @@ use crate::tabs;
 use crate::top;
 use crate::what_if;
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -74,7 +74,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
     }
 }
 
-/// 2 for what the user can put right on the command line, 1 for the rest.
+/// Returns 2 for what the user can put right on the command line, 1 for the rest.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<OpenError>()
         || error.is::<fit::Unfit>()
@@ -90,7 +90,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Who asks the program's reporters, if anybody is to.
+/// Returns what asks the program's reporters, if the options want them asked.
 fn asker(options: &RecordOptions, at: &str) -> Result<Option<Asker>> {
     let whom = options.dark_matter.as_deref();
     whom.map(|whom| Asker::new(whom, at)).transpose()
@@ -128,7 +128,7 @@ fn record(args: &RecordArgs) -> Result<u8> {
     Ok(outcome.exit_code())
 }
 
-/// How long the program stood still to be looked at, and why it could not be, in a line each.
+/// Prints how long the program was stopped to be looked at, and why a look failed, one line each.
 pub fn say_looks(trace: &Recorded) {
     let taken = trace.looks.iter().filter(|look| look.missing.is_empty());
     let longest = taken.clone().map(|look| look.stopped_ns).max();
@@ -148,7 +148,7 @@ pub fn say_looks(trace: &Recorded) {
     }
 }
 
-/// What was recorded, in a line.
+/// Describes in one line what was recorded.
 pub fn one_line(trace: &Recorded) -> String {
     let name = format!(
         "{} ({} {})",
@@ -167,7 +167,7 @@ pub fn one_line(trace: &Recorded) -> String {
     format!("{name}: {} events, {size}{lost}", ending.events)
 }
 
-/// Who came out of a process and was not recorded, a line each.
+/// Returns the processes that came out of a recorded one and were not recorded, one line each.
 fn not_recorded(trace: &Recorded) -> Vec<String> {
     let mut lines = missing::children(&trace.lost);
     let became = trace.lost.iter().filter(|lost| lost.what == LostKind::Exec);
@@ -175,9 +175,9 @@ fn not_recorded(trace: &Recorded) -> Vec<String> {
     lines
 }
 
-/// One line for all traces that could not be written: what stopped one stopped the others.
+/// Prints one line for all traces that could not be written: what stopped one stopped the others.
 fn complain_of_files(outcome: &Outcome) {
-    // The program's own says most; a build has thousands of others.
+    // The program's own trace says most; a build has thousands of others.
     let own = outcome
         .unwritten()
         .find(|trace| trace.process.pid == outcome.pid);
@@ -195,7 +195,7 @@ fn complain_of_files(outcome: &Outcome) {
     );
 }
 
-/// Says what went wrong while recording; the program is not to suffer from it.
+/// Prints what went wrong while recording; the program is not to suffer from it.
 fn complain(outcome: &Outcome, options: &RecordOptions) {
     complain_of_files(outcome);
     if let Some(error) = &outcome.refused {
@@ -227,7 +227,7 @@ fn run(args: &RunArgs) -> Result<u8> {
     let outcome = launch::record(&args.record, &mut asker)?;
     complain(&outcome, &args.record);
     let main = most_interesting(&outcome)
-        // Of a trace that was never begun there is nothing to tell, and another process's would stand for it.
+        // There is nothing to tell of a trace that was never begun, and another process's would stand for it.
         .filter(|main| main.error.is_none() || main.ending.is_some());
     if let Some(main) = main {
         // The program's status counts, whatever becomes of the report.
@@ -241,8 +241,8 @@ fn run(args: &RunArgs) -> Result<u8> {
     Ok(outcome.exit_code())
 }
 
-/// The process that the screen is about: the program itself, unless another one that it started grew
-/// to more than twice its size (a wrapper, a build, a daemon).
+/// Returns the process that the screen is about: the program itself, unless another process that it started grew to
+/// more than twice its size (a wrapper, a build, a daemon).
 fn most_interesting(outcome: &Outcome) -> Option<&Recorded> {
     let size = |trace: &Recorded| {
         trace
@@ -297,7 +297,7 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     Ok(())
 }
 
-/// The table of all processes of a run, and its page.
+/// Prints the table of all processes of a run, and writes its page.
 fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
     const SHOWN: usize = 8;
     let mut traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
@@ -342,7 +342,7 @@ fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
     Ok(())
 }
 
-/// How text is to look on this terminal.
+/// Chooses how text looks on this terminal.
 pub fn style(
     options: &AnalysisOptions,
     terminal: bool,
@@ -374,7 +374,7 @@ pub fn style(
     }
 }
 
-/// Writes the page; a disk that fills leaves no half of it behind. `next` is what to do then.
+/// Writes the page; if the disk fills, no half of it is left behind. `next` is what to do then.
 pub fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
     let page = html::render(report, &html::HtmlOptions::default())?;
     let existed = path.exists();
@@ -389,7 +389,7 @@ pub fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
 
 fn report(args: &ReportArgs) -> Result<u8> {
     let traces = processes::traces_of(&args.traces)?;
-    // A folder is several processes, also if it holds the trace of one.
+    // A folder stands for several processes, even if it holds the trace of one.
     let [trace] = &args.traces[..] else {
         return processes::report(args, &traces);
     };
@@ -430,7 +430,7 @@ fn report(args: &ReportArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Why a trace says nothing of pointers.
+/// Why a trace has nothing about pointers.
 const NO_LOOK: &str = "its pointers were not read; record with --reachable, and let the program end in an orderly way or \
                        mark a moment";
 
@@ -479,10 +479,10 @@ fn counts(args: &CountsArgs) -> Result<u8> {
 /// Blocks by cell.
 type Counted = Vec<(CellKey, u64)>;
 
-/// Blocks by cell at a moment, or over the run; and what the reader must know is missing.
+/// Counts blocks by cell at a moment, or over the run; also returns what the reader must know is missing.
 fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String>)> {
     let last = analyse::ticket_of(recording, when)?.unwrap_or(u64::MAX);
-    // Copies (`fork`) live with what they were copied from.
+    // Copies (`fork`) begin with the blocks of the process that they were copied from.
     let mut ledger = recording.ledger(16);
     let bar = analyse::progress(recording.trace.event_count());
     let each = |event: &Event| {
@@ -503,7 +503,7 @@ fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String
     Ok((cells.keys().iter().copied().zip(counted).collect(), missing))
 }
 
-/// Why counts may be too low, a sentence each.
+/// Returns the reasons why counts may be too low, one sentence each.
 pub fn what_is_missing(
     recording: &Recording,
     found: &[Damage],
@@ -524,7 +524,7 @@ pub fn what_is_missing(
     missing
 }
 
-/// What a command says that looks at a process's own blocks alone, if it began with others.
+/// Returns what a command says if it looks only at a process's own blocks and the process began with others.
 pub fn of_inherited(recording: &Recording) -> Option<String> {
     let inherited = recording.inherited();
     (inherited.blocks > 0).then(|| {

@@ -5,9 +5,9 @@
 //!                                        └─► progress (stderr)
 //! ```
 //!
-//! P1  What is wrong with the command line is said before anything runs; files that cannot be written too.
-//! P2  Ctrl-C ends the run under way; what was measured until then is still shown. Only another, half a second later or
-//!     more, ends us at once.
+//! P1  Errors of the command line are reported before anything runs, and so are files that cannot be written.
+//! P2  Ctrl-C ends the run under way; what was measured until then is still shown. Only a second one, half a second
+//!     later or more, ends us at once.
 //! P3  Exit status: 0 if anything was measured, 1 if nothing was or a trace cannot be read, 2 for wrong use, 130 if
 //!     interrupted.
 //!
@@ -38,7 +38,7 @@ use crate::what_if;
 /// Milliseconds between two looks at a program's memory.
 const INTERVAL_MS: u64 = 10;
 
-/// Compares and shows.
+/// Compares the allocators and shows the result.
 ///
 /// # Errors
 /// Whatever keeps the comparison from being made.
@@ -81,7 +81,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8> {
     Ok(exit_code(&comparison))
 }
 
-/// What does not go together (P1).
+/// Refuses options that do not go together (P1).
 fn check(args: &CompareArgs) -> Result<()> {
     match (args.traces.is_empty(), args.command.is_empty()) {
         (true, true) => bail!(
@@ -140,7 +140,7 @@ fn check(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// That a file can be written, before an hour of measuring.
+/// Checks that a file can be written, before an hour of measuring.
 fn writable(path: &Path) -> Result<()> {
     fs::OpenOptions::new()
         .append(true)
@@ -150,7 +150,7 @@ fn writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where allocators are looked for.
+/// Returns the places where allocators are looked for.
 pub fn places() -> Places {
     let skinflint = find_library("libskinflint.so", env::ALLOCATOR.name()).ok();
     let lists = match std::env::var_os(env::PEERS.name()) {
@@ -171,7 +171,7 @@ pub fn places() -> Places {
     Places::of_system(skinflint, lists.collect())
 }
 
-/// The allocators that are there, those that are not, and the reference's name.
+/// Returns the allocators that are there, those that are not, and the reference's name.
 fn allocators(
     args: &CompareArgs,
     places: &Places,
@@ -221,7 +221,7 @@ fn allocators(
 
 fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
     if let Some(program) = args.command.first() {
-        // What cannot be started is an error; what cannot be reached by a preload is a row.
+        // A program that cannot be started is an error; one that a preload cannot reach is a row.
         preflight::find(program, &preflight::COMPARE)?;
         let unreachable = preflight::check(program, &preflight::COMPARE).err();
         let name = name_of(&args.command);
@@ -262,7 +262,7 @@ fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// What a program is called: its file, or the script that an interpreter is given.
+/// Returns the name of a program: its file, or the script that an interpreter is given.
 fn name_of(command: &[OsString]) -> String {
     const INTERPRETERS: [&str; 8] = [
         "sh", "bash", "dash", "python3", "perl", "ruby", "node", "php",
@@ -339,7 +339,7 @@ fn exit_code(comparison: &Comparison) -> u8 {
     u8::from(!columns.any(|column| column.verdict == Verdict::Measured))
 }
 
-/// What is going on, on stderr: a bar on a terminal, a line for each round elsewhere.
+/// Shows progress on stderr: a bar on a terminal, a line for each round elsewhere.
 struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
@@ -388,7 +388,7 @@ impl Progress {
     }
 }
 
-/// A folder for the files of runs, which goes with it.
+/// A folder for the files of runs, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -418,25 +418,25 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for such things.
+        // What cannot be removed stays in the system's folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// When the first signal came, in milliseconds of the monotonic clock; 0 before.
 static FIRST_SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
-/// Signals that come together are one wish: `timeout` sends its to us and to our group.
+/// Signals that come together are one request: `timeout` sends its signal to us and to our group.
 const TOGETHER_MS: u64 = 500;
 
 extern "C" fn on_signal(signal: i32) {
-    // ORDER: Relaxed; a flag that stands alone, looked at every few milliseconds.
+    // ORDER: Relaxed; a flag that stands alone, read every few milliseconds.
     INTERRUPTED.store(true, Ordering::Relaxed);
     // SAFETY: the structures are ours, and these calls are allowed in a handler.
     unsafe {
         let mut now: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
         let now_ms = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
-        // ORDER: Relaxed twice; a number that stands alone, whoever is first sets it.
+        // ORDER: Relaxed twice; a number that stands alone, set by the first signal.
         let first =
             FIRST_SIGNAL_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err_and(|first_ms| now_ms >= first_ms + TOGETHER_MS) {

@@ -1,4 +1,4 @@
-//! The stacks behind a line of `skinflint counts`: who asks for this size.
+//! The stacks behind a line of `skinflint counts`: which code asks for this size.
 //!
 //! ```text
 //!   ( 3 ) 205920: small: 24 -> 32 ( 8 ), from 58 stacks
@@ -6,9 +6,9 @@
 //!   others 85920 (41.7%): 57 further stacks
 //! ```
 //!
-//! C1  What the stacks and the others have adds up to the line.
+//! C1  The figures of the stacks and of the others add up to the line.
 //!
-//! Not here: the lines (`analysis::counts`), which frames tell something (`view::stack`).
+//! Not here: the lines (`analysis::counts`), which frames are informative (`view::stack`).
 
 use std::io::Write;
 
@@ -23,15 +23,15 @@ use skinflint_view::{stack, units};
 use crate::analyse;
 use crate::args::CountsArgs;
 
-/// Stacks printed where nothing else is asked for.
+/// Stacks printed unless another number is asked for.
 const SHOWN: usize = 20;
 /// Frames of a stack, innermost first.
 const FRAMES: usize = 4;
 
-/// Prints the stacks of the line of this rank, from 1.
+/// Prints the stacks of the line of this rank, counted from 1.
 ///
 /// # Errors
-/// There is no such line; names cannot be looked for where it was asked.
+/// If there is no such line, or names cannot be looked for where the options say.
 pub fn stacks(
     args: &CountsArgs,
     rank: usize,
@@ -90,7 +90,7 @@ pub fn stacks(
     Ok(0)
 }
 
-/// The frames that tell something, innermost first.
+/// Returns the informative frames, innermost first.
 fn said(report: &Report, node: u32) -> String {
     let frames = stack::telling(report, node);
     let text = |frame: &&skinflint_analysis::model::Frame| {

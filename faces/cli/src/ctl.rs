@@ -4,7 +4,7 @@
 //!   PID of the program, of any process it started, or of skinflint ─► the session that has it ─► control socket
 //! ```
 //!
-//! N1  Only sessions of this user answer (root: all); others are not even looked into.
+//! N1  Only sessions of this user answer (root: all); others are not even opened.
 //!
 //! Not here: the words themselves (collect::control).
 
@@ -20,11 +20,11 @@ use crate::args::{CtlAction, CtlArgs};
 pub struct Found {
     /// Its control socket.
     pub socket: PathBuf,
-    /// How it is.
+    /// Its state.
     pub status: Status,
 }
 
-/// All sessions that answer us, and how many do not let us.
+/// Returns all sessions that answer us, and the number of those that refuse us access.
 fn sessions() -> (Vec<Found>, usize) {
     let mut forbidden = 0;
     let mut found = Vec::new();
@@ -42,10 +42,10 @@ fn sessions() -> (Vec<Found>, usize) {
     (found, forbidden)
 }
 
-/// The session that a process id belongs to, or the only one.
+/// Returns the session that a process id belongs to, or the only one.
 ///
 /// # Errors
-/// No such session, or several where none was named.
+/// If there is no such session, or several and none was named.
 pub fn session_of(pid: Option<u32>) -> Result<Found> {
     let (mut found, forbidden) = sessions();
     let hint = match forbidden {
@@ -80,7 +80,7 @@ pub fn session_of(pid: Option<u32>) -> Result<Found> {
     }
 }
 
-/// Process ids of sessions, the program's first.
+/// Lists the process ids of sessions, the program's first.
 fn list(found: &[Found]) -> String {
     const SHOWN: usize = 8;
     let processes = found.iter().flat_map(|one| &one.status.processes);
@@ -94,10 +94,10 @@ fn list(found: &[Found]) -> String {
     names.join(", ")
 }
 
-/// Asks, and makes a refusal an error.
+/// Sends a request, and makes a refusal an error.
 ///
 /// # Errors
-/// If it does not answer, or refuses.
+/// If the session does not answer, or refuses.
 pub fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     let shown = socket.display();
     let reply = control::ask(socket, request);
@@ -116,10 +116,10 @@ pub fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     Ok(reply)
 }
 
-/// Does it.
+/// Does what was asked.
 ///
 /// # Errors
-/// No session, no answer, or a refusal.
+/// If there is no session, no answer, or a refusal.
 pub fn ctl(args: &CtlArgs) -> Result<u8> {
     let socket = match &args.socket {
         Some(socket) => socket.clone(),

@@ -7,8 +7,7 @@
 //!   run, record --dark-matter: the report comes from the program itself (`asked`), of the moment between two marks
 //! ```
 //!
-//! K1  The rows are asked whether they add up, and the live blocks whether they are the report's, before
-//!     anything is printed.
+//! K1  Before anything is printed, the rows are checked to add up, and the live blocks to be the report's.
 //!
 //! Not here: what is dark (`export::dark`), how a memory report is read (`export::reported`).
 
@@ -83,7 +82,7 @@ pub struct DarkArgs {
     pub names: NameOptions,
 }
 
-/// What is printed of it.
+/// What is printed of the result, as JSON.
 struct Printed<'a> {
     process: Option<&'a str>,
     limit: usize,
@@ -91,7 +90,7 @@ struct Printed<'a> {
     names: &'a NameOptions,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -119,7 +118,7 @@ pub fn dark(args: &DarkArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Lays a memory report over a trace, and prints what comes of it.
+/// Joins a memory report with a trace, and prints the result.
 fn join(
     path: &Path,
     reported: &Reported,
@@ -173,7 +172,7 @@ fn join(
     Ok(())
 }
 
-/// Prints what a run's own reporters leave out; what keeps it from that is said, and no more.
+/// Prints what a run's own reporters leave out; a failure is only printed, and is no error of the run.
 pub fn of_run(asker: Asker, outcome: &Outcome, names: &NameOptions) {
     let done = asker.finish().and_then(|taken| {
         let (trace, file) = keep(&taken, outcome)?;
@@ -203,7 +202,7 @@ pub fn of_run(asker: Asker, outcome: &Outcome, names: &NameOptions) {
     }
 }
 
-/// Keeps what a recorded program's reporters answered, and says how to look at it.
+/// Keeps the answer of a recorded program's reporters, and prints how to look at it.
 pub fn of_record(asker: Asker, outcome: &Outcome) {
     let done = asker.finish().and_then(|taken| {
         let (trace, file) = keep(&taken, outcome)?;
@@ -230,7 +229,7 @@ fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
     for fault in &taken.faults {
         say!("skinflint: {fault}");
     }
-    // A process has a trace for each program that it became.
+    // A process has one trace for each program that it became.
     let of_pid = outcome.recorded.iter().rev();
     let mut of_pid = of_pid.filter(|trace| trace.process.pid == taken.pid);
     let has_mark = |path: &Path| {
@@ -258,7 +257,7 @@ fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
     Ok((trace.path.clone(), file))
 }
 
-/// What lived at the report's instant, and what came and went until another one (K1).
+/// Returns what lived at the report's instant, and what came and went until another one (K1).
 fn living(
     recording: &Recording,
     report: &Report,
@@ -329,7 +328,7 @@ fn living(
     Ok(Living { blocks, came })
 }
 
-/// All blocks that live now, with their serial numbers.
+/// Returns all blocks that live now, with their serial numbers.
 fn blocks_of(ledger: &Ledger, site_of: &HashMap<u32, u32>) -> Vec<(LiveBlock, u32)> {
     let block = |block: &Block| {
         let key = ledger.cells().key(block.cell);

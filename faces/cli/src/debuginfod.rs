@@ -4,11 +4,11 @@
 //!   --debuginfod FOLDER ─► looked into           --debuginfod URL ─ curl ─► URL/buildid/ID/debuginfo ─► cache
 //! ```
 //!
-//! F1  Nothing is asked of a network that the user did not name on this command line: `env` names DEBUGINFOD_URLS.
-//! F2  A file is asked for once; that every server answered and has none is remembered for a day. A server that is
-//!     not reached or is in trouble is named, not asked again by this command, and nothing of it is remembered. The cache is the user's
-//!     ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
-//! F3  What comes is used only if it holds the build id that was recorded (symbols, L1).
+//! F1  No network is asked that the user did not name on this command line: `env` names DEBUGINFOD_URLS.
+//! F2  A file is asked for once. If every server answered and has none, that is remembered for a day. A server that
+//!     cannot be reached or is in trouble is named and not asked again by this command, and nothing about it is
+//!     remembered. The cache is the user's ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
+//! F3  A fetched file is used only if it holds the build id that was recorded (symbols, L1).
 //!
 //! Not here: reading what was fetched (symbols).
 
@@ -21,15 +21,15 @@ use skinflint_trace::Module;
 
 use crate::args::NameOptions;
 
-/// Longest that one file may take.
+/// The longest that one file may take.
 const FETCH_SECONDS: &str = "120";
-/// How long it is believed that a server has no file.
+/// How long we remember that a server does not have a file.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
-/// The folders to look for debug files in, after fetching what is missing.
+/// Returns the folders to look for debug files in, after fetching what is missing.
 ///
 /// # Errors
-/// A folder that is none, an address that is none, `env` without the variable, no curl.
+/// If a folder is no folder, an address is no address, `env` has no variable, or there is no curl.
 pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>> {
     must_be_folders("--debug-dir", &options.debug_dir)?;
     must_be_folders("--sysroot", options.sysroot.as_slice())?;
@@ -61,10 +61,10 @@ pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>
     Ok(folders)
 }
 
-/// That what an option names is a folder: one that is not would only leave names away, without a word.
+/// Checks that an option names a folder: otherwise names would be missing without a word.
 ///
 /// # Errors
-/// It is not.
+/// If it does not.
 pub fn must_be_folders(option: &str, named: &[PathBuf]) -> Result<()> {
     match named.iter().find(|path| !path.is_dir()) {
         Some(path) => bail!(
@@ -95,7 +95,7 @@ fn cache() -> Result<PathBuf> {
 /// A server that may have debug files.
 struct Server {
     url: String,
-    /// It could not be reached, or did not answer the question.
+    /// Whether it could not be reached, or did not answer the question.
     is_out: bool,
 }
 
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     File,
@@ -117,7 +117,7 @@ enum Answer {
     No(String),
 }
 
-/// What the status of curl and the status of HTTP mean.
+/// Interprets the exit status of curl and the status of HTTP.
 fn answer(curl: Option<i32>, http: &str) -> Answer {
     match (curl, http) {
         (Some(0), _) => Answer::File,
@@ -129,7 +129,7 @@ fn answer(curl: Option<i32>, http: &str) -> Answer {
     }
 }
 
-/// Gets the debug file of a module, if it is not there and a server has it.
+/// Fetches the debug file of a module, if it is missing and a server has it.
 fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
     let folder = cache.join(&module.build_id);
     let (file, none) = (folder.join("debuginfo"), folder.join("none"));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_reached_is_not_remembered() {
-        // A port of loopback on which nobody listens any more.
+        // A port of loopback on which no program listens any more.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("a port").port();
         drop(listener);

@@ -4,7 +4,7 @@
 //!   A.sft B.sft, or A.sft --from --to ─► two reports ─► export::diff ─► text, or --json
 //! ```
 //!
-//! F1  The rows are asked whether they add up before anything is printed.
+//! F1  The rows are checked to add up before anything is printed.
 //!
 //! Not here: how stacks are matched (`export::diff`).
 
@@ -93,7 +93,7 @@ impl Figure {
     }
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -147,7 +147,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// A moment that there is not was asked for by this option here, not by `--at`.
+/// Names the option of this command, not `--at`, in an error about a moment that does not exist.
 fn asked_by(option: &str, error: Error) -> Error {
     match error.downcast::<AnalysisError>() {
         Ok(error) => anyhow!("{}", error.to_string().replacen("--at", option, 1)),
@@ -155,7 +155,7 @@ fn asked_by(option: &str, error: Error) -> Error {
     }
 }
 
-/// The two moments.
+/// Returns the two moments.
 fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     let from = args.from.as_deref();
     let to = args.to.as_deref();

@@ -4,9 +4,9 @@
 //!   skinflint exec -- CMD ── checks ──► LD_PRELOAD=libskinflint.so:… ── execve ──► CMD, same process
 //! ```
 //!
-//! E1  What the loader would ignore in silence is refused before: a static, foreign or set-user-id
-//!     program, a library that is none.
-//! E2  The program replaces us: nothing stays behind that could swallow a signal or a status.
+//! E1  What the loader would ignore in silence is refused beforehand: a static, foreign or
+//!     set-user-id program, a file that is no library.
+//! E2  The program replaces us: no process of ours stays behind that could swallow a signal or a status.
 //! E3  `LD_PRELOAD` is kept. Our library goes in front, so that it wins over other allocators; only
 //!     the recorder stays before it, or it would see no call.
 //!
@@ -53,7 +53,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
 }
 
-/// The library that `--lib` names, or ours.
+/// Returns the library that `--lib` names, or ours.
 fn library(named: Option<&Path>) -> Result<PathBuf> {
     let library = match named {
         Some(path) => std::fs::canonicalize(path)
@@ -64,7 +64,7 @@ fn library(named: Option<&Path>) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// The libraries to preload (E3). The loader takes colons and spaces for separators.
+/// Returns the list of libraries to preload (E3). The loader takes colons and spaces for separators.
 fn preload_list(library: &OsStr, inherited: &OsStr) -> OsString {
     let entries: Vec<&[u8]> = inherited
         .as_bytes()

@@ -4,9 +4,9 @@
 //!   TRACE ─► trace ─► analysis (+ symbols, + LivesPass) ─► export::FORMAT ─► FILE, or FILE.gz
 //! ```
 //!
-//! E1  An option that a format has no use for is wrong use (status 2), and never ignored.
+//! E1  An option that a format has no use for is wrong use (status 2), and is never ignored.
 //! E2  A file that cannot be written whole is not left behind, unless it was there before.
-//! E3  What is missing from a trace is said on stderr, and in the file where it has a place for it.
+//! E3  What is missing from a trace is reported on stderr, and in the file if the format has a place for it.
 //!
 //! Not here: the formats (`export`).
 
@@ -88,7 +88,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Whether the file is of the whole run, and not of a moment.
+    /// Reports whether the file is of the whole run, and not of a moment.
     fn is_of_run(self) -> bool {
         matches!(self, Format::Dhat | Format::Heaptrack | Format::Firefox)
     }
@@ -99,7 +99,7 @@ impl Format {
     }
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -136,7 +136,7 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// E1, before anything is read.
+/// Checks the options before anything is read (E1).
 fn checked(args: &ExportArgs) -> Result<Value> {
     let format = args.format.name();
     if args.at.is_some() && args.format.is_of_run() {
@@ -198,7 +198,7 @@ fn write(
     }
 }
 
-/// Writes a file, or stdout, whole (E2).
+/// Writes a whole file, or stdout (E2).
 fn to_file(
     path: &Path,
     trace: &Path,
@@ -242,7 +242,7 @@ fn to_file(
     done.with_context(refused)
 }
 
-/// What is in the file, and what is missing (E3).
+/// Prints what is in the file, and what is missing (E3).
 fn say_what(args: &ExportArgs, source: Source<'_>) {
     let report = source.report;
     let moment = match (args.format.is_of_run(), source.instant()) {

@@ -5,8 +5,8 @@
 //!                                                 └──► stderr, or --json on stdout
 //! ```
 //!
-//! F1  The file is whole or it is not there: it is written beside its place and then renamed.
-//! F2  What is written was read back by the allocator's own reader first (`encode` does it).
+//! F1  The file is whole or does not exist: it is written beside its place and then renamed.
+//! F2  What is written has first been read back by the allocator's own reader (`encode` does it).
 //! F3  Every error names the file and the next step. A profile that cannot be read is status 1, wrong
 //!     use is 2.
 //!
@@ -33,14 +33,14 @@ use crate::analyse;
 use crate::args::FitArgs;
 use crate::commands::{of_inherited, what_is_missing};
 
-/// Fewer acquisitions than these are a program that only starts: its classes say little.
+/// With fewer acquisitions than this a program has only started: its classes say little.
 const SHORT_ACQUISITIONS: u64 = 1000;
-/// A shorter run never had 2 s before it and 2 s after it, which the retained spare looks at.
+/// A shorter run never has 2 s before and 2 s after a moment, which the retained spare needs.
 const SHORT_NS: u64 = 4_000_000_000;
-/// Earned classes that are printed; `--json` has all.
+/// The number of earned classes that are printed; `--json` has all.
 const SHOWN: usize = 12;
 
-/// What is in a file keeps it from being used (F3).
+/// Something in a file keeps it from being used (F3).
 #[derive(Debug)]
 pub struct Unfit(String);
 
@@ -52,14 +52,14 @@ impl std::fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn fit(args: &FitArgs) -> Result<u8> {
     match (&args.show, &args.output) {
         (Some(profile), _) => show(profile, args.json),
-        // Many tools mean stdout by it; here it would become a file of that name.
+        // Many tools take this for stdout; here it would become a file of that name.
         (None, Some(output)) if output.as_os_str() == "-" => {
             bail!("-o -: a profile is a file for later; name one, as in -o app.fit")
         }
@@ -70,7 +70,7 @@ pub fn fit(args: &FitArgs) -> Result<u8> {
     }
 }
 
-/// One trace and what became of it.
+/// One trace and the figures read from it.
 struct Source {
     path: PathBuf,
     recording: Recording,
@@ -81,7 +81,7 @@ struct Source {
 }
 
 impl Source {
-    /// The last part of the executable's path; the process's name where that is not known.
+    /// Returns the last part of the executable's path; the process's name if the path is not known.
     fn program(&self) -> &str {
         let process = &self.recording.trace.process;
         let exe = process.exe.trim_end_matches(" (deleted)");
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Build id of the executable, raw; empty if it is not known.
+    /// Returns the raw build id of the executable; empty if it is not known.
     fn build_id(&self) -> Vec<u8> {
         let exe = &self.recording.trace.process.exe;
         let mut modules = self.recording.trace.modules.iter();
@@ -184,7 +184,7 @@ fn learn(traces: &[PathBuf], output: &Path, json: bool) -> Result<u8> {
 }
 
 impl Source {
-    /// All acts of the trace, in order; what was damaged.
+    /// Reads all acts of the trace in order, and keeps what was damaged.
     fn each_act(&mut self, mut act: impl FnMut(&Context<'_>, &Act)) {
         // What a copy (`fork`) began with has no acts here: its sizes are counted where they were acquired.
         let mut ledger = self.recording.ledger(16);
@@ -220,7 +220,7 @@ fn open(traces: &[PathBuf]) -> Result<Vec<Source>> {
         }
         sources.push(source);
     }
-    // The newest last: the profile has its build id.
+    // The newest comes last: the profile has its build id.
     sources.sort_by_key(|source| source.recording.trace.process.started_unix_ns);
     Ok(sources)
 }
@@ -255,7 +255,7 @@ impl Learned {
         (u8::from(incomplete) * FLAG_INCOMPLETE) | (u8::from(short) * FLAG_SHORT)
     }
 
-    /// What the reader should know before he believes it, a sentence each.
+    /// Returns what the reader should know before relying on the profile, one sentence each.
     fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         for source in &self.sources {
@@ -337,7 +337,7 @@ impl Learned {
     }
 }
 
-/// Before and after, with their shares of what was asked for.
+/// Formats slop before and after, with its share of what was asked for.
 fn slop(slop: &Slop) -> String {
     format!(
         "{} -> {}   ({} -> {} of {} asked for)",
@@ -373,7 +373,7 @@ fn spare_line(spare_bytes: u64) -> String {
     )
 }
 
-/// A name without what a terminal would obey.
+/// Returns a name without characters that a terminal would obey.
 fn shown(name: &str) -> String {
     let plain = |c: char| if c.is_control() { '?' } else { c };
     match name {
@@ -401,7 +401,7 @@ fn encode(learned: &Learned) -> Result<Vec<u8>> {
         earned: &earned,
         spans: &spans,
         spare_pages: spare_pages(learned.spare_bytes),
-        // A longer name than a file may have is none that a program could be started by.
+        // No program can be started by a name that is longer than a file name may be.
         program: if program.len() <= PROGRAM_BYTES_MAX {
             program
         } else {
@@ -421,7 +421,7 @@ fn encode(learned: &Learned) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// F1. What is no regular file (a pipe, /dev/stdout) is written as it is.
+/// Writes a whole file (F1). What is no regular file (a pipe, /dev/stdout) is written to directly.
 fn write_whole(path: &Path, file: &[u8]) -> Result<()> {
     let written = match std::fs::metadata(path) {
         Ok(there) if !there.is_file() => std::fs::write(path, file),
@@ -440,7 +440,7 @@ fn write_whole(path: &Path, file: &[u8]) -> Result<()> {
     })
 }
 
-/// The JSON of a profile: FIT.md has its fields.
+/// The JSON of a profile: FIT.md describes its fields.
 #[derive(Serialize)]
 struct Json<'a> {
     output: String,
@@ -639,7 +639,7 @@ fn show(path: &Path, json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// A file that cannot be longer than a profile; one byte more shows that it is.
+/// Reads a file that cannot be longer than a profile; one more byte shows that it is.
 fn read_small(path: &Path) -> Result<Vec<u8>> {
     use std::io::Read;
     let next = "check the name, and that you may read it";

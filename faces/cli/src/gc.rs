@@ -8,9 +8,9 @@
 //! ```
 //!
 //! G1  Ratios refer to legacy, which runs whether it was asked for or not. Times are medians over rounds, whose order
-//!     turns; memory is the same in every round (asserted), since all collect at the same events.
-//!     A live program runs itself (`live`, L3): medians of memory, too.
-//! G2  What a trace lacks is said on stderr before its figures.
+//!     rotates; memory is the same in every round (asserted), since all collect at the same events. A live program
+//!     runs itself (`live`, L3): its memory is a median, too.
+//! G2  What a trace lacks is reported on stderr before its figures.
 //! G3  Wrong policies and sizes are wrong use (status 2), found before a trace is read.
 //!
 //! Not here: what a policy does (`gc::policy`), formats (`objects`, `trace`), how it looks (`tables`).
@@ -31,7 +31,7 @@ use skinflint_gc::policy::{Compaction, Settings, Strategy};
 use skinflint_objects::Law;
 use skinflint_objects::synthetic::Shape;
 
-/// Whether an error is of a trace or of a program that ran, and not of the command line.
+/// Reports whether an error is of a trace or of a program that ran, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
     source::is_of_trace(error) || error.is::<live::Failed>()
 }
@@ -121,7 +121,7 @@ pub struct GcArgs {
     pub alone: bool,
 }
 
-/// Which pages are evacuated.
+/// Which pages are evacuated in collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compact {
@@ -143,7 +143,7 @@ impl GcArgs {
     }
 }
 
-/// `512M` as bytes.
+/// Parses `512M` as bytes.
 fn size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
         Some(b'K') => (&text[..text.len() - 1], 10),
@@ -158,42 +158,42 @@ fn size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "a number of bytes from 256K to 16G, with K, M or G".into())
 }
 
-/// A figure set of one policy on one trace. Bytes and milliseconds.
+/// The figures of one policy on one trace, in bytes and milliseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// Its name.
+    /// The policy's name.
     pub policy: String,
-    /// CPU time of what the mutator allocates, with its share of lazy sweeping.
+    /// CPU time of the mutator's allocations, with its share of lazy sweeping.
     pub mutator_ms: f64,
-    /// CPU time of what the collector allocates (promotion).
+    /// CPU time of the collector's allocations (promotion).
     pub promotion_ms: f64,
-    /// All CPU time but that of marking.
+    /// All CPU time except that of marking.
     pub total_ms: f64,
-    /// Instructions of all that, if they were counted.
+    /// Instructions of all of that, if they were counted.
     pub instructions: Option<u64>,
-    /// Mean over samples of pages.
+    /// Mean bytes of pages over samples.
     pub committed_mean: f64,
-    /// The most.
+    /// The largest number of bytes of pages.
     pub committed_peak: f64,
-    /// Mean over collections of what is left right after.
+    /// Mean bytes of pages right after a collection.
     pub committed_after: f64,
-    /// Mean of pages and the list's descriptors.
+    /// Mean bytes of pages and the list's descriptors.
     pub with_tables_mean: f64,
-    /// Mean of kernel pages that were written to, and not purged.
+    /// Mean bytes of kernel pages that were written to and not purged.
     pub resident_mean: f64,
-    /// Mean of bytes that no policy can do without: objects that no collection has found dead.
+    /// Mean bytes that no policy can do without: objects that no collection has found dead.
     pub needed_mean: f64,
-    /// Mean of holes that are in no list.
+    /// Mean bytes of holes that are in no list.
     pub wasted_mean: f64,
-    /// CPU time of sweeping, wherever.
+    /// CPU time of sweeping, on whatever thread.
     pub sweeping_ms: f64,
-    /// CPU time from the beginning of a collection until allocation can go on, without marking: mean.
+    /// Mean CPU time from the beginning of a collection until allocation can go on, without marking.
     pub latency_mean_ms: f64,
-    /// The longest.
+    /// The longest such time.
     pub latency_max_ms: f64,
-    /// Collections.
+    /// Number of collections.
     pub collections: u64,
-    /// Times that an area was used up.
+    /// How often an area was used up.
     pub refills: u64,
     /// Bytes of objects moved.
     pub moved_bytes: u64,
@@ -204,27 +204,27 @@ pub struct Row {
 /// A trace and its figures.
 #[derive(Serialize)]
 pub struct Figures {
-    /// Its name.
+    /// The trace's name.
     pub trace: String,
     /// How it was made.
     pub source: String,
-    /// Whether the program itself ran: then times are of all of it.
+    /// Whether the program itself ran: then times are of the whole program.
     pub live: bool,
-    /// Objects that were run.
+    /// Number of objects that were run.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Most bytes that lived at once.
+    /// The most bytes that lived at once.
     pub peak_live_bytes: u64,
-    /// Objects above half a page, which no policy places.
+    /// Number of objects above half a page, which no policy places.
     pub large_objects: u64,
-    /// What is missing, a sentence each.
+    /// What is missing, one sentence each.
     pub missing: Vec<String>,
-    /// A row for each policy, legacy first.
+    /// One row for each policy, legacy first.
     pub rows: Vec<Row>,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -271,7 +271,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
     )
 }
 
-/// G2, and the figures.
+/// Prints what is missing (G2), and the figures.
 fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
     for figures in all {
         for missing in &figures.missing {
@@ -303,7 +303,7 @@ fn policies(names: &[String], alone: bool) -> Result<Vec<Strategy>> {
         .for_each(&mut add);
     for name in names {
         match name.trim() {
-            // The map space is for objects of one size.
+            // The map space is only for objects of one size.
             "all" => Strategy::all()
                 .iter()
                 .filter(|s| s.name != "map-space")
@@ -351,7 +351,7 @@ fn sources(args: &GcArgs) -> Result<Vec<source::Source>> {
     Ok(sources)
 }
 
-/// `steady`, `phases:7`, `steady:1:50`.
+/// Parses `steady`, `phases:7`, `steady:1:50`.
 fn law(text: &str) -> Option<Law> {
     let mut parts = text.split(':');
     let name = parts.next()?;
@@ -469,8 +469,8 @@ fn row(policy: &str, runs: &[Run]) -> Row {
     }
 }
 
-/// Instructions of one policy on one trace, marking not included: this program under callgrind, which counts from the
-/// entry of `play` to its end and leaves `mark_all` out.
+/// Counts the instructions of one policy on one trace, without marking: it runs this program under callgrind, which
+/// counts from the entry of `play` to its end and leaves `mark_all` out.
 fn instructions(source: &source::Source, policy: &str, args: &GcArgs) -> Result<u64> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new("valgrind");
@@ -529,7 +529,7 @@ fn instructions(source: &source::Source, policy: &str, args: &GcArgs) -> Result<
     })
 }
 
-/// A path for an error.
+/// Formats a path for an error.
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! `skinflint heap`: what is in a heap snapshot, who retains it, what is different in another.
+//! `skinflint heap`: what is in a heap snapshot, what retains it, what differs in another one.
 //!
 //! ```text
 //!   FILE.heapsnapshot ─► snapshot::read ─┬─► sums by class
@@ -6,7 +6,7 @@
 //!                                        └─► --diff OTHER: by class and object
 //! ```
 //!
-//! H1  Every table says what its shares are of, and what was left out of it.
+//! H1  Every table says what its shares refer to, and what was left out of it.
 //!
 //! Not here: reading and sums (`snapshot`).
 
@@ -61,7 +61,7 @@ pub struct HeapArgs {
     pub json: bool,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -92,7 +92,7 @@ pub fn heap(args: &HeapArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What a list leaves out (H1).
+/// Describes what a list leaves out (H1).
 fn rest(shown: usize, all: usize, rows: &str) -> String {
     if shown >= all {
         return String::new();
@@ -145,7 +145,7 @@ fn node_json(graph: &Graph, node: u32) -> Value {
     json!({"id": graph.id[at], "type": graph.class_of(node), "name": graph.name_of(node), "bytes": graph.bytes[at]})
 }
 
-/// A node in words. Names are data: what a terminal would obey is replaced.
+/// Describes a node in words. Names are data: characters that a terminal would obey are replaced.
 fn called(graph: &Graph, node: u32) -> String {
     const SHOWN: usize = 80;
     let name = graph.name_of(node);
@@ -204,7 +204,7 @@ fn retained(file: &Path, limit: usize) -> Result<(String, Value)> {
     Ok((text, json))
 }
 
-/// The node that `@ID`, `CLASS` or `CLASS:N` means.
+/// Returns the node that `@ID`, `CLASS` or `CLASS:N` means.
 fn object(graph: &Graph, file: &Path, wanted: &str) -> Result<u32> {
     let shown = file.display();
     if let Some(id) = wanted.strip_prefix('@') {
@@ -216,7 +216,7 @@ fn object(graph: &Graph, file: &Path, wanted: &str) -> Result<u32> {
         };
         return Ok(node);
     }
-    // A class may have colons in its name.
+    // The name of a class may have colons.
     if let Some(node) = graph.by_class(wanted, 0) {
         return Ok(node);
     }
@@ -237,7 +237,7 @@ fn object(graph: &Graph, file: &Path, wanted: &str) -> Result<u32> {
 }
 
 fn path(file: &Path, wanted: &str) -> Result<(String, Value)> {
-    /// Steps that are printed at either end of a long path.
+    /// The number of steps that are printed at either end of a long path.
     const ENDS: usize = 50;
     let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
     let node = object(&graph, file, wanted)?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! I1  A log that cannot be read leaves no trace behind, and the error names line and column.
-//! I2  The log is read twice: processes first, so that nothing is written before it is known whose.
+//! I2  The log is read twice: first for its processes, so that nothing is written before the process is known.
 //!
 //! Not here: the format (`export::logalloc`).
 
@@ -44,7 +44,7 @@ pub struct ImportArgs {
     pub pid: Option<u64>,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -87,7 +87,7 @@ fn said(args: &ImportArgs, done: &Imported) {
     }
 }
 
-/// Whether an error is of the log, and not of the command line.
+/// Reports whether an error is of the log, and not of the command line.
 pub fn is_of_log(error: &anyhow::Error) -> bool {
     error.downcast_ref::<LogError>().is_some_and(|error| {
         matches!(

@@ -4,9 +4,9 @@
 //!   heap, malloc, pauses ──► skinflint-js │ -system │ -stock │ -stock-malloc │ -stock-pauses ── execve, same words
 //! ```
 //!
-//! H1  The host replaces us, so that the memory which it reports is its own alone.
-//! H2  Its options are defined once ([`crate::js_args`], in both programs); our words are passed on as they are.
-//! H3  A host that is not built is an error that names the line which builds it.
+//! H1  The host replaces us, so that the memory that it reports is its own alone.
+//! H2  Its options are defined once ([`crate::js_args`], in both programs); our arguments are passed on as they are.
+//! H3  If the host is not built, the error names the command that builds it.
 //!
 //! Not here: what the host does (`js/host`).
 
@@ -22,7 +22,7 @@ use crate::js_args::{Heap, JsArgs, Malloc};
 /// Becomes the host. Returns only if that fails.
 ///
 /// # Errors
-/// Options that no host can serve together, or no host.
+/// If no host can serve the options together, or there is no host.
 pub fn js(args: &JsArgs) -> Result<u8> {
     let host = host(program(args)?)?;
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -32,15 +32,15 @@ pub fn js(args: &JsArgs) -> Result<u8> {
     Err(error).with_context(|| format!("{}: cannot be started", host.display()))
 }
 
-/// The host that `skinflint tabs` drives.
+/// Returns the host that `skinflint tabs` drives.
 ///
 /// # Errors
-/// If it is not built.
+/// If the host is not built.
 pub fn driven_host(heap: Heap, malloc: Option<Malloc>) -> Result<PathBuf> {
     host(chosen(heap, malloc, false)?)
 }
 
-/// Where a host is.
+/// Returns the path of a host.
 ///
 /// # Errors
 /// If it is not built (H3).
@@ -51,7 +51,7 @@ pub fn host(name: &str) -> Result<PathBuf> {
     find(name, named.as_deref(), &own)
 }
 
-/// The program that has what is asked for.
+/// Returns the name of the host that has what is asked for.
 fn program(args: &JsArgs) -> Result<&'static str> {
     chosen(args.heap, args.malloc, args.pauses)
 }
@@ -69,7 +69,7 @@ fn chosen(heap: Heap, malloc: Option<Malloc>, pauses: bool) -> Result<&'static s
     })
 }
 
-/// Where the host is: in the named folder, or beside us, or installed, or in the build tree (H3).
+/// Finds the host: in the named folder, beside us, installed, or in the build tree (H3).
 fn find(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
     let variable = skinflint_base::env::JS.name();
     if let Some(folder) = named {

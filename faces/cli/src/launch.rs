@@ -6,9 +6,9 @@
 //!
 //! I1  The program's stdin, stdout, stderr, working folder, signal dispositions and exit status are
 //!     what they would be without us.
-//! I2  INT and QUIT typed at the terminal reach the program by themselves: we only do not die of them.
-//!     Sent to us alone, they are passed on, as TERM and HUP are. USR1 marks. Any of them, after the
-//!     program has ended, stops waiting for what it left running.
+//! I2  INT and QUIT typed at the terminal reach the program by themselves: we only do not die of them. If they are
+//!     sent to us alone, we pass them on, as we do TERM and HUP. USR1 marks. After the program has ended, any of them
+//!     ends the wait for the processes that it left running.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -28,21 +28,21 @@ use crate::preflight;
 /// Name of the recorder's library.
 pub const RECORDER: &str = "libskinflint_record.so";
 
-/// What recording gave.
+/// The result of recording.
 pub struct Outcome {
-    /// Wait status of the program.
+    /// The program's wait status.
     pub status: i32,
-    /// Its process id.
+    /// The program's process id.
     pub pid: u32,
     /// The traces, in the order in which the processes began.
     pub recorded: Vec<Recorded>,
-    /// Why the recorder of some process was given no shared memory, if that happened.
+    /// Why the recorder of a process was given no shared memory, if that happened.
     pub refused: Option<String>,
 }
 
 impl Outcome {
-    /// The status to end with: the program's own, 128 + n for signal n; 2 where that would be 0 and a trace could not be
-    /// written, for whoever asks no more than that.
+    /// Returns the exit status: the program's own, 128 + n for signal n; 2 if that would be 0 and a trace could not
+    /// be written, for callers that check only the status.
     pub fn exit_code(&self) -> u8 {
         match self.status & 0x7f {
             0 if self.status >> 8 & 0xff == 0 && self.unwritten().next().is_some() => 2,
@@ -51,7 +51,7 @@ impl Outcome {
         }
     }
 
-    /// Traces that could not be written, whole or in part.
+    /// Returns the traces that could not be written, whole or in part.
     pub fn unwritten(&self) -> impl Iterator<Item = &Recorded> {
         self.recorded.iter().filter(|trace| trace.error.is_some())
     }
@@ -72,7 +72,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
             MARKS.fetch_add(1, Ordering::Relaxed);
         }
         libc::SIGXFSZ => {}
-        // A key on the terminal reached the program too.
+        // A key on the terminal has reached the program too.
         libc::SIGINT | libc::SIGQUIT if from_terminal && child != 0 => {}
         _ if child != 0 => {
             // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
@@ -85,7 +85,7 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
     }
 }
 
-/// Handlers, not ignoring: a handler is back to the default in the program after `exec` (I1).
+/// Installs handlers instead of ignoring signals: in the program a handler is back to the default after `exec` (I1).
 pub fn install_handlers() {
     let signals = [
         libc::SIGINT,
@@ -101,10 +101,10 @@ pub fn install_handlers() {
         .expect("these can be handled");
 }
 
-/// Where a library of ours is: named by the environment, beside this program, or in `../lib/skinflint`.
+/// Finds one of our libraries: named by the environment, beside this program, or in `../lib/skinflint`.
 ///
 /// # Errors
-/// In none of these.
+/// If the library is in none of these places.
 pub fn find_library(library: &str, variable: &str) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(variable) {
         let path = PathBuf::from(path);
@@ -130,10 +130,10 @@ pub fn find_library(library: &str, variable: &str) -> Result<PathBuf> {
         })
 }
 
-/// A path as `LD_PRELOAD` can name it.
+/// Returns a path as `LD_PRELOAD` can name it.
 ///
 /// # Errors
-/// If it cannot.
+/// If it cannot name it.
 pub fn preloadable(path: &Path) -> Result<&OsStr> {
     let shown = path.to_string_lossy();
     if shown.contains(':') || shown.contains(' ') {
@@ -156,8 +156,8 @@ fn preload_list(recorder: &Path, preload: &[OsString]) -> Result<OsString> {
     Ok(list)
 }
 
-/// A library of `--preload`. The loader ignores what it does not find, and the program would run without: a path is to be
-/// there, and our own allocator's name is enough for it. Other names are looked up by the loader.
+/// Resolves a library of `--preload`. The loader ignores what it does not find, and the program would run without it:
+/// so a path must exist, and our own allocator's name alone is enough for it. The loader looks other names up.
 fn asked_for(library: &OsStr) -> Result<OsString> {
     let path = Path::new(library);
     if path.as_os_str() == "libskinflint.so" {
@@ -203,7 +203,7 @@ fn folder_of(options: &RecordOptions) -> Result<PathBuf> {
     folder_for(options.output.as_deref(), options.dir.as_deref())
 }
 
-/// The folder for traces: the one named, or that of the file, or the current one.
+/// Returns the folder for traces: the one named, or that of the file, or the current one.
 ///
 /// # Errors
 /// If nothing can be written there.
@@ -232,8 +232,8 @@ pub fn folder_for(output: Option<&Path>, dir: Option<&Path>) -> Result<PathBuf> 
     std::path::absolute(&folder).context("the folder's path")
 }
 
-/// The file that `--output` names: a new one, or one that may be replaced. A device or a folder must not
-/// be: the trace is renamed to this name.
+/// Checks the file that `--output` names: a new one, or one that may be replaced. It must not be a device or a
+/// folder: the trace is renamed to this name.
 pub fn trace_file(path: &Path) -> Result<PathBuf> {
     if let Ok(meta) = std::fs::symlink_metadata(path)
         && !meta.is_file()
@@ -246,10 +246,10 @@ pub fn trace_file(path: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
-/// Records a program until it and all that it started have ended. Meanwhile `asker` asks it.
+/// Records a program until it and all that it started have ended. Meanwhile `asker` asks its reporters.
 ///
 /// # Errors
-/// Whatever keeps the program from being started or recorded; afterwards nothing is an error.
+/// Whatever keeps the program from being started or recorded; once it runs, nothing is an error.
 pub fn record(options: &RecordOptions, asker: &mut Option<Asker>) -> Result<Outcome> {
     let Some(program) = options.command.first() else {
         bail!("no program given; as in: skinflint run -- ls -l");
@@ -299,7 +299,7 @@ pub fn record(options: &RecordOptions, asker: &mut Option<Asker>) -> Result<Outc
     })
 }
 
-/// Whether somebody sent INT, TERM, QUIT or HUP since there is no child to pass it on to.
+/// Reports whether INT, TERM, QUIT or HUP was sent while there was no child to pass it on to.
 pub fn interrupted() -> bool {
     INTERRUPTS.load(Ordering::Relaxed) > 0 // ORDER: Relaxed; a count.
 }
@@ -314,7 +314,7 @@ pub fn pass_on_marks(session: &Session) {
     }
 }
 
-/// Waits for the program, making marks and asking it meanwhile.
+/// Waits for the program, and meanwhile makes marks and asks its reporters.
 fn wait(pid: u32, session: &Session, asker: &mut Option<Asker>) -> ChildEnd {
     loop {
         // SAFETY: `info` is ours; WNOWAIT leaves the child to be looked at once more below.
@@ -322,7 +322,8 @@ fn wait(pid: u32, session: &Session, asker: &mut Option<Asker>) -> ChildEnd {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let options = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG;
             let result = libc::waitid(libc::P_PID, pid, &mut info, options);
-            // While pointers are looked at, its stops are told here, too: another thread of ours is its tracer.
+            // While pointers are looked at, the child's stops are reported here, too: another thread of ours is its
+            // tracer.
             let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
             result != 0 || info.si_pid() != 0 && ends.contains(&info.si_code)
         };
@@ -337,7 +338,7 @@ fn wait(pid: u32, session: &Session, asker: &mut Option<Asker>) -> ChildEnd {
     }
 }
 
-/// Waits until the child has ended, for 50 ms at most, or a signal has come.
+/// Waits until the child has ended or a signal has come, for 50 ms at most.
 fn poll_child(pid: u32) {
     // SAFETY: plain calls; the descriptor is closed again.
     unsafe {
@@ -354,7 +355,7 @@ fn poll_child(pid: u32) {
     }
 }
 
-/// Takes the status of a child that has ended, and what it used.
+/// Takes the status of a child that has ended, and the resources that it used.
 fn reap(pid: u32) -> ChildEnd {
     let alone = own_cpu_of_zombie(pid);
     // SAFETY: all are ours.
@@ -369,7 +370,7 @@ fn reap(pid: u32) -> ChildEnd {
         ChildEnd {
             pid,
             status,
-            // wait4 counts children that it waited for too; then only the coarse figure is its own.
+            // wait4 also counts the children that the child waited for; then only the coarse figure is its own.
             cpu_ns: match alone {
                 Some((coarse, true)) => Some(coarse),
                 Some((_, false)) => Some(whole),
@@ -380,22 +381,22 @@ fn reap(pid: u32) -> ChildEnd {
     }
 }
 
-/// The child's own high-water mark, bytes, as far as wait4 knows it: a make is not as large as its compilers, and
-/// until its exec the child was a copy of ours, whose mark it keeps. Both in KiB.
+/// Returns the child's own high-water mark in bytes, as far as wait4 knows it: a make is not as large as its
+/// compilers, and until its exec the child was a copy of ours, whose mark it keeps. Both arguments are in KiB.
 fn own_high_water(alone: Option<(u64, bool)>, child: i64, ours: i64) -> Option<u64> {
     let is_own = matches!(alone, Some((_, false))) && child > ours;
     is_own.then_some(child as u64 * 1024)
 }
 
-/// CPU nanoseconds of a process that has ended but was not waited for, in steps of 10 ms; and whether
-/// it had children.
+/// Returns the CPU nanoseconds of a process that has ended but was not waited for, in steps of 10 ms; and whether it
+/// had children.
 fn own_cpu_of_zombie(pid: u32) -> Option<(u64, bool)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     own_cpu(&text)
 }
 
-/// The same of the text. Children are told by their page faults, without which none can begin: their time is 0 ticks
-/// if they were quick.
+/// Parses the same figures from the text. Children show by their page faults, without which none can begin: their
+/// time is 0 ticks if they were quick.
 fn own_cpu(text: &str) -> Option<(u64, bool)> {
     let rest = &text[text.rfind(')')? + 1..];
     let fields: Vec<u64> = rest
@@ -421,7 +422,7 @@ fn own_cpu(text: &str) -> Option<(u64, bool)> {
     Some(((user + system) * 10_000_000, had_children))
 }
 
-/// The program has ended; processes that it left running are recorded to their end.
+/// After the program has ended, waits for the processes that it left running, which are recorded to their end.
 fn wait_for_the_rest(pid: u32, session: &Session, asker: &mut Option<Asker>, quiet: bool) {
     let begun = Instant::now();
     let interrupts = INTERRUPTS.load(Ordering::Relaxed); // ORDER: Relaxed; a count.

@@ -15,7 +15,7 @@
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
 //! when nothing could be started; 1 when an analysis failed.
 
-/// Says something on stderr. A closed stderr is no reason to fail (`eprintln!` would panic).
+/// Prints a message to stderr. A closed stderr is no reason to fail (`eprintln!` would panic).
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -76,8 +76,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether someone closed the pipe that we were writing to (`| head`). A JSON writer's error hides the one of the
-/// pipe from `chain`.
+/// Reports whether the reader closed the pipe that we were writing to (`| head`). A JSON writer's error hides that of
+/// the pipe from `chain`.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let direct = cause

@@ -7,11 +7,11 @@
 //!   FILE, URL ───────────────────────────────────────────┘
 //! ```
 //!
-//! M1  What is not known is said and never shown as 0: a process without a socket has no heap rows, and a line on
-//!     stderr says how to get them.
-//! M2  A process that ends while it is measured is an error; of a frame that was cut short nothing is shown.
+//! M1  What is not known is reported as such and never shown as 0: a process without a socket has no heap rows, and a
+//!     line on stderr says how to get them.
+//! M2  A process that ends while it is measured is an error; nothing is shown of a frame that was cut short.
 //! M3  A reporter that was left out is named on stderr, whatever the output is.
-//! M4  What a process or a file says reaches the screen without what would drive it (`text::plain`).
+//! M4  Text of a process or a file reaches the screen without characters that would drive it (`text::plain`).
 //! M5  An option that would do nothing is refused.
 //!
 //! Not here: what a line or a tree is (`report`).
@@ -147,14 +147,14 @@ impl Target {
     }
 }
 
-/// Lines, and what is to be said beside them.
+/// Lines, and the notes to print beside them.
 #[derive(Default)]
 struct Gathered {
     lines: Store,
     notes: Vec<String>,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -184,7 +184,7 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     watch(args, &target, Duration::from_secs_f64(every))
 }
 
-/// Again and again (M2).
+/// Measures and shows again and again (M2).
 fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut said: Vec<String> = Vec::new();
     let mut first = true;
@@ -197,7 +197,7 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
             other => other?,
         };
         if !args.json && !args.openmetrics && io::stdout().is_terminal() {
-            // Home, and clear what is below: less flicker than to clear all.
+            // Moves the cursor home and clears what is below: less flicker than clearing everything.
             print_all("\x1b[H\x1b[J")?;
         } else if !first && !args.json {
             print_all("\n")?;
@@ -219,12 +219,12 @@ fn ended(error: &anyhow::Error) -> bool {
     matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
 }
 
-/// Whether the file or process is at fault, and not the command line.
+/// Reports whether the file or process is at fault, and not the command line.
 pub fn is_of_subject(error: &anyhow::Error) -> bool {
     error.is::<NoFigures>() || error.is::<ReadError>()
 }
 
-/// Our stdout as a file that can be closed.
+/// Returns our stdout as a file that can be closed.
 fn stdout() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
@@ -235,7 +235,7 @@ fn print_all(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Has the program do what was asked for, and says what came of it.
+/// Makes the program do what was asked for, and prints the result.
 fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
     let wanted = [
         (args.minimize, Action::Minimize),
@@ -254,7 +254,7 @@ fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// Has a process do it; what came of it.
+/// Makes a process do an action, and returns the result.
 fn done(pid: u32, action: Action) -> Result<String> {
     let name = action.name();
     let sockets = desk::sockets_of(pid);
@@ -288,7 +288,7 @@ fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
 
 impl Gathered {
     fn keep(&mut self, entry: &Entry<'_>, blocks: &[Note]) {
-        // A full memory is noticed by the missing lines' sums; there is no better place.
+        // If memory runs out, the sums show it by the missing lines; there is no better place.
         let _ = self.lines.push(entry) && self.lines.name_blocks(blocks);
     }
 }
@@ -316,7 +316,7 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     let mut gathered = Gathered::default();
     let mut allocator = None;
     for socket in desk::sockets_of(pid) {
-        // The drop-in has no reporters, so none that could name blocks.
+        // The drop-in has no reporters, so it has none that could name blocks.
         let request = match with_blocks && desk::is_reporters(&socket) {
             true => desk::MEASURE_BLOCKS,
             false => "measure",
@@ -355,7 +355,7 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     Ok(gathered)
 }
 
-/// The page's address: what it saves is asked for, by curl, as debug files are.
+/// Reads the page at an address: what it saves is requested with curl, as debug files are.
 fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
     let more = if with_blocks { "blocks=1" } else { "fresh=1" };
     let json = saved_by(url, more)?;
@@ -365,15 +365,15 @@ fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
     Ok(gathered)
 }
 
-/// What a page saves when it is asked in this way.
+/// Returns what a page saves when it is asked in this way.
 ///
 /// # Errors
-/// No curl, or no page.
+/// If there is no curl, or no page.
 pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
     let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
     let done = Command::new("curl")
-        // Its address is a key: the list of processes shows a command's arguments to everybody.
+        // The page's address is a key, and the list of processes shows a command's arguments to every user.
         .args([
             "--config",
             "-",
@@ -394,7 +394,7 @@ pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
                 .replace('\\', "\\\\")
                 .replace('"', "\\\"")
                 .replace('\n', " ");
-            // If it has ended, its status says why.
+            // If curl has ended, its status says why.
             let _ = curl
                 .stdin
                 .take()
@@ -412,10 +412,10 @@ pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     Ok(done.stdout)
 }
 
-/// Processes that can be asked.
+/// Lists the processes that can be asked.
 fn list(as_json: bool) -> Result<u8> {
     desk::clear_stale();
-    // It may have ended since.
+    // The process may have ended since.
     let titled = |(pid, socket): (u32, PathBuf)| Some((pid, process::title(pid).ok()?, socket));
     let found: Vec<(u32, String, PathBuf)> =
         desk::listening().into_iter().filter_map(titled).collect();
@@ -441,7 +441,7 @@ fn list(as_json: bool) -> Result<u8> {
     Ok(0)
 }
 
-/// The trees, or those of the difference.
+/// Shows the trees, or those of the difference.
 fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     let mut differing: Option<Diff> = None;
     if let Some(first) = &args.diff {
@@ -514,7 +514,7 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     Ok(0)
 }
 
-/// A process as the page's subject.
+/// A process as the subject of the page.
 struct Subject(u32);
 
 impl Backend for Subject {

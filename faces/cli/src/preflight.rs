@@ -1,4 +1,4 @@
-//! What can be known of a program before it is started: whether `LD_PRELOAD` can see it.
+//! What can be known of a program before it is started: whether `LD_PRELOAD` has an effect on it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Programs that a script may name as its interpreter, one after the other.
+/// The number of programs that a chain of interpreters in `#!` lines may have.
 const INTERPRETERS: usize = 4;
 
-/// What the program is started for: the words of a refusal.
+/// What the program is started for: the words for a refusal.
 pub struct Purpose {
     /// The subcommand, for examples.
     subcommand: &'static str,
     /// What is preloaded.
     library: &'static str,
-    /// What comes of it if the loader ignores the library.
+    /// What happens if the loader ignores the library.
     in_vain: &'static str,
     /// What the user wants to do with a program.
     verb: &'static str,
 }
 
-/// Recording it.
+/// The program is to be recorded.
 pub const RECORD: Purpose = Purpose {
     subcommand: "run",
     library: "recorder",
@@ -31,7 +31,7 @@ pub const RECORD: Purpose = Purpose {
     verb: "record",
 };
 
-/// Running it on our allocator.
+/// The program is to run on our allocator.
 pub const EXEC: Purpose = Purpose {
     subcommand: "exec",
     library: "allocator",
@@ -39,7 +39,7 @@ pub const EXEC: Purpose = Purpose {
     verb: "run",
 };
 
-/// Running it on several allocators.
+/// The program is to run on several allocators.
 pub const COMPARE: Purpose = Purpose {
     subcommand: "compare",
     library: "allocator",
@@ -50,7 +50,8 @@ pub const COMPARE: Purpose = Purpose {
 /// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
-/// No such program; not executable; statically linked; 32-bit; set-user-id; not for this machine.
+/// If there is no such program, or it is not executable, statically linked, 32-bit, set-user-id, or not for this
+/// machine.
 pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let Purpose {
         library,
@@ -84,17 +85,17 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
                 "{}: built for another machine (ELF machine {machine}); the {library} is for x86-64",
                 path.display()
             ),
-            // Whatever the kernel makes of it (binfmt): let it try.
+            // Whatever the kernel makes of it (binfmt): we let it try.
             Kind::Other => return Ok(found),
         }
     }
     Ok(found)
 }
 
-/// Finds a program.
+/// Finds a program in the search path.
 ///
 /// # Errors
-/// No such program; not executable.
+/// If there is no such program, or it is not executable.
 pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let shown = command.to_string_lossy();
     if shown.is_empty() {
@@ -126,7 +127,7 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     })
 }
 
-/// What a file is, as far as preloading goes.
+/// The kind of a file, as far as preloading is concerned.
 #[derive(PartialEq, Eq, Debug)]
 enum Kind {
     Script(PathBuf),
@@ -152,7 +153,7 @@ impl Kind {
                 .split(|byte| byte.is_ascii_whitespace())
                 .filter(|w| !w.is_empty());
             let first = words.next().unwrap_or(b"");
-            // `#!/usr/bin/env python3`: what counts is the second word.
+            // `#!/usr/bin/env python3`: the second word counts.
             let by_env = first.ends_with(b"/env");
             let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
             let interpreter = if by_env {
@@ -192,11 +193,11 @@ impl Kind {
     }
 }
 
-/// Refuses a library that the loader would ignore: it says so in a line among the program's own, and
-/// starts the program all the same.
+/// Refuses a library that the loader would ignore: the loader prints one line among the program's
+/// own, and starts the program all the same.
 ///
 /// # Errors
-/// Not readable; not a library; not for this machine.
+/// If the file is not readable, is no library, or is not for this machine.
 pub fn check_library(path: &Path) -> Result<()> {
     match Kind::of(path).with_context(|| format!("{}: cannot be read", path.display()))? {
         Kind::Static | Kind::Dynamic => Ok(()),

@@ -4,9 +4,10 @@
 //!   traces ─ open each ─► members ─► their peak together ─► read each one's events ─► report ─► text, JSON, page
 //! ```
 //!
-//! M1  No more traces are open at a time than there are processors: a build leaves thousands.
-//! M2  A file of a folder that is no whole trace is said in the report; one that was named is an error.
-//! M3  A recording counts once, whatever copies of it lie there.
+//! M1  No more traces are open at a time than there are processors: a build leaves thousands of traces.
+//! M2  A file of a folder that is no whole trace is named in the report; one that was named on the command line is an
+//!     error.
+//! M3  A recording counts once, however many copies of it lie there.
 //!
 //! Not here: what the sums are (analysis::processes), how they look (view::processes).
 
@@ -24,10 +25,10 @@ use crate::analyse;
 use crate::args::{AnalysisOptions, ReportArgs};
 use crate::commands;
 
-/// The traces that arguments name: files as they are, of a folder all `*.sft`.
+/// Returns the traces that arguments name: files as they are, and all `*.sft` of a folder.
 ///
 /// # Errors
-/// A folder that cannot be read, or that has none.
+/// If a folder cannot be read, or has no trace.
 pub fn traces_of(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut traces = Vec::new();
     for argument in arguments {
@@ -100,16 +101,16 @@ fn count(path: &Path, at_ns: Option<u64>, ended_ns: u64) -> Result<(Counted, Vec
     Ok((counter.finish(ended_ns), damage))
 }
 
-/// The one of these that is the same recording (a copy, perhaps cut): its memory would count twice.
+/// Returns the trace of the member that is the same recording (a copy, perhaps cut): its memory would count twice.
 fn copy_of<'m>(members: &'m [Member], member: &Member) -> Option<&'m str> {
     let same = |other: &&Member| other.process.uid == member.process.uid;
     members.iter().find(same).map(|other| other.trace.as_str())
 }
 
-/// The report on these traces. `lenient`: those that cannot be read are said in it (M2).
+/// Analyses these traces together. If `lenient`, those that cannot be read are named in the report (M2).
 ///
 /// # Errors
-/// A trace that cannot be read, unless lenient; none that can.
+/// If a trace cannot be read and `lenient` is not set, or none can be read.
 pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes> {
     let mut unread = Vec::new();
     let mut first = None;
@@ -162,10 +163,10 @@ pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes> {
     Ok(report)
 }
 
-/// Does it.
+/// Does what was asked.
 ///
 /// # Errors
-/// Traces that cannot be read, files that cannot be written, options that are of one trace.
+/// If traces cannot be read, files cannot be written, or an option is only for one trace.
 pub fn report(args: &ReportArgs, traces: &[PathBuf]) -> Result<u8> {
     if args.analysis.at != "peak" {
         bail!(
@@ -197,7 +198,7 @@ pub fn report(args: &ReportArgs, traces: &[PathBuf]) -> Result<u8> {
     Ok(0)
 }
 
-/// How the table is to look.
+/// Returns the options of the table's view.
 pub fn options(analysis: &AnalysisOptions, terminal: bool, rows: usize) -> view::Options {
     let style = commands::style(analysis, terminal, Path::new(""), None);
     view::Options {
@@ -207,10 +208,10 @@ pub fn options(analysis: &AnalysisOptions, terminal: bool, rows: usize) -> view:
     }
 }
 
-/// Writes the page, and beside it the own pages of the `pages` largest processes, which it links to.
+/// Writes the page, and beside it the pages of the `pages` largest processes, which it links to.
 ///
 /// # Errors
-/// A page that cannot be written.
+/// If a page cannot be written.
 pub fn write_pages(
     report: &mut Processes,
     path: &Path,
@@ -247,7 +248,7 @@ pub fn write_pages(
     write_page(report, path)
 }
 
-/// Writes the page alone.
+/// Writes only the page.
 ///
 /// # Errors
 /// If it cannot be written.

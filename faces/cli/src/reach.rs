@@ -29,7 +29,7 @@ pub struct Found<'a> {
     result: Result<Reach, String>,
 }
 
-/// The label of a look's moment.
+/// Returns the label of a look's moment.
 fn label(trace: &Trace, look: &Look) -> String {
     match look.cause {
         LookCause::End => "end".into(),
@@ -40,7 +40,8 @@ fn label(trace: &Trace, look: &Look) -> String {
     }
 }
 
-/// The look that a report is about: the last at the mark of that name, else the last of the end, else the last.
+/// Chooses the look that a report is about: the last at the mark of that name, else the last of the end, else the
+/// last.
 fn choose<'a>(trace: &'a Trace, at: &str) -> Option<&'a Look> {
     let looks = || trace.looks.iter().rev();
     let is_mark = |look: &&Look| look.cause != LookCause::End && label(trace, look) == at;
@@ -51,11 +52,11 @@ fn choose<'a>(trace: &'a Trace, at: &str) -> Option<&'a Look> {
         .or(trace.looks.last())
 }
 
-/// What was found at the look that `--at` means; `None` for a trace without looks (R1).
+/// Returns what was found at the look that `--at` means; `None` for a trace without looks (R1).
 pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
     let trace = &recording.trace;
     let look = choose(trace, at)?;
-    // Blocks of before a fork live in the copy, too.
+    // Blocks from before a fork live in the copy, too.
     let mut ledger = recording.ledger(16);
     recording.events(
         |event| {
@@ -80,7 +81,7 @@ pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
     let process = &trace.process;
     let maker = Maker {
         name: process.allocator.clone(),
-        // A program that brings its own: its data are the program's.
+        // A program that brings its own allocator: the allocator's data are the program's.
         path: match process.allocator_path == process.exe {
             true => String::new(),
             false => process.allocator_path.clone(),
@@ -110,23 +111,23 @@ pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
     })
 }
 
-/// Blocks of one stack whose paths are printed.
+/// The number of blocks of one stack whose paths are printed.
 const EXAMPLES: usize = 3;
-/// Steps of a path that are printed at each end; what is between is counted.
+/// The number of steps of a path that are printed at each end; those between are counted.
 const ENDS: usize = 8;
-/// Functions of a stack that are printed.
+/// The number of functions of a stack that are printed.
 const FUNCTIONS: usize = 4;
 
 impl Found<'_> {
-    /// What adds it to the report.
+    /// Returns the pass that adds the result to the report.
     pub fn pass(&self) -> ReachPass {
         ReachPass::new(self.look, &self.label, &self.result)
     }
 
-    /// Who holds the blocks that `whom` means: an address, or part of a function's name in their stacks.
+    /// Describes what holds the blocks that `whom` means: an address, or part of a function's name in their stacks.
     ///
     /// # Errors
-    /// There is no verdict, or no such block.
+    /// If there is no verdict, or no such block.
     pub fn who_holds(&self, whom: &str, symbols: &mut Symbols) -> Result<String> {
         let reach = match &self.result {
             Ok(reach) => reach,
@@ -173,7 +174,7 @@ impl Found<'_> {
             self.label,
             lost.count(),
         );
-        // One of each way to be held, the largest first.
+        // One block for each way to be held, the largest first.
         found.sort_by_key(|&one| {
             let block = &reach.blocks[one as usize];
             (std::cmp::Reverse(block.usable), block.addr)
@@ -256,7 +257,7 @@ impl Found<'_> {
         );
     }
 
-    /// A block in a line: where, how large, whose.
+    /// Describes a block in a line: address, size, stack.
     fn block(&self, reach: &Reach, block: u32, symbols: &mut Symbols) -> String {
         let live = &reach.blocks[block as usize];
         let functions = self.functions(live.node, symbols);
@@ -272,11 +273,11 @@ impl Found<'_> {
         format!("{:#x} {} by {stack}", live.addr, bytes(live.size))
     }
 
-    /// The functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     fn functions(&self, node: NodeId, symbols: &mut Symbols) -> Vec<String> {
         let mut names = Vec::new();
         let mut at = node;
-        // Bounded: a parent has a lower number.
+        // The loop is bounded: a parent has a lower number.
         while let Some((parent, pc)) = self.trace.node(at).filter(|_| at.0 != 0) {
             let frames = symbols.frames(pc, at.0, true);
             names.extend(frames.into_iter().map(|frame| frame.function));
@@ -296,7 +297,7 @@ impl Found<'_> {
         }
     }
 
-    /// A root in words.
+    /// Describes a root in words.
     fn root(&self, place: Place, symbols: &mut Symbols) -> String {
         let at = match place {
             Place::Register(number) => {

@@ -5,10 +5,10 @@
 //!                                          └──► stdout: the table, or --json
 //! ```
 //!
-//! T1  Run again with the same folder, it goes on where it was: complete runs are not repeated.
-//! T2  Status 0: all runs complete; 1: some not; 2: wrong use, or nothing could be begun; 130: interrupted.
+//! T1  If it is run again with the same folder, it continues where it was: complete runs are not repeated.
+//! T2  Status 0: all runs are complete; 1: some are not; 2: wrong use, or nothing could be begun; 130: interrupted.
 //!
-//! Not here: doing it (`browser`).
+//! Not here: the runs themselves (`browser`).
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -145,10 +145,10 @@ pub struct TabsArgs {
     pub quiet: bool,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
-/// Whatever keeps it from being begun.
+/// Whatever keeps the runs from being begun.
 pub fn tabs(args: &TabsArgs) -> Result<u8> {
     let cache = match &args.cache {
         Some(folder) => std::path::absolute(folder)?,
@@ -221,7 +221,7 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
     })
 }
 
-/// The library that counts calls.
+/// Finds the library that counts calls.
 fn probe() -> Result<PathBuf> {
     find_library("libskinflint_probe.so", env::PROBE_LIBRARY.name())
 }
@@ -278,7 +278,8 @@ fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
             continue;
         }
         for allocator in &args.allocators {
-            // As it comes, ours is on our allocator; another one is preloaded under what calls the C library's.
+            // By default ours is on our allocator; another one is preloaded under the host that calls the C
+            // library's.
             let browser = match heap {
                 Some(heap) if allocator == "own" => host(name, heap, None)?,
                 Some(heap) => host(name, heap, Some(Malloc::System))?,
@@ -298,7 +299,7 @@ fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// The JavaScript host on a heap, on the allocator that it is built with or on the C library's.
+/// Returns the JavaScript host on a heap, on the allocator that it is built with or on the C library's.
 fn host(name: &str, heap: Heap, malloc: Option<Malloc>) -> Result<Subject> {
     let host = js::driven_host(heap, malloc).with_context(|| format!("--browser {name}"))?;
     let heap = match heap {
@@ -315,7 +316,7 @@ fn host(name: &str, heap: Heap, malloc: Option<Malloc>) -> Result<Subject> {
 }
 
 fn on(browser: &Subject, name: &str) -> Result<Subject> {
-    // WebKit's own heap over the system's malloc, which is how it comes.
+    // WebKit's own heap over the system's malloc, which is its default.
     if name == "own" {
         return browser.on("own", None);
     }
@@ -354,7 +355,7 @@ fn fetch(args: &TabsArgs, plan: &Plan, cache: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// The table for a terminal: one row for each figure, one column for each browser.
+/// Renders the table for a terminal: one row for each figure, one column for each browser.
 fn table(series: &Series) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let heads = |first: &str, of: &dyn Fn(&series::Row) -> String| -> Vec<String> {

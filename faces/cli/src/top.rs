@@ -1,4 +1,4 @@
-//! `skinflint top`: which trace, then over to the crate that draws it.
+//! `skinflint top`: finds the trace, then calls the crate that draws it.
 //!
 //! ```text
 //!   PID ─ the session that records it ─► its trace        TRACE ─► as it is
@@ -15,10 +15,10 @@ use crate::args::{TopArgs, When};
 use crate::ctl;
 use crate::debuginfod;
 
-/// Does it.
+/// Does what was asked.
 ///
 /// # Errors
-/// No such trace or recording; a trace that cannot be read.
+/// If there is no such trace or recording, or the trace cannot be read.
 pub fn top(args: &TopArgs) -> Result<u8> {
     debuginfod::must_be_folders("--debug-dir", &args.debug_dir)?;
     let trace = trace_of(args)?;
@@ -42,7 +42,7 @@ pub fn top(args: &TopArgs) -> Result<u8> {
             _ => (columns.unwrap_or(120).clamp(40, 1000), 40),
         },
     };
-    // What the exit status goes by keeps its type.
+    // Errors that decide the exit status keep their type.
     let plain = |error: Box<dyn std::error::Error + Send + Sync>| {
         let error = match error.downcast::<io::Error>() {
             Ok(error) => return anyhow::Error::new(*error),
@@ -63,7 +63,7 @@ pub fn top(args: &TopArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The trace that the argument means.
+/// Returns the trace that the argument means.
 fn trace_of(args: &TopArgs) -> Result<PathBuf> {
     let Some(what) = &args.what else {
         return first_trace(None);
@@ -75,7 +75,7 @@ fn trace_of(args: &TopArgs) -> Result<PathBuf> {
     }
 }
 
-/// The trace of a process that is being recorded, or of the one that holds most in its session.
+/// Returns the trace of a process that is being recorded, or of the process that holds most in its session.
 fn first_trace(pid: Option<u32>) -> Result<PathBuf> {
     let status = ctl::session_of(pid)?.status;
     let own = status

@@ -4,7 +4,7 @@
 //!   TRACE… ─► trace::Events ─► analysis::whatif ─► WhatIf ─► text, or --json
 //! ```
 //!
-//! W1  What is missing from a trace is said on stderr before its figures, as by `skinflint counts`.
+//! W1  What is missing from a trace is reported on stderr before its figures, as by `skinflint counts`.
 //! W2  A wrong policy is wrong use (status 2), found before any trace is read.
 //!
 //! Not here: what is simulated (`analysis::whatif`), how it looks (`view::what_if`).
@@ -29,13 +29,13 @@ struct Simulated {
     trace: String,
     program: String,
     allocator: String,
-    /// What the reader must know is missing, a sentence each.
+    /// What the reader must know is missing, one sentence each.
     missing: Vec<String>,
     #[serde(flatten)]
     what_if: WhatIf,
 }
 
-/// Does what was asked. The status to end with.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -51,7 +51,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
     each(&args.traces, &policies, args.delay, json)
 }
 
-/// What `skinflint compare --what-if` does: all named policies; JSON goes to a file, `-` is stdout.
+/// Does what `skinflint compare --what-if` asks for: all named policies; JSON goes to a file, `-` is stdout.
 ///
 /// # Errors
 /// Whatever keeps it from being done.
@@ -114,7 +114,7 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
         events: ran.what_if.events,
         allocations: ran.what_if.acquisitions,
         frees: ran.what_if.acquisitions,
-        // Those of a copy (`fork`) are of what it began with.
+        // Those of a copy (`fork`) are releases of what it began with.
         unknown_frees: match recording.is_copy() {
             true => 0,
             false => ran.what_if.unknown_releases,

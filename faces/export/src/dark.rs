@@ -1,4 +1,4 @@
-//! Dark matter: what lives on the heap and no reporter of the program has measured, by stack; and what two
+//! Dark matter: what lives on the heap and no reporter of the program has measured, by stack; and what two reporters
 //! have both measured.
 //!
 //! ```text
@@ -9,12 +9,11 @@
 //! ```
 //!
 //! D1  Exact: for each stack, unreported + once + twice + went = live bytes given; and stacks add up to the heap
-//!     ([`Dark::adds_up`]). What went while it was measured is judged by nobody, and what came is not of the heap:
-//!     the measurement's own blocks among it.
-//! D2  Totals: nothing is said of a stack but what follows. At least `live − Σ claims` of a stack is dark; a
-//!     claim of exactly a stack's (or function's) bytes is taken for its explanation, each claim once; the
-//!     rest is "possible".
-//! D3  The mode is exact if any claim has addresses. Claims without are then not used, and counted.
+//!     ([`Dark::adds_up`]). Blocks that went during the measurement are not judged, and those that came do not belong
+//!     to the heap: the measurement's own blocks are among them.
+//! D2  Totals: about a stack we say only what follows. At least `live − Σ claims` of a stack is dark; a claim of
+//!     exactly a stack's (or function's) bytes is taken as its explanation, each claim once; the rest is "possible".
+//! D3  The mode is exact if any claim has addresses. Claims without addresses are then not used, but counted.
 //! D4  Exact, and the memory report has `heap-allocated`: unreported is its heap-unclassified and five differences
 //!     ([`Account`]), to the byte.
 //!
@@ -31,26 +30,26 @@ use crate::source::{NO_STACK, name};
 /// A live block at the report's instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveBlock {
-    /// Where it is.
+    /// Its address.
     pub addr: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable_bytes: u64,
     /// Index into the report's sites.
     pub site: u32,
-    /// Whether it went while the program was measured.
+    /// Whether it was released while the program was measured.
     pub went: bool,
 }
 
-/// What lived when the program was measured.
+/// The blocks that lived when the program was measured.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Living {
     /// Blocks that lived at the report's instant, in any order.
     pub blocks: Vec<LiveBlock>,
-    /// Address and bytes given of blocks that came between the instant and the end of the measurement.
+    /// Address and usable bytes of blocks that came between the instant and the end of the measurement.
     pub came: Vec<(u64, u64)>,
 }
 
-/// How it was found out.
+/// How dark matter was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -60,39 +59,39 @@ pub enum Mode {
     Totals,
 }
 
-/// A stack. Bytes are bytes given.
+/// A stack. Bytes are usable bytes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// The stack, in the report.
+    /// The stack's node in the report.
     pub node: u32,
     /// Live blocks.
     pub live_blocks: u64,
     /// Live bytes.
     pub live_bytes: u64,
-    /// Exact: bytes of no claim.
+    /// Exact: bytes that are in no claim.
     pub unreported_bytes: u64,
-    /// Exact: blocks of which no byte is of a claim.
+    /// Exact: blocks with no byte in a claim.
     pub unreported_blocks: u64,
-    /// Exact: bytes of one claim.
+    /// Exact: bytes that are in one claim.
     pub once_bytes: u64,
-    /// Exact: bytes of two claims or more.
+    /// Exact: bytes that are in two claims or more.
     pub twice_bytes: u64,
-    /// Exact: blocks with such bytes.
+    /// Exact: blocks with bytes in two claims or more.
     pub twice_blocks: u64,
-    /// Exact: bytes of blocks that went while it was measured.
+    /// Exact: bytes of blocks that went during the measurement.
     pub went_bytes: u64,
-    /// Totals: at least so many bytes are dark.
+    /// Totals: at least this many bytes are dark.
     pub surely_dark_bytes: u64,
-    /// Totals: the claim whose amount is that of this stack, or of all stacks of its function.
+    /// Totals: the claim whose amount equals that of this stack, or of all stacks of its function.
     pub explained_by: Option<String>,
 }
 
-/// What became of a claim.
+/// The result for one claim.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClaimRow {
     /// Its path.
     pub path: String,
-    /// What it says, bytes.
+    /// The bytes that it claims.
     pub amount_bytes: u64,
     /// Whether it gave addresses.
     pub has_addresses: bool,
@@ -100,9 +99,9 @@ pub struct ClaimRow {
     pub covered_bytes: u64,
     /// Of these, bytes that another claim (or itself, once more) covers too.
     pub twice_bytes: u64,
-    /// Bytes of blocks that it names and that came or went while it was measured.
+    /// Bytes of blocks that it names and that came or went during the measurement.
     pub changed_bytes: u64,
-    /// Blocks that it names and that do not live.
+    /// Blocks that it names and that are not live.
     pub stray_blocks: u64,
     /// Bytes of its ranges that lie in no live block.
     pub stray_bytes: u64,
@@ -111,35 +110,35 @@ pub struct ClaimRow {
 /// Two claims on the same bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Twice {
-    /// The one.
+    /// The first claim.
     pub first: String,
-    /// The other; the same if it claims the same bytes two times.
+    /// The second claim; the same as the first if it claims the same bytes twice.
     pub second: String,
-    /// Bytes.
+    /// The bytes that both claim.
     pub bytes: u64,
-    /// Blocks.
+    /// The blocks that both claim.
     pub blocks: u64,
 }
 
-/// From heap-unclassified of the memory report to what is unreported, bytes; each is added (D4).
+/// The account from heap-unclassified of the memory report to what is unreported, in bytes; all parts are added (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Account {
-    /// `heap-allocated` less all claims.
+    /// `heap-allocated` minus all claims.
     pub heap_unclassified_bytes: i64,
-    /// What the recording has more than `heap-allocated`: it counts at another moment, or with headers, or another heap.
+    /// What the recording has beyond `heap-allocated`: it counts at another moment, or with headers, or another heap.
     pub recorded_more_bytes: i64,
-    /// What two claims or more have in common: claimed, and only once there.
+    /// What two claims or more have in common: it is claimed, and exists only once.
     pub claimed_twice_bytes: i64,
-    /// Of claims without addresses.
+    /// Bytes of claims without addresses.
     pub without_addresses_bytes: i64,
-    /// What claims with addresses say beyond what these cover.
+    /// What claims with addresses state beyond what their addresses cover.
     pub claimed_beyond_bytes: i64,
-    /// What went while it was measured, below zero.
+    /// Bytes that went during the measurement, as a negative number.
     pub went_bytes: i64,
 }
 
 impl Account {
-    /// What it comes to.
+    /// Returns the sum of all parts.
     pub fn sum(&self) -> i64 {
         self.heap_unclassified_bytes
             + self.recorded_more_bytes
@@ -150,18 +149,18 @@ impl Account {
     }
 }
 
-/// Dark matter.
+/// The dark matter of a process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Dark {
     /// Version of these fields.
     pub schema: u32,
-    /// How it was found out.
+    /// How it was found.
     pub mode: Mode,
-    /// The process, as the memory report names it.
+    /// The name of the process in the memory report.
     pub process: String,
     /// The moment of the trace.
     pub at: String,
-    /// Live bytes given, as the analysis counted them.
+    /// Live usable bytes, as the analysis counted them.
     pub live_bytes: u64,
     /// Live blocks.
     pub live_blocks: u64,
@@ -169,17 +168,17 @@ pub struct Dark {
     pub said_allocated_bytes: Option<u64>,
     /// Sum of all claims.
     pub claimed_bytes: u64,
-    /// Of these, of claims without addresses in the exact mode: not used.
+    /// Bytes of claims without addresses, which the exact mode does not use.
     pub unused_claim_bytes: u64,
-    /// Exact: bytes of no claim. Totals: live minus claimed; 0 if more is claimed than lives.
+    /// Exact: bytes in no claim. Totals: live minus claimed; 0 if more is claimed than lives.
     pub dark_bytes: u64,
-    /// Totals: how much more is claimed than lives: claimed twice, or not of this heap.
+    /// Totals: the bytes claimed beyond those that live: claimed twice, or not of this heap.
     pub overclaimed_bytes: u64,
-    /// Exact: bytes of blocks that went while it was measured.
+    /// Exact: bytes of blocks that went during the measurement.
     pub went_bytes: u64,
-    /// Exact: from heap-unclassified to `dark_bytes`, if the memory report has `heap-allocated`.
+    /// Exact: the account from heap-unclassified to `dark_bytes`, if the memory report has `heap-allocated`.
     pub account: Option<Account>,
-    /// Why the figures may mean little, a sentence each.
+    /// Why the figures may mean little, one sentence each.
     pub doubts: Vec<String>,
     /// Stacks, darkest first.
     pub rows: Vec<Row>,
@@ -190,7 +189,7 @@ pub struct Dark {
 }
 
 impl Dark {
-    /// Finds out, of what lived at the report's instant.
+    /// Finds the dark matter of what lived at the report's instant.
     pub fn new(report: &Report, heap: &Heap, living: &Living) -> Dark {
         let exact = heap.claims.iter().any(Claim::has_addresses);
         let claimed = heap.claims.iter().map(|claim| claim.amount_bytes);
@@ -241,10 +240,10 @@ impl Dark {
         dark
     }
 
-    /// D1.
+    /// Checks that the figures add up (D1).
     ///
     /// # Errors
-    /// What does not add up.
+    /// Which figure does not add up.
     pub fn adds_up(&self) -> Result<(), String> {
         let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).fold(0, u64::saturating_add);
         let fault = |what: &str| Err(format!("{what}; this is a fault of skinflint"));
@@ -287,7 +286,7 @@ fn claim_row(claim: &Claim) -> ClaimRow {
     }
 }
 
-/// D4.
+/// Computes the account (D4).
 fn account(dark: &Dark) -> Option<Account> {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let said = signed(dark.said_allocated_bytes?);
@@ -307,14 +306,14 @@ fn account(dark: &Dark) -> Option<Account> {
     })
 }
 
-/// Which part of which block is of which claim.
+/// Which part of which block belongs to which claim.
 struct Cover<'a> {
-    /// By address.
+    /// The live blocks, by address.
     blocks: Vec<LiveBlock>,
-    /// By address.
+    /// The blocks that came, by address.
     came: Vec<(u64, u64)>,
     heap: &'a Heap,
-    /// By index of the block: from, to (offsets), claim.
+    /// Parts by index of the block: from, to (offsets), claim.
     parts: FxHashMap<usize, Vec<(u64, u64, usize)>>,
 }
 
@@ -331,18 +330,18 @@ impl<'a> Cover<'a> {
         }
     }
 
-    /// The block that an address lies in.
+    /// Returns the index of the block that an address lies in.
     fn block_at(&self, addr: u64) -> Option<usize> {
         let index = self
             .blocks
             .partition_point(|block| block.addr <= addr)
             .checked_sub(1)?;
         let block = &self.blocks[index];
-        // A block of no bytes is still a block at its address.
+        // A block of 0 bytes is still a block at its address.
         (addr - block.addr < block.usable_bytes.max(1)).then_some(index)
     }
 
-    /// Bytes of the block that an address lies in and that came while it was measured.
+    /// Returns the bytes of the block that an address lies in and that came during the measurement.
     fn came_at(&self, addr: u64) -> Option<u64> {
         let index = self
             .came
@@ -352,11 +351,12 @@ impl<'a> Cover<'a> {
         (addr - start < bytes.max(1)).then_some(bytes)
     }
 
-    /// Where an address of a claim leads: `Ok` to a block that is judged.
+    /// Resolves an address of a claim: returns the block that is judged, if there is one, and counts the others in
+    /// `row`.
     fn lead(&self, addr: u64, row: &mut ClaimRow) -> Option<usize> {
         let found = self.block_at(addr);
         match (found.map(|at| self.blocks[at]), self.came_at(addr)) {
-            // A block that went and one that came in its place: the newer one was measured.
+            // If a block went and another came in its place, the newer one was measured.
             (Some(block), None) if !block.went => return found,
             (_, Some(bytes)) => row.changed_bytes = row.changed_bytes.saturating_add(bytes),
             (Some(block), None) => {
@@ -389,7 +389,7 @@ impl<'a> Cover<'a> {
         self.count(dark);
     }
 
-    /// Lays a range over the blocks; bytes of it that are in none, and in some that came or went.
+    /// Lays a range over the blocks. Returns its bytes that lie in no block, and those in blocks that came or went.
     fn range(&mut self, claim: usize, addr: u64, bytes: u64) -> (u64, u64) {
         let end = addr.saturating_add(bytes);
         let (mut stray, mut changed) = (end - addr, 0);
@@ -478,11 +478,11 @@ struct Swept {
     none: u64,
     once: u64,
     twice: u64,
-    /// Claim, bytes; each claim once.
+    /// Claim and bytes; each claim once.
     covered: Vec<(usize, u64)>,
-    /// Claim, bytes that are of another part as well.
+    /// Claim and the bytes that another part covers as well.
     shared: Vec<(usize, u64)>,
-    /// The first two claims on a byte, bytes.
+    /// The first two claims on a byte, and the bytes.
     pairs: Vec<((usize, usize), u64)>,
 }
 
@@ -493,7 +493,7 @@ fn add<K: PartialEq>(list: &mut Vec<(K, u64)>, key: K, bytes: u64) {
     }
 }
 
-/// Goes over a block from edge to edge.
+/// Goes over a block from one edge of a part to the next.
 fn sweep(parts: &mut [(u64, u64, usize)], bytes: u64) -> Swept {
     parts.sort_unstable();
     let mut edges: Vec<u64> = parts.iter().flat_map(|part| [part.0, part.1]).collect();
@@ -532,14 +532,14 @@ fn sweep(parts: &mut [(u64, u64, usize)], bytes: u64) -> Swept {
     swept
 }
 
-/// D2.
+/// Computes the figures of the mode of totals (D2).
 fn totals(report: &Report, dark: &mut Dark) {
     dark.dark_bytes = dark.live_bytes.saturating_sub(dark.claimed_bytes);
     dark.overclaimed_bytes = dark.claimed_bytes.saturating_sub(dark.live_bytes);
     for row in &mut dark.rows {
         row.surely_dark_bytes = row.live_bytes.saturating_sub(dark.claimed_bytes);
     }
-    // Claims by amount; each explains once.
+    // Claims by amount; each is an explanation once.
     let mut free: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (index, claim) in dark.claims.iter().enumerate().rev() {
         if claim.amount_bytes > 0 {
@@ -560,7 +560,7 @@ fn totals(report: &Report, dark: &mut Dark) {
             dark.rows[index].explained_by = Some(dark.claims[claim].path.clone());
         }
     }
-    // What is left, put together by function.
+    // The remaining stacks, grouped by function.
     let mut functions: Vec<(&str, [u64; 2], Vec<usize>)> = Vec::new();
     let mut known: FxHashMap<&str, usize> = FxHashMap::default();
     for &index in &order {

@@ -1,13 +1,13 @@
 //! A heap of a few blocks at addresses chosen by hand, and what is claimed of it.
 //!
-//! T1  Every figure is worked out from the addresses in the test, and each test sees that a byte is in one
-//!     column only.
+//! T1  Every figure is worked out from the addresses in the test, and each test checks that a byte is in one column
+//!     only.
 
 use super::*;
 use crate::reported::Reported;
 use skinflint_analysis::model::{Frame, Instant, Node};
 
-/// Two stacks: `big` with blocks of 100 at 0x1000 and 0x2000, `small` with 16 at 0x3000 and 32 at 0x3010.
+/// Builds two stacks: `big` with blocks of 100 at 0x1000 and 0x2000, `small` with 16 at 0x3000 and 32 at 0x3010.
 fn heap() -> (Report, Living) {
     let frame = |name: &str| Frame {
         function: name.into(),
@@ -41,7 +41,7 @@ fn heap() -> (Report, Living) {
         site,
         went: false,
     };
-    // In no order.
+    // The blocks are deliberately unsorted.
     let blocks = [
         block(0x3010, 32, 1),
         block(0x1000, 100, 0),
@@ -77,7 +77,7 @@ fn entry(path: &str, kind: u8, amount: u64, more: &str) -> String {
     )
 }
 
-/// (node, unreported, once, twice).
+/// Returns (node, unreported, once, twice) of each row.
 fn figures(dark: &Dark) -> Vec<(u32, u64, u64, u64)> {
     let mut rows: Vec<_> = dark
         .rows
@@ -155,7 +155,7 @@ fn ranges_cover_parts_of_blocks_and_what_lies_between() {
         .find(|claim| claim.path == "explicit/a")
         .unwrap();
     assert_eq!((a.covered_bytes, a.stray_bytes), (100, 4096 - 100));
-    // A block of which a part is claimed is not an unreported block.
+    // A block that is claimed in part is not an unreported block.
     assert_eq!(
         dark.rows
             .iter()
@@ -196,7 +196,7 @@ fn claims_without_addresses_are_counted_and_not_used() {
 
 #[test]
 fn totals_say_how_much_and_only_guess_what() {
-    // 48 is what `small` has; 60 is nobody's; mapped memory and the reader's own row are no claims.
+    // 48 is what `small` has; no stack has 60; mapped memory and the reader's own row are no claims.
     let dark = dark(
         &[
             entry("explicit/small-things", 1, 48, ""),
@@ -257,7 +257,7 @@ fn another_moment_is_doubted() {
 
 #[test]
 fn what_comes_and_goes_while_it_is_measured_is_judged_by_nobody() {
-    // 0x2000 went, and 0x2008 came in its place; 0x5000 came. Claimed are one block that stayed, and all these.
+    // 0x2000 went, and 0x2008 came in its place; 0x5000 came. One block that stayed is claimed, and all of these.
     let claims = [
         entry(
             "explicit/a",

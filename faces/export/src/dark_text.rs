@@ -1,10 +1,10 @@
-//! Dark matter as text: how it was found out, the sum, the stacks, and what is claimed twice.
+//! Dark matter as text: how it was found, the sum, the stacks, and what is claimed twice.
 //!
 //! ```text
 //!   exact:   unreported   live   blocks  stack                 totals:   at least   live   blocks  stack
 //! ```
 //!
-//! B1  The mode is said before any figure. Lines that are not shown are one line, so that columns add up.
+//! B1  The mode is printed before any figure. Rows that are not shown are one line, so that columns add up.
 //!
 //! Not here: what a row is (`dark.rs`).
 
@@ -26,7 +26,7 @@ fn stack(report: &Report, node: u32, frames: usize) -> String {
     }
 }
 
-/// The text; at most `rows` lines in each table, `frames` frames of each stack.
+/// Renders the text, with at most `rows` lines in each table and `frames` frames of each stack.
 pub fn render(dark: &Dark, report: &Report, rows: usize, frames: usize) -> String {
     let mut text = format!("{} at {}\n", dark.process, dark.at);
     text += match dark.mode {
@@ -76,7 +76,7 @@ pub fn render(dark: &Dark, report: &Report, rows: usize, frames: usize) -> Strin
     text
 }
 
-/// Lines for the first rows that are wanted, and one for the others.
+/// Writes lines for the first rows that are wanted, and one line for the others.
 fn table(
     text: &mut String,
     dark: &Dark,
@@ -111,7 +111,7 @@ fn table(
     }
 }
 
-/// From heap-unclassified to what is unreported (D4), where they are not the same.
+/// Writes the account from heap-unclassified to what is unreported (D4), if they differ.
 fn account(text: &mut String, dark: &Dark) {
     let Some(account) = dark.account else { return };
     let signed = |bytes: i64| {
@@ -181,7 +181,7 @@ fn exact(text: &mut String, dark: &Dark, report: &Report, rows: usize, frames: u
     claims(text, dark, rows);
 }
 
-/// Claims that do not say what they cover.
+/// Writes the claims that do not state what they cover.
 fn claims(text: &mut String, dark: &Dark, rows: usize) {
     let odd = dark.claims.iter().filter(|claim| claim.has_addresses);
     let odd = odd.filter(|claim| {

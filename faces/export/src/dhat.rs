@@ -5,9 +5,10 @@
 //!                gb gbk: at the largest heap    eb ebk: at the end       fs: frames, innermost first }
 //! ```
 //!
-//! D1  Bytes are bytes asked for, as DHAT's own; sums over PPs are the report's totals.
-//! D2  No two PPs have the same frames (dh_view refuses that): stacks that differ by address only are
-//!     told apart by `#2`, `#3` … at the innermost frame. Put together they would have no largest moment.
+//! D1  Bytes are requested bytes, as in DHAT's own files; sums over PPs are the report's totals.
+//! D2  No two PPs have the same frames (dh_view refuses that): stacks that differ only by address are
+//!     distinguished by `#2`, `#3` … at the innermost frame. If they were merged, they would have no
+//!     largest moment.
 //! D3  `t-gmax` is the largest heap in bytes given, as everywhere in Skinflint.
 //! D4  Accesses are not recorded (`bkacc` is false). Times are microseconds.
 //!
@@ -56,7 +57,7 @@ struct Pp {
     fs: Vec<u32>,
 }
 
-/// The frames as the file has them: entry 0 is the root.
+/// The frames in the file's order: entry 0 is the root.
 struct Frames {
     table: Vec<String>,
     known: FxHashMap<String, u32>,
@@ -84,7 +85,7 @@ fn shown(frame: &Frame) -> String {
     }
 }
 
-/// Writes the file. Memory: about 100 bytes a stack and frame.
+/// Writes the file. Memory: about 100 bytes per stack and frame.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,4 +1,4 @@
-//! What two runs, or two moments of one run, differ in, by stack.
+//! The differences between two runs, or two moments of one run, by stack.
 //!
 //! ```text
 //!   sites of A ─► key: module and function of every frame ─┐
@@ -8,14 +8,14 @@
 //!
 //! C1  Every site of either side is in exactly one row, so columns of rows add up to both totals
 //!     ([`Diff::adds_up`]).
-//! C2  A key holds no address, line, build or version: `libfoo.so.1.2` and `libfoo.so.1.3` are one module,
-//!     the executable is one module whatever it is called, and what compilers and linkers add to names
-//!     (`.constprop.0`, `@@GLIBC_2.34`, a hash) is left out.
-//! C3  A weaker key joins only rows that one side lacks, and only if it gives them what they lack. What was
-//!     found that way says so ([`Matched`]).
+//! C2  A key holds no address, line, build or version: `libfoo.so.1.2` and `libfoo.so.1.3` are one module, the
+//!     executable is one module whatever its name, and what compilers and linkers add to names (`.constprop.0`,
+//!     `@@GLIBC_2.34`, a hash) is left out.
+//! C3  A weaker key joins only rows that one side lacks, and only if it gives them what they lack. A match found in
+//!     this way is marked ([`Matched`]).
 //! C4  Nothing depends on the order of a hash map.
 //!
-//! C5  What blocks pin is compared only where both moments know which pages are resident ([`Side::pins_known`]);
+//! C5  What blocks pin is compared only if the resident pages are known at both moments ([`Side::pins_known`]);
 //!     otherwise it is 0 everywhere.
 //!
 //! Not here: text.
@@ -27,22 +27,22 @@ use skinflint_view::stack::{is_plumbing, is_unnamed};
 
 use crate::source::path;
 
-/// What a stack has at a moment, and what it acquired over the run.
+/// The figures of a stack at a moment, and what it acquired over the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Measure {
     /// Live blocks.
     pub blocks: u64,
-    /// Bytes asked for in them.
+    /// Requested bytes of the live blocks.
     pub requested_bytes: u64,
-    /// Bytes given for them.
+    /// Usable bytes of the live blocks.
     pub usable_bytes: u64,
     /// Blocks acquired over the whole run, whatever the moment.
     pub allocations: u64,
-    /// Bytes asked for in those.
+    /// Requested bytes of the blocks acquired.
     pub allocated_bytes: u64,
-    /// Free bytes on resident pages that its live blocks pin: its share of them (C5).
+    /// Free bytes on resident pages that its live blocks pin: its share of these bytes (C5).
     pub pinned_bytes: u64,
-    /// Resident pages that hold live blocks of one stack only; of a row's stacks, each by itself.
+    /// Resident pages that hold live blocks of one stack only; of each of the row's stacks by itself.
     pub sole_pages: u64,
 }
 
@@ -69,16 +69,16 @@ impl Measure {
         self.sole_pages = self.sole_pages.saturating_add(other.sole_pages);
     }
 
-    /// Bytes given beyond what was asked for.
+    /// Returns the usable bytes beyond those requested.
     pub fn slop_bytes(&self) -> u64 {
         self.usable_bytes.saturating_sub(self.requested_bytes)
     }
 }
 
-/// What rows are put in order by: the size of its difference.
+/// What rows are ordered by: the size of the difference in this figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum By {
-    /// Live bytes given.
+    /// Live usable bytes.
     #[default]
     Bytes,
     /// Live blocks.
@@ -92,7 +92,7 @@ pub enum By {
 }
 
 impl By {
-    /// The figure of a measure.
+    /// Returns the figure of a measure.
     pub fn of(self, measure: &Measure) -> u64 {
         match self {
             By::Bytes => measure.usable_bytes,
@@ -104,52 +104,52 @@ impl By {
     }
 }
 
-/// By what the two sides of a row were found to be one (C3).
+/// The rule by which the two sides of a row were matched (C3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Matched {
-    /// Module and function of every frame; or there is one side only.
+    /// Module and function of every frame; also if there is only one side.
     #[default]
     Frames,
-    /// Of every frame that is not inlined.
+    /// Every frame that is not inlined.
     NotInlined,
-    /// Of every frame that has a name and is the program's own doing.
+    /// Every frame that has a name and is the program's own.
     Named,
 }
 
-/// What became of a stack.
+/// How a stack changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// It has more bytes (given) than before.
+    /// It has more usable bytes than before.
     Grew,
-    /// It has fewer.
+    /// It has fewer usable bytes than before.
     Shrank,
     /// It had no live block before.
     Appeared,
     /// It has no live block any more.
     Vanished,
-    /// The same bytes.
+    /// It has the same bytes.
     Same,
 }
 
-/// A stack of both sides.
+/// A stack, with its figures on both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What became of it.
+    /// How it changed.
     pub change: Change,
     /// How it was matched.
     pub matched: Matched,
-    /// Before.
+    /// Its figures before.
     pub before: Measure,
-    /// After.
+    /// Its figures after.
     pub after: Measure,
-    /// Nodes of the report before; of the stacks that are this row.
+    /// Nodes of the earlier report: of the stacks that are this row.
     pub nodes_before: Vec<u32>,
-    /// Nodes of the report after.
+    /// Nodes of the later report.
     pub nodes_after: Vec<u32>,
-    /// Frames, innermost first, of the largest stack after, or before if there is none after:
-    /// function, then module in parentheses.
+    /// The frames, innermost first, of the largest stack after, or before if there is none after: function, then
+    /// module in parentheses.
     pub frames: Vec<String>,
 }
 
@@ -166,13 +166,13 @@ impl Row {
         }
     }
 
-    /// How large the difference is, by a figure.
+    /// Returns the size of the difference in a figure.
     pub fn size(&self, by: By) -> u64 {
         by.of(&self.before).abs_diff(by.of(&self.after))
     }
 }
 
-/// One side.
+/// One side of the difference.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     /// Name of the trace.
@@ -183,26 +183,26 @@ pub struct Side {
     pub pid: u32,
     /// The moment.
     pub at: String,
-    /// When, nanoseconds since the start.
+    /// The time of the moment, nanoseconds since the start.
     pub time_ns: u64,
     /// Whether nothing is missing from the trace.
     pub complete: bool,
-    /// Whether it is known at both moments which pages were resident, and so what blocks pin (C5).
+    /// Whether the resident pages are known at both moments, and so what blocks pin (C5).
     pub pins_known: bool,
-    /// As the analysis counted it at the moment, not by adding up stacks.
+    /// The total as the analysis counted it at the moment, not the sum over stacks.
     pub total: Measure,
 }
 
-/// The difference.
+/// The difference between two reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     /// Version of these fields.
     pub schema: u32,
-    /// Before.
+    /// The side before.
     pub before: Side,
-    /// After.
+    /// The side after.
     pub after: Side,
-    /// Why the comparison may mean little, a sentence each.
+    /// Why the comparison may mean little, one sentence each.
     pub doubts: Vec<String>,
     /// Rows, largest difference first.
     pub rows: Vec<Row>,
@@ -231,7 +231,7 @@ impl Diff {
         diff
     }
 
-    /// Sums over the rows: before, after.
+    /// Returns the sums over the rows: before, after.
     pub fn sums(&self) -> (Measure, Measure) {
         let mut sums = (Measure::default(), Measure::default());
         for row in &self.rows {
@@ -241,7 +241,7 @@ impl Diff {
         sums
     }
 
-    /// C1.
+    /// Checks that the rows add up to the totals (C1).
     ///
     /// # Errors
     /// Which total is not the sum of its rows.
@@ -259,12 +259,12 @@ impl Diff {
     }
 }
 
-/// What pins the pages at the moment of a report; `None` where they are not known.
+/// Returns what pins the pages at the moment of a report; `None` if they are not known.
 fn pages(report: &Report) -> Option<&Fragments> {
     report.instants.get(report.at)?.fragments.as_ref()
 }
 
-/// The stacks that pin pages, by node.
+/// Returns the stacks that pin pages, by node.
 fn pins(report: &Report) -> FxHashMap<u32, &Pins> {
     let listed = pages(report).map_or(&[][..], |all| &all.pins);
     listed
@@ -277,7 +277,7 @@ fn side(report: &Report, trace: &str, pins_known: bool) -> Side {
     let none = Instant::default();
     let at = report.instants.get(report.at).unwrap_or(&none);
     let fragments = pages(report).filter(|_| pins_known);
-    // Listed: the report may name the largest only.
+    // These sums are of the listed stacks: the report may name only the largest.
     let listed = |figure: fn(&Pins) -> u64| {
         fragments.map_or(0, |all| {
             all.pins.iter().map(figure).fold(0, u64::saturating_add)
@@ -305,7 +305,7 @@ fn side(report: &Report, trace: &str, pins_known: bool) -> Side {
     }
 }
 
-/// A module without version (C2): `libfoo.so.1.2.3` is `libfoo.so`, the executable is `[program]`.
+/// Returns a module without its version (C2): `libfoo.so.1.2.3` is `libfoo.so`, the executable is `[program]`.
 fn module_key<'a>(report: &Report, module: &'a str) -> &'a str {
     let exe = report.program.exe.rsplit('/').next().unwrap_or_default();
     if !module.is_empty() && module == exe {
@@ -317,7 +317,7 @@ fn module_key<'a>(report: &Report, module: &'a str) -> &'a str {
     }
 }
 
-/// A function's name without what is of one build only (C2).
+/// Returns a function's name without what belongs to one build only (C2).
 fn function_key(function: &str) -> &str {
     if function.starts_with("[jit]") {
         return "[jit]";
@@ -346,7 +346,7 @@ fn function_key(function: &str) -> &str {
     }
 }
 
-/// The key of a stack, by one of the three rules; empty if the rule leaves nothing.
+/// Returns the key of a stack, by one of the three rules; empty if the rule leaves nothing.
 fn key(report: &Report, node: u32, rule: Matched) -> String {
     let mut text = String::new();
     let mut push = |frame: &Frame| {
@@ -373,7 +373,7 @@ fn key(report: &Report, node: u32, rule: Matched) -> String {
     text
 }
 
-/// Rows by all three rules (C1, C3).
+/// Returns the rows, matched by all three rules (C1, C3).
 fn matched(reports: [&Report; 2], pins_known: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut known: FxHashMap<String, usize> = FxHashMap::default();
@@ -417,7 +417,8 @@ fn put(row: &mut Row, side: usize, report: &Report, node: u32, more: &Measure) {
         0 => (&mut row.before, &mut row.nodes_before),
         _ => (&mut row.after, &mut row.nodes_after),
     };
-    // Sites come largest first; the largest one after gives the row its frames, one before if there is none.
+    // Sites come largest first; the largest one after gives the row its frames, or the largest one before if there is
+    // none.
     let first_of_side = nodes.is_empty();
     measure.add(more);
     nodes.push(node);
@@ -437,7 +438,7 @@ fn shown(report: &Report, node: u32) -> Vec<String> {
         .collect()
 }
 
-/// Which sides a row has: 1 before, 2 after, 3 both.
+/// Returns which sides a row has: 1 before, 2 after, 3 both.
 fn sides(row: &Row) -> u8 {
     u8::from(!row.nodes_before.is_empty()) | u8::from(!row.nodes_after.is_empty()) << 1
 }
@@ -450,14 +451,14 @@ fn join(rows: Vec<Row>, reports: [&Report; 2], rule: Matched) -> Vec<Row> {
         (None, None) => String::new(),
     };
     let keys: Vec<String> = rows.iter().map(weak).collect();
-    // For each key: which sides there are in all.
+    // For each key, which sides exist in all.
     let mut seen: FxHashMap<&str, u8> = FxHashMap::default();
     for (row, key) in rows.iter().zip(&keys) {
         *seen.entry(key).or_default() |= sides(row);
     }
     let mut target: FxHashMap<&str, usize> = FxHashMap::default();
     let mut kept: Vec<Row> = Vec::new();
-    // Whole rows first, so that what lacks a side finds one that has it.
+    // Whole rows come first, so that a row that lacks a side finds one that has it.
     for whole in [true, false] {
         for (row, key) in rows.iter().zip(&keys) {
             if (sides(row) == 3) != whole {
@@ -488,7 +489,7 @@ fn merge(into: &mut Row, row: &Row, rule: Matched) {
     into.matched = into.matched.max(rule);
 }
 
-/// Why the comparison may mean little.
+/// Returns the reasons why the comparison may mean little.
 fn doubts(diff: &Diff, before: &Report, after: &Report) -> Vec<String> {
     let mut doubts = Vec::new();
     let whole = |bytes: fn(&Measure) -> u64| {

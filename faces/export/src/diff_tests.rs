@@ -1,13 +1,13 @@
 //! Pairs of reports whose every row is written down by hand.
 //!
-//! T1  Each test says what is in every row, not only that sums are right: one row with everything in it
-//!     would have right sums.
+//! T1  Each test checks every row, not only the sums: one row with everything in it would have the
+//!     right sums.
 
 use super::*;
 use skinflint_analysis::model::Node;
 
-/// A report of stacks: innermost first, `module!function`, `~` before what is inlined; blocks of 10 bytes
-/// asked for, 16 given.
+/// Builds a report of stacks: innermost first, `module!function`, `~` before what is inlined; blocks of
+/// 10 requested bytes, 16 usable.
 fn report(exe: &str, stacks: &[(&[&str], u64)]) -> Report {
     let mut report = Report::default();
     report.program.name = exe.into();
@@ -59,7 +59,7 @@ fn compare(a: &Report, b: &Report) -> Diff {
     diff
 }
 
-/// (innermost function, blocks before, blocks after, change).
+/// Returns (innermost function, blocks before, blocks after, change) of each row.
 fn rows(diff: &Diff) -> Vec<(&str, u64, u64, Change)> {
     diff.rows
         .iter()
@@ -115,7 +115,7 @@ fn versions_builds_and_addresses_do_not_part_stacks() {
             (&["libbar.so!draw", "app!main"], 2),
         ],
     );
-    // Another file name of the program, other versions, other hashes, another address.
+    // The program has another file name, other versions, other hashes, another address.
     let b = report(
         "app-2",
         &[
@@ -134,7 +134,7 @@ fn versions_builds_and_addresses_do_not_part_stacks() {
             .all(|row| (row.before.blocks, row.after.blocks) == (2, 3))
     );
     assert!(diff.rows.iter().all(|row| row.matched == Matched::Frames));
-    // The names of the programs differ, and nothing else gives rise to doubt.
+    // The names of the programs differ, and nothing else raises a doubt.
     assert_eq!(diff.doubts.len(), 1, "{:?}", diff.doubts);
 }
 
@@ -185,7 +185,7 @@ fn stacks_of_nothing_but_unnamed_frames_stay_apart() {
 
 #[test]
 fn a_weaker_key_never_takes_a_partner_away() {
-    // Both have `work` as it is; A has it inlined into once more: that joins, and the pair stays a pair.
+    // Both have `work` as it is; A also has it inlined once more: that joins, and the pair stays a pair.
     let a = report(
         "app",
         &[
@@ -196,7 +196,7 @@ fn a_weaker_key_never_takes_a_partner_away() {
     let b = report("app", &[(&["app!work", "app!main"], 5)]);
     let diff = compare(&a, &b);
     assert_eq!(rows(&diff), [("work", 6, 5, Change::Shrank)]);
-    // Where only one side has anything of a key, its rows stay as they are.
+    // If only one side has anything for a key, its rows stay as they are.
     let b = report("app", &[(&["app!else", "app!main"], 5)]);
     assert_eq!(compare(&a, &b).rows.len(), 3);
 }
@@ -222,7 +222,7 @@ fn sums_that_are_wrong_are_found() {
     assert!(diff.adds_up().is_err());
 }
 
-/// With what each stack pins: (node's place among the sites, free bytes, sole pages).
+/// Adds what each stack pins: (the node's place among the sites, free bytes, sole pages).
 fn pinning(mut report: Report, pins: &[(usize, u64, u64)]) -> Report {
     let mut fragments = Fragments::default();
     for &(site, free_bytes, sole_pages) in pins {

@@ -1,12 +1,12 @@
-//! A difference as text: totals, then a line for each stack, what is left out as one line, and the sum.
+//! A difference as text: totals, then one line for each stack, one line for what is left out, and the sum.
 //!
 //! ```text
 //!          bytes      blocks        slop      pinned  change    stack
 //!      +1.00 MiB        +100          0   +3.00 KiB  grew      parse ← load ← main
 //! ```
 //!
-//! B1  The lines, `others` included, add up to the line of the sum, figure by figure; figures are said with
-//!     three digits, as everywhere.
+//! B1  The lines, `others` included, add up to the line of the sum, figure by figure; figures have three digits, as
+//!     everywhere.
 //!
 //! Not here: what a row is (`diff.rs`).
 
@@ -17,18 +17,18 @@ use skinflint_view::units;
 
 use crate::diff::{By, Change, Diff, Matched, Row, Side};
 
-/// How it is shown.
+/// How the difference is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Rows shown.
+    /// The number of rows shown.
     pub rows: usize,
-    /// Frames of a stack shown, innermost first; 0 shows all.
+    /// The number of frames of a stack shown, innermost first; 0 shows all.
     pub frames: usize,
-    /// What rows are in order of.
+    /// The figure that rows are ordered by.
     pub by: By,
 }
 
-/// `+1.00 MiB`, `−3.00 KiB`, `0`.
+/// Formats a difference: `+1.00 MiB`, `−3.00 KiB`, `0`.
 fn signed(before: u64, after: u64, say: fn(u64) -> String) -> String {
     match after.cmp(&before) {
         std::cmp::Ordering::Greater => format!("+{}", say(after - before)),
@@ -47,7 +47,7 @@ fn word(change: Change) -> &'static str {
     }
 }
 
-/// Sums of differences, each direction by itself, so that a sum of unsigned figures is exact.
+/// Sums of differences, each direction separately, so that a sum of unsigned figures is exact.
 #[derive(Default)]
 struct Sum {
     before: [u64; 5],
@@ -56,12 +56,12 @@ struct Sum {
 
 const FIGURES: [By; 5] = [By::Bytes, By::Blocks, By::Slop, By::Pinned, By::Allocations];
 
-/// Which columns there are.
+/// Which columns the table has.
 #[derive(Clone, Copy)]
 struct Columns {
-    /// Two moments of one run have the same allocations over it.
+    /// Two moments of one run have the same allocations over the run.
     runs: bool,
-    /// Where no page is known nothing is known to be pinned.
+    /// If no page is known, it is not known what is pinned.
     pins: bool,
 }
 
@@ -135,7 +135,7 @@ fn stack(row: &Row, frames: usize) -> String {
     };
     let mut text = String::new();
     for (at, frame) in chosen.iter().take(limit).enumerate() {
-        // The module is said once.
+        // The module is printed once.
         let frame = if at == 0 {
             (*frame).clone()
         } else {
@@ -155,7 +155,7 @@ fn stack(row: &Row, frames: usize) -> String {
     text
 }
 
-/// The text.
+/// Renders the text.
 pub fn render(diff: &Diff, style: &Style) -> String {
     let (before, after) = (&diff.before, &diff.after);
     let mut text = format!("before  {}\nafter   {}\n", said(before), said(after));

@@ -5,11 +5,11 @@
 //!   rss samples ─► the counter "resident memory"
 //! ```
 //!
-//! O1  The sum of what is acquired is the bytes given over the run; what has no release is what lived at
-//!     the end. "Retained memory" of a window is exact to [`BINS`] of the run.
-//! O2  An address stands for all blocks of one stack that were born in one bin and died in one other. The
-//!     format has no place for counts of blocks: it tells bytes only.
-//! O3  Bytes of blocks that a fork gave to the process are not in it: nobody acquired them.
+//! O1  The sum of what is acquired is the usable bytes over the run; what has no release is what lived at the end.
+//!     "Retained memory" of a window is exact to one part in [`BINS`] of the run.
+//! O2  An address stands for all blocks of one stack that were born in one bin and died in another. The format has no
+//!     place for counts of blocks: it has bytes only.
+//! O3  Bytes of blocks that a fork gave to the process are not in it: the process did not acquire them.
 //!
 //! The format: docs-developer/processed-profile-format.md of github.com/firefox-devtools/profiler, written
 //! by the crate `fxprof-processed-profile`. Not here: threads; a stack is a stack.
@@ -26,12 +26,12 @@ use fxprof_processed_profile::{
 
 use crate::source::{NO_STACK, Source, name};
 
-/// The native allocations' thread, and its stacks.
+/// The thread of the native allocations, and its stacks.
 struct Stacks<'a> {
     source: Source<'a>,
     profile: Profile,
     thread: ThreadHandle,
-    /// By index of the report's sites.
+    /// The known stacks, by index of the report's sites.
     known: Vec<Option<StackHandle>>,
 }
 
@@ -69,7 +69,7 @@ impl Stacks<'_> {
     }
 }
 
-/// Writes the profile. Memory: the whole of it.
+/// Writes the profile. Memory: that of the whole profile.
 ///
 /// # Errors
 /// Those of `out`.
@@ -105,7 +105,7 @@ pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
-/// O1, in order of time.
+/// Adds the allocations (O1), in order of time.
 fn allocations(stacks: &mut Stacks<'_>) {
     let lives = stacks.source.lives;
     let mut rows: Vec<(u32, usize, i64)> = Vec::new();
@@ -116,12 +116,12 @@ fn allocations(stacks: &mut Stacks<'_>) {
             rows.push((died, index, -bytes));
         }
     }
-    // Births before deaths within a bin.
+    // Births come before deaths within a bin.
     rows.sort_unstable_by_key(|&(bin, index, bytes)| (bin, bytes < 0, index));
     for (bin, index, bytes) in rows {
         let stack = stacks.of(lives.spans[index].site as usize);
         let ns = u64::from(bin).saturating_mul(lives.bin_ns);
-        // A death within the bin of birth comes at its end.
+        // A death within the bin of its birth comes at the bin's end.
         let ns = ns.saturating_add(if bytes < 0 {
             lives.bin_ns.saturating_sub(1)
         } else {
@@ -136,7 +136,7 @@ fn allocations(stacks: &mut Stacks<'_>) {
     }
 }
 
-/// The counter's samples are differences.
+/// Adds resident memory; the counter's samples are differences.
 fn resident(source: Source<'_>, profile: &mut Profile, process: ProcessHandle) {
     let timeline = &source.report.timeline;
     if timeline.rss_bytes.is_empty() {

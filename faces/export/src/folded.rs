@@ -1,12 +1,12 @@
-//! Folded stacks: a line for each stack, for flame graphs (flamegraph.pl, inferno, speedscope and others).
+//! Folded stacks: one line for each stack, for flame graphs (flamegraph.pl, inferno, speedscope and others).
 //!
 //! ```text
 //!   main;parse;read_header 4096
 //! ```
 //!
 //! F1  Frames go from the outermost to the innermost; the figure is one [`Value`].
-//! F2  The sum of the figures is that value's total: stacks that read the same are one line.
-//! F3  `;` and line ends inside names would break a line apart; they become `:` and a blank.
+//! F2  The sum of the figures is that value's total: stacks with the same text are one line.
+//! F3  `;` and line ends inside names would break a line; they become `:` and a blank.
 //!
 //! Not here: colours, widths.
 
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 use crate::source::{NO_STACK, Source, Value, name};
 
-/// A stack on one line, outermost first (F1, F3).
+/// Returns a stack on one line, outermost first (F1, F3).
 pub fn line(source: Source<'_>, node: u32) -> String {
     let mut path = source.path(node);
     path.reverse();
@@ -36,7 +36,7 @@ pub fn line(source: Source<'_>, node: u32) -> String {
     text
 }
 
-/// Writes the lines, in the order of their text. Memory: all lines.
+/// Writes the lines, in the order of their text. Memory: that of all lines.
 ///
 /// # Errors
 /// Those of `out`.

@@ -5,12 +5,12 @@
 //! ```
 //!
 //! H1  Stack `k` of the file is node `k` of the report; the one after the last is [`NO_STACK`].
-//! H2  A `+` for each acquisition, a `-` for each release; a realloc is both. So heaptrack's counts of calls,
-//!     its peak and what it calls leaked are the report's, in bytes asked for.
-//! H3  The events are read once more and not held: memory is that of the ledger.
-//! H4  What a fork gave to the process is not in it: it has no acquisition.
+//! H2  There is a `+` for each acquisition, a `-` for each release; a realloc is both. So heaptrack's counts of
+//!     calls, its peak and what it calls leaked are the report's, in requested bytes.
+//! H3  The events are read once more and not kept: the memory is that of the ledger.
+//! H4  Blocks that a fork gave to the process are not in the file: they have no acquisition.
 //!
-//! Numbers are hexadecimal but where the format has none. The format has no document but its reader
+//! Numbers are hexadecimal except where the format has decimal ones. The only document of the format is its reader
 //! (accumulatedtracedata.cpp of heaptrack). Not here: compression.
 
 use std::io::{self, Write};
@@ -25,10 +25,10 @@ use crate::source::{NO_STACK, Source, name};
 
 /// The version of heaptrack that has this format.
 const WRITTEN_AS: u32 = 0x10400;
-/// As heaptrack itself stamps.
+/// The interval between time stamps, as in heaptrack itself.
 const STAMP_MS: u64 = 10;
 
-/// Strings, by number from 1; 0 is none.
+/// Strings, by number from 1; 0 stands for none.
 struct Strings<'o> {
     out: &'o mut dyn Write,
     known: FxHashMap<String, usize>,
@@ -57,7 +57,7 @@ impl Strings<'_> {
         let function = self.number(name(frame))?;
         let file = self.number(frame.file.as_deref().unwrap_or_default())?;
         let line = frame.line.unwrap_or(0);
-        // The address only tells frames apart.
+        // The address only distinguishes frames.
         writeln!(
             self.out,
             "i {:x} {module:x} {function:x} {file:x} {line:x}",
@@ -66,10 +66,10 @@ impl Strings<'_> {
     }
 }
 
-/// A file under way.
+/// A file being written.
 struct Stream<'o> {
     out: &'o mut dyn Write,
-    /// By cell: the number of the `a` line.
+    /// The number of the `a` line, by cell.
     infos: Vec<u32>,
     stamped_ms: u64,
     error: Option<io::Error>,
@@ -110,16 +110,16 @@ impl Stream<'_> {
     }
 }
 
-/// Beside the report: what the trace itself has.
+/// What the trace itself has beside the report.
 pub struct Recorded<'a> {
     /// Samples of resident memory, by time.
     pub rss: &'a [RssSample],
-    /// The kernel's pages, bytes; 0 is taken for 4096.
+    /// The size of the kernel's pages in bytes; 0 is taken as 4096.
     pub os_page_bytes: u64,
 }
 
-/// Writes the file. `each` is called twice and hands all events, in order, to what it is given, after
-/// having the ledger inherit what a fork left. Cost: two readings of the trace.
+/// Writes the file. `each` is called twice and passes all events, in order, to its argument, after having the ledger
+/// inherit what a fork left. Cost: two readings of the trace.
 ///
 /// # Errors
 /// Those of `out`; and if the events are not the same both times.
@@ -179,7 +179,7 @@ pub fn write(
     }
 }
 
-/// Strings, frames and stacks (H1).
+/// Writes strings, frames and stacks (H1).
 fn stacks(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     let frames = &source.report.frames;
     let mut strings = Strings {
@@ -206,7 +206,7 @@ fn stacks(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(strings.out, "t {:x} 0", frames.len() + 1)
 }
 
-/// A line for each size of each stack; which line is which cell's.
+/// Writes one line for each size of each stack; returns which line belongs to which cell.
 fn infos(source: Source<'_>, ledger: &Ledger, out: &mut dyn Write) -> io::Result<Vec<u32>> {
     let report_nodes = source.lives.report_nodes(source.report);
     let no_stack = source.report.nodes.len().max(1) as u32;

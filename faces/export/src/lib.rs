@@ -1,5 +1,5 @@
-//! What Skinflint found, in the formats of other tools; what two runs differ in; what a program's own
-//! reporters leave out; and logs of another recorder as traces.
+//! Skinflint's results in the formats of other tools; the differences between two runs; what a
+//! program's own reporters leave out; and logs of another recorder as traces.
 //!
 //! ```text
 //!   Report + Lives ─► Source ─┬─► pprof, dhat, folded, speedscope, firefox, memory_report, parquet
@@ -10,12 +10,13 @@
 //! ```
 //!
 //! X1  A total in a written file is the report's, to the unit: every writer writes a value for every row
-//!     of [`Report::sites`], and no other. What a format cannot hold is said in its file's head.
-//! X2  Rows of a difference and of dark matter add up to the totals of their reports; both can be asked
-//!     whether they do (`adds_up`), and the command line always asks.
+//!     of [`Report::sites`], and no other. What a format cannot hold is stated in the head of its source
+//!     file.
+//! X2  Rows of a difference and of dark matter add up to the totals of their reports; both can check
+//!     that (`adds_up`), and the command line always does.
 //! X3  No input makes this crate panic. An error names the line and the column, or the field.
 //!
-//! Not here: analysis, names of functions, files: writers get an open one.
+//! Not here: analysis, names of functions, opening files: writers get an open one.
 //!
 //! [`Report::sites`]: skinflint_analysis::model::Report::sites
 pub mod dark;

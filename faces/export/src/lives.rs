@@ -1,16 +1,16 @@
-//! What only the events can tell of a stack: how long its blocks lived, and the most it ever held.
+//! What only the events can tell about a stack: how long its blocks lived, and the most it ever held.
 //!
 //! ```text
 //!   acts ─► LivesPass ─► by stack: lifetimes, largest moment, bytes by (bin of birth, bin of death)
 //!                          └─ finish: in the order of Report::sites ─► Lives
 //! ```
 //!
-//! V1  Entry `i` of [`Lives::sites`] is of `report.sites[i]`: both are put in order once, before stacks
+//! V1  Entry `i` of [`Lives::sites`] belongs to `report.sites[i]`: both are ordered once, before stacks
 //!     are renumbered, and nothing reorders them later.
 //! V2  A block that is never released lives until the last event.
 //! V3  Memory: one entry for each cell and each stack, and, if spans are asked for, at most
 //!     `BINS` × (`BINS` + 1) / 2 entries for each stack.
-//! V4  Blocks that a fork gave to the process are nobody's acquisition, so they are in no entry.
+//! V4  Blocks that a fork gave to the process were not acquired by it, so they are in no entry.
 //!
 //! Not here: live counts at an instant, which the report has.
 
@@ -21,28 +21,28 @@ use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::{Act, Block, CellId, Context, Pass};
 use skinflint_trace::NodeId;
 
-/// Bins of time for [`Lives::spans`]: a window of a reader is exact to a hundredth of the run.
+/// The number of bins of time for [`Lives::spans`]: a reader's window is exact to a hundredth of the run.
 pub const BINS: u32 = 100;
 
-/// What is known of one stack.
+/// The figures of one stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SiteLives {
     /// The stack in the trace (not in the report).
     pub trace_node: u32,
-    /// Sum over its blocks: microseconds from acquisition to release (V2).
+    /// The sum over its blocks of the microseconds from acquisition to release (V2).
     pub lifetime_us: u64,
-    /// The most bytes asked for that it held at once.
+    /// The most requested bytes that it held at once.
     pub max_bytes: u64,
-    /// Blocks at that moment, the first if there are several.
+    /// Its blocks at that moment, the first one if there are several.
     pub max_blocks: u64,
     live_bytes: u64,
     live_blocks: u64,
-    /// Sum of the births of live blocks.
+    /// The sum of the births of live blocks.
     live_born_us: u64,
 }
 
 impl SiteLives {
-    /// V2.
+    /// Ends the live blocks (V2).
     fn ended(&self, end_us: u64) -> SiteLives {
         let alive = self.live_blocks.saturating_mul(end_us);
         let lifetime_us = alive
@@ -55,32 +55,32 @@ impl SiteLives {
     }
 }
 
-/// Bytes given that one stack acquired in one bin and released in another.
+/// Usable bytes that one stack acquired in one bin and released in another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Index into [`Report::sites`].
     pub site: u32,
     /// Bin of acquisition, below [`BINS`].
     pub born: u32,
-    /// Bin of release; `None` for what is never released.
+    /// Bin of release; `None` if they are never released.
     pub died: Option<u32>,
-    /// Bytes given.
+    /// The usable bytes.
     pub usable_bytes: u64,
 }
 
-/// What the pass found.
+/// The results of the pass.
 #[derive(Clone, Debug, Default)]
 pub struct Lives {
-    /// By index of [`Report::sites`] (V1).
+    /// Figures by index of [`Report::sites`] (V1).
     pub sites: Vec<SiteLives>,
-    /// By site, birth, death; empty unless asked for.
+    /// Spans by site, birth, death; empty unless asked for.
     pub spans: Vec<Span>,
-    /// How long a bin is, nanoseconds.
+    /// The length of a bin, nanoseconds.
     pub bin_ns: u64,
 }
 
 impl Lives {
-    /// The report's stack for each stack of the trace that acquired or inherited anything.
+    /// Returns the report's stack for each stack of the trace that acquired or inherited anything.
     pub fn report_nodes(&self, report: &Report) -> FxHashMap<NodeId, u32> {
         let pairs = self.sites.iter().zip(&report.sites);
         pairs
@@ -89,16 +89,16 @@ impl Lives {
     }
 }
 
-/// Where the pass leaves what it found.
+/// The place where the pass leaves its results.
 pub type Found = Arc<Mutex<Lives>>;
 
-/// The pass.
+/// The pass that collects lives.
 pub struct LivesPass {
     sites: Vec<SiteLives>,
     site_of_node: FxHashMap<NodeId, u32>,
-    /// By cell, [`UNKNOWN`] where it has not been seen.
+    /// The site by cell; [`UNKNOWN`] if the cell has not been seen.
     site_of_cell: Vec<u32>,
-    /// By (site, birth, death); `BINS` stands for no death yet.
+    /// Bytes by (site, birth, death); `BINS` stands for no death yet.
     spans: Option<FxHashMap<(u32, u32, u32), u64>>,
     bin_us: u64,
     found: Found,
@@ -107,8 +107,9 @@ pub struct LivesPass {
 const UNKNOWN: u32 = u32::MAX;
 
 impl LivesPass {
-    /// A pass, and where to look when the analysis has finished. `duration_ns` is how long the recording
-    /// took, as far as is known before its events are read; what comes later is in the last bin.
+    /// Creates a pass, and the place of its results after the analysis has finished. `duration_ns` is
+    /// how long the recording took, as far as is known before its events are read; what comes later is
+    /// in the last bin.
     pub fn new(with_spans: bool, duration_ns: u64) -> (LivesPass, Found) {
         let found = Found::default();
         let pass = LivesPass {
@@ -203,7 +204,7 @@ impl Pass for LivesPass {
         };
         let mut place = vec![UNKNOWN; self.sites.len()];
         for (index, site) in report.sites.iter().enumerate() {
-            // A stack of inherited blocks only is not ours (V4).
+            // A stack of inherited blocks only is not in our tables (V4).
             let ours = self.site_of_node.get(&NodeId(site.node));
             if let Some(&ours) = ours {
                 place[ours as usize] = index as u32;

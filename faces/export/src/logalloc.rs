@@ -7,17 +7,17 @@
 //!        └ process: one of them is read
 //! ```
 //!
-//! A1  One line of the log is one microsecond: it has no times. Stacks and usable sizes it does not have
-//!     either: all blocks are of the empty stack, and what was given is what was asked for. The trace says so.
+//! A1  One line of the log is one microsecond: the log has no times. It has no stacks and no usable sizes either: all
+//!     blocks are of the empty stack, and the usable size is the requested one. The trace says so.
 //! A2  A slot `#n` is not an address: its blocks get addresses from a bump pointer, reused by size, so that
 //!     no two live blocks overlap. Raw addresses stay what they are.
 //! A3  An allocation that failed (null) is no event, as in every trace.
-//! A4  An error names the line and the column, both from 1, and nothing is guessed. A last line without
+//! A4  An error names the line and the column, both counted from 1, and nothing is guessed. A last line without a
 //!     line end is a cut log: an address in it may lack digits. It is left out, and the trace says so.
 //! A5  Memory: the live blocks, and an encoder for each thread.
 //!
-//! The format: memory/replace/logalloc/README in Firefox's sources. It is written after the call, so two
-//! threads may appear to hold one address for a moment; the analysis counts that. Not here: replaying.
+//! The format: memory/replace/logalloc/README in Firefox's sources. A line is written after the call, so two threads
+//! may appear to hold one address for a moment; the analysis counts that. Not here: replaying.
 
 use std::fmt;
 use std::fs::File;
@@ -30,38 +30,38 @@ use skinflint_trace::{
     ThreadId, Writer,
 };
 
-/// Where blocks of slots begin (A2).
+/// The address at which blocks of slots begin (A2).
 const SLOTS_BEGIN: u64 = 1 << 32;
-/// Bounds on what one line may be; a longer one is no log.
+/// The longest line that we accept; a file with a longer one is no log.
 const LONGEST_LINE: usize = 4096;
-/// Threads told apart.
+/// The most threads that are distinguished.
 const MAX_THREADS: usize = 1 << 16;
 
-/// What keeps a log from being read.
+/// The reason why a log cannot be read.
 #[derive(Debug)]
 pub enum LogError {
     /// The file cannot be read.
     Read(io::Error),
     /// The trace cannot be written.
     Write(io::Error),
-    /// A line is not as the format has it.
+    /// A line does not follow the format.
     Malformed {
-        /// From 1.
+        /// Its number, from 1.
         line: u64,
-        /// From 1, in bytes.
+        /// The column, from 1, in bytes.
         column: usize,
         /// What was expected there, and what is there.
         what: String,
     },
-    /// There is no event.
+    /// The log has no event.
     Empty,
-    /// Several processes, and none was named. Process id, events of it.
+    /// There are several processes, and none was named: process id and number of events.
     Several(Vec<(u64, u64)>),
     /// The process that was named has no line.
     NoSuchProcess {
-        /// What was asked for.
+        /// The process id that was asked for.
         pid: u64,
-        /// What there is: process id, events of it.
+        /// The processes that there are: process id and number of events.
         there: Vec<(u64, u64)>,
     },
 }
@@ -111,7 +111,7 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// Addresses for slots (A2).
+/// Assigns addresses to slots (A2).
 #[derive(Default)]
 struct Slots {
     next: u64,
@@ -124,7 +124,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// An address for a slot's block; `None` if the address space is used up.
+    /// Returns an address for a slot's block; `None` if the address space is used up.
     fn take(&mut self, slot: u64, size: u64, align: u64) -> Option<u64> {
         let room = size.max(1).checked_next_multiple_of(align)?;
         if let Some(&(at, _)) = self.live.get(&slot) {
@@ -147,7 +147,7 @@ impl Slots {
         Some(at)
     }
 
-    /// The address of a slot's block, which is then nobody's; for an unknown slot one that nobody has.
+    /// Frees the address of a slot's block and returns it; for an unknown slot, returns an address that no block has.
     fn give(&mut self, slot: u64) -> u64 {
         let align = self.align.remove(&slot).unwrap_or(16);
         match self.live.remove(&slot) {
@@ -165,17 +165,17 @@ impl Slots {
 pub struct Imported {
     /// The process, as the log numbers it.
     pub pid: u64,
-    /// Lines of it.
+    /// The number of its lines.
     pub lines: u64,
-    /// Events written: a realloc is two.
+    /// The number of events written: a realloc is two.
     pub events: u64,
-    /// Threads.
+    /// The number of its threads.
     pub threads: u64,
     /// Whether the last line was cut.
     pub cut: bool,
 }
 
-/// Events under way to the trace.
+/// Events on their way to the trace.
 struct Output<S: Sink> {
     writer: Writer<S>,
     threads: FxHashMap<u64, usize>,
@@ -199,7 +199,7 @@ impl<S: Sink> Output<S> {
         let id = ThreadId(index as u32);
         self.encoders.push(EventEncoder::new(id));
         let thread = Thread {
-            // glibc's thread ids are addresses: the lowest bits that differ say which is which.
+            // glibc's thread ids are addresses: the lowest bits that differ distinguish them.
             tid: u32::try_from(tid).unwrap_or((tid >> 8) as u32),
             name: format!("thread {tid}"),
             started_ns: self.lines * 1000,
@@ -274,8 +274,8 @@ impl<S: Sink> Output<S> {
                     },
                 )?;
             }
-            // It failed, or it was asked for nothing and released the block: the log cannot tell these apart
-            // but by the size.
+            // The realloc failed, or it was asked for 0 bytes and released the block: the log distinguishes these
+            // only by the size.
             Call::Realloc {
                 old,
                 size,
@@ -344,7 +344,7 @@ impl<S: Sink> Output<S> {
         Ok(())
     }
 
-    /// `jemalloc_stats()`: somebody looked at the figures just then.
+    /// Records `jemalloc_stats()`: the program read the figures at that moment.
     fn mark(&mut self, thread: usize) -> io::Result<()> {
         let mark = self.stats;
         self.stats += 1;
@@ -359,7 +359,7 @@ impl<S: Sink> Output<S> {
     }
 }
 
-/// Why a call was not taken.
+/// The reason why a call was not accepted.
 enum Failed {
     Line(String),
     Write(io::Error),
@@ -371,7 +371,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Reads lines, each without its end; says whether the last one had one. Stops at the first error.
+/// Reads lines, each without its end; returns whether the last one had an end. Stops at the first error.
 fn each_line(
     input: &mut dyn BufRead,
     mut each: impl FnMut(u64, &[u8], bool) -> Result<(), LogError>,
@@ -407,7 +407,7 @@ fn each_line(
     Ok(())
 }
 
-/// Which processes a log has: id, lines, in order of appearance. Reads all of it.
+/// Returns the processes of a log: id and number of lines, in order of appearance. Reads the whole log.
 ///
 /// # Errors
 /// The first line that cannot be read.
@@ -436,7 +436,7 @@ pub fn processes(input: &mut dyn BufRead) -> Result<Vec<(u64, u64)>, LogError> {
     Ok(found)
 }
 
-/// The process that is meant.
+/// Chooses the process to import.
 ///
 /// # Errors
 /// If there is none, or several and none was named.
@@ -456,7 +456,7 @@ pub fn choose(there: &[(u64, u64)], wanted: Option<u64>) -> Result<u64, LogError
 /// Reads the lines of one process into a trace that has just been begun.
 ///
 /// # Errors
-/// The first line that cannot be read (A4), or what the trace's medium says.
+/// The first line that cannot be read (A4), or an error of the trace's medium.
 pub fn import<S: Sink>(
     input: &mut dyn BufRead,
     pid: u64,
@@ -531,7 +531,7 @@ fn finish<S: Sink>(mut output: Output<S>, done: &Imported) -> io::Result<()> {
     })
 }
 
-/// A trace file for a log.
+/// The writer of a trace file for a log.
 pub type FileWriter = Writer<File>;
 
 #[cfg(test)]

@@ -4,14 +4,14 @@
 //!   PID ' ' [TID ' '] NAME '(' [ARG [',' ARG]] ')' ['=' PLACE]
 //! ```
 //!
-//! N1  A line is taken apart from the left; what is wrong is said with the column where it begins.
+//! N1  A line is parsed from the left; an error has the column where it begins.
 //! N2  A number that does not fit, and a size or address that no program of this machine has, is wrong.
 //!
 //! Not here: what a line does to memory (`logalloc.rs`).
 
 use skinflint_trace::AllocFn;
 
-/// Addresses and sizes from here on are no program's.
+/// No program has addresses or sizes from this limit on.
 pub(crate) const ADDRESS_LIMIT: u64 = 1 << 47;
 
 /// A block in the log: an address, a slot, or none.
@@ -22,7 +22,7 @@ pub(crate) enum Place {
     Slot(u64),
 }
 
-/// What a line says.
+/// The call in a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Call {
     Alloc {
@@ -40,13 +40,13 @@ pub(crate) enum Call {
     Stats,
 }
 
-/// A line, taken apart from the left.
+/// A line that is parsed from the left.
 struct Cursor<'a> {
     line: &'a [u8],
     at: usize,
 }
 
-/// Column from 0, and what is wrong there.
+/// The column, from 0, and the error there.
 pub(crate) type Wrong = (usize, String);
 
 impl Cursor<'_> {
@@ -96,7 +96,7 @@ impl Cursor<'_> {
         self.digits(10, wanted)
     }
 
-    /// `0x7f…`, `#12`, `(nil)`, `(null)`, `0x0`, `#0`, or bare hexadecimal as Windows prints it.
+    /// Parses `0x7f…`, `#12`, `(nil)`, `(null)`, `0x0`, `#0`, or bare hexadecimal as Windows prints it.
     fn place(&mut self) -> Result<Place, Wrong> {
         const WANTED: &str = "an address (0x…), a slot (#…) or (nil)";
         for null in ["(nil)", "(null)"] {
@@ -227,7 +227,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Process, thread, and what was called.
+/// Parses a line: process, thread, and call.
 pub(crate) fn parse(line: &[u8]) -> Result<(u64, u64, Call), Wrong> {
     let mut cursor = Cursor { line, at: 0 };
     let pid = cursor.number("a process id")?;

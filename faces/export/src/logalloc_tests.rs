@@ -1,6 +1,6 @@
 //! Logs of a few lines whose every event is written down by hand.
 //!
-//! T1  Errors are compared with line and column, to the letter where the sentence is ours.
+//! T1  Errors are compared by line and column, and to the letter if the sentence is ours.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -49,7 +49,7 @@ fn fails(log: &str, wanted: &str) {
     assert_eq!(said, wanted, "{log:?}");
 }
 
-/// The example of the format's own document.
+/// The example of the format's own documentation.
 const RAW: &str = "\
 18545 18545 malloc(32)=0x7f90495120e0
 18545 18545 calloc(1,148)=0x7f9049537480
@@ -59,7 +59,7 @@ const RAW: &str = "\
 18545 18545 free(0x7f9049536680)
 ";
 
-/// The same, munged.
+/// The same example, munged.
 const MUNGED: &str = "\
 1 1 malloc(32)=#1
 1 1 calloc(1,148)=#2
@@ -128,7 +128,7 @@ fn slots_get_addresses_that_do_not_overlap() {
     let (_, events) = read(MUNGED, None).unwrap();
     assert_eq!(events.len(), 7);
     let mut log = String::new();
-    // A thousand slots of changing sizes and alignments, each live block somewhere else.
+    // A thousand slots of changing sizes and alignments, each live block at another address.
     for round in 0..4u64 {
         for slot in 1..=1000u64 {
             let size = slot * 37 % 400 + round;

@@ -11,9 +11,9 @@
 //!     `heap-unclassified`, which is the difference, is 0.
 //! J2  `resident-by-row/**` adds up to `resident` to the unit; without books neither is written.
 //! J3  No path occurs twice; `/` within a name is `\`, as the format has it.
-//! J4  Everything is as of the report's instant.
-//! J5  `resident-unique`, which the reader adds up over processes, is written where the private pages of
-//!     the books' own snapshot are known.
+//! J4  All figures are as of the report's instant.
+//! J5  `resident-unique`, which the reader adds up over processes, is written if the private pages of the books' own
+//!     snapshot are known.
 //!
 //! The format: nsIMemoryReporter.idl and aboutMemory.js of Firefox. Not here: the file itself (`report::file`), reading one (`reported.rs`).
 
@@ -31,7 +31,7 @@ use skinflint_view::stack::telling;
 
 use crate::source::{NO_STACK, Source, name};
 
-/// Paths of one kind, each once (J3).
+/// Paths of one kind, each of them once (J3).
 #[derive(Default)]
 struct Paths(BTreeMap<String, (u64, String)>);
 
@@ -44,7 +44,7 @@ impl Paths {
     }
 }
 
-/// A component of a path; what has no name has no stack.
+/// Returns a component of a path; a frame without a name stands for no stack.
 fn component(text: &str) -> Cow<'_, str> {
     match text {
         "" => Cow::Borrowed(NO_STACK),
@@ -61,7 +61,7 @@ fn components(frames: &[&Frame]) -> String {
     }
 }
 
-/// Private bytes of the snapshot that the report's books were closed over: of those with just as many
+/// Returns the private bytes of the snapshot over which the report's books were closed: among those with equally many
 /// resident bytes the nearest.
 pub fn unique_bytes(source: Source<'_>, snapshots: &[Snapshot]) -> Option<u64> {
     let instant = source.instant()?;
@@ -77,7 +77,7 @@ pub fn unique_bytes(source: Source<'_>, snapshots: &[Snapshot]) -> Option<u64> {
     Some(sum(nearest, |mapping| mapping.private_bytes))
 }
 
-/// Writes the file. Memory: all of its paths.
+/// Writes the file. Memory: that of all its paths.
 ///
 /// # Errors
 /// Those of `out`.
@@ -149,7 +149,7 @@ pub fn write(source: Source<'_>, unique_bytes: Option<u64>, out: &mut dyn Write)
     Ok(())
 }
 
-/// A row by its parts, or as a whole where they do not add up to it.
+/// Adds a row by its parts, or as a whole if they do not add up to it.
 fn by_parts(paths: &mut Paths, prefix: &str, row: &BookRow) {
     let sum: u64 = row
         .parts
@@ -164,7 +164,7 @@ fn by_parts(paths: &mut Paths, prefix: &str, row: &BookRow) {
     }
 }
 
-/// What Firefox counts as explicit: what the process asked for, the heap apart.
+/// Returns what Firefox counts as explicit: what the process asked for, except for the heap.
 fn explicit_rows(books: &Books) -> Paths {
     let mut paths = Paths::default();
     for row in &books.rows {
@@ -178,7 +178,7 @@ fn explicit_rows(books: &Books) -> Paths {
     paths
 }
 
-/// J2.
+/// Returns all rows of the books (J2).
 fn all_rows(books: &Books) -> Paths {
     let mut paths = Paths::default();
     for row in &books.rows {

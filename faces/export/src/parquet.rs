@@ -1,16 +1,16 @@
-//! Parquet: a table with a row for each stack, for DuckDB, pandas, Polars and others.
+//! Parquet: a table with one row for each stack, for DuckDB, pandas, Polars and others.
 //!
 //! ```text
 //!   stack (outermost first, `;` between) · function · module · file · line · figures of the report's site
 //! ```
 //!
-//! Q1  Sums over a column are the report's totals. Two rows may read the same: stacks that differ by
-//!     address only.
-//! Q2  Columns are REQUIRED, but for file and line, and the resident bytes, which are null where they are
-//!     not known. Unsigned figures are stored as INT64 and cut at its largest.
-//! Q3  What the table is of stands in the key-value metadata, under `skinflint.*`.
+//! Q1  Sums over a column are the report's totals. Two rows may have the same text: stacks that differ only by
+//!     address.
+//! Q2  Columns are REQUIRED, except for file and line, and the resident bytes, which are null if they are not known.
+//!     Unsigned figures are stored as INT64 and cut at its largest value.
+//! Q3  The key-value metadata under `skinflint.*` describe what the table is of.
 //!
-//! Not compressed: tables are small beside their traces, and every reader reads this. Not here: events.
+//! The table is not compressed: it is small beside its trace, and every reader can read this. Not here: events.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::source::{NO_STACK, Source, name};
 /// A column of figures.
 type Figure = (&'static str, fn(&Site) -> u64);
 
-/// The figures: names are those of the report.
+/// The figures; their names are those of the report.
 const FIGURES: [Figure; 16] = [
     ("allocations", |site| site.allocations),
     ("requested_bytes", |site| site.requested_bytes),
@@ -52,7 +52,7 @@ const FIGURES: [Figure; 16] = [
     ("node", |site| u64::from(site.node)),
 ];
 
-/// Rows of one group: what a reader has to hold at once.
+/// The number of rows in one group: what a reader has to hold at once.
 const GROUP_ROWS: usize = 1 << 16;
 
 fn schema() -> String {
@@ -81,7 +81,7 @@ fn refused(error: ParquetError) -> io::Error {
     }
 }
 
-/// Writes the table. Memory: the columns of one group, up to 65,536 stacks.
+/// Writes the table. Memory: that of the columns of one group, up to 65,536 stacks.
 ///
 /// # Errors
 /// Those of `out`.
@@ -109,7 +109,7 @@ pub fn write(source: Source<'_>, out: &mut (dyn Write + Send)) -> io::Result<()>
     out.flush()
 }
 
-/// In the order of the schema.
+/// Writes the columns, in the order of the schema.
 fn columns<W: Write + Send>(
     source: Source<'_>,
     sites: &[Site],

@@ -7,8 +7,8 @@
 //!
 //! P1  Sums over samples are the totals of the report, value by value.
 //! P2  Index 0 of the string table is the empty string; ids of functions, locations and mappings begin at 1.
-//! P3  Locations have no address: the report has names instead. Two stacks that differ by address only
-//!     are two samples with the same locations; readers add them up.
+//! P3  Locations have no address: the report has names instead. Two stacks that differ only by address are two
+//!     samples with the same locations; readers add them up.
 //!
 //! The schema is `profile.proto` of github.com/google/pprof; fields that are not written are left out.
 //! Not here: what a value is (`source.rs`).
@@ -112,12 +112,12 @@ struct Profile {
     default_sample_type: i64,
 }
 
-/// The tables of a profile under way (P2).
+/// The tables of a profile being built (P2).
 struct Tables<'a> {
     source: Source<'a>,
     profile: Profile,
     strings: FxHashMap<String, i64>,
-    /// By (name, file).
+    /// Function ids by (name, file).
     functions: FxHashMap<(i64, i64), u64>,
     mappings: FxHashMap<String, u64>,
     locations: FxHashMap<Vec<u32>, u64>,
@@ -193,7 +193,7 @@ impl<'a> Tables<'a> {
         id
     }
 
-    /// The location of one call: its frames, innermost first; all but the last are inlined.
+    /// Returns the location of one call: its frames, innermost first; all but the last are inlined.
     fn location(&mut self, call: &[u32]) -> u64 {
         if let Some(&id) = self.locations.get(call) {
             return id;
@@ -230,7 +230,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Writes the profile. Memory: the whole of it, about 100 bytes a stack and frame.
+/// Writes the profile. Memory: that of the whole profile, about 100 bytes per stack and frame.
 ///
 /// # Errors
 /// Those of `out`.
@@ -251,7 +251,7 @@ pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     let at_ns = source.instant().map_or(0, |instant| instant.time_ns);
     tables.profile.time_nanos = signed(program.started_unix_ns.saturating_add(at_ns));
     tables.profile.duration_nanos = signed(program.duration_ns);
-    // Every allocation was seen: one in one.
+    // Every allocation was seen: the sampling period is one.
     tables.profile.period_type = Some(tables.value_type(Value::InuseSpace));
     tables.profile.period = 1;
     tables.profile.default_sample_type = tables.string(Value::InuseSpace.name());

@@ -1,11 +1,12 @@
-//! Stacks with inlined frames: one location a call, innermost frame first.
+//! Stacks with inlined frames: one location for each call, innermost frame first.
 
 use skinflint_analysis::model::{Frame, Node, Report};
 
 use super::*;
 use crate::lives::Lives;
 
-/// Innermost first: `copy` inlined into `grow` inlined into `push`, called by `work`, inlined into `main`.
+/// Builds a report, innermost first: `copy` inlined into `grow` inlined into `push`, called by `work`, inlined into
+/// `main`.
 fn report() -> Report {
     let frame = |function: &str, line: u32, inlined: bool| Frame {
         function: function.into(),

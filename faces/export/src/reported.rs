@@ -4,9 +4,9 @@
 //!   memory-report.json[.gz] ─► report::file ─► lines ─► Reported: processes ─► heap(process): claims
 //! ```
 //!
-//! K1  What is claimed of the heap: lines below `explicit/` whose kind is HEAP.
-//! K2  `explicit/heap-unclassified` is nobody's claim.
-//! K3  A claim has addresses where its line has `blocks` or `ranges` (docs/export.md).
+//! K1  Claims on the heap are the lines below `explicit/` whose kind is HEAP.
+//! K2  `explicit/heap-unclassified` is no claim.
+//! K3  A claim has addresses if its line has `blocks` or `ranges` (docs/export.md).
 //! K4  Files are read in one place, the crate that writes them (`report::file`): what is refused there is refused here,
 //!     in the same words. Only lines that are used here are kept.
 //!
@@ -27,7 +27,7 @@ pub struct Reported {
     heaps: Vec<Heap>,
 }
 
-/// Why no process is meant.
+/// The reason why no process was chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReportedError(pub String);
 
@@ -39,47 +39,47 @@ impl fmt::Display for ReportedError {
 
 impl std::error::Error for ReportedError {}
 
-/// What one reporter says that it has measured on the heap.
+/// What one reporter says it has measured on the heap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claim {
     /// Its path.
     pub path: String,
-    /// Bytes.
+    /// The bytes claimed.
     pub amount_bytes: u64,
-    /// Addresses of blocks, as far as it says.
+    /// Addresses of blocks, as far as the reporter gives them.
     pub blocks: Vec<u64>,
-    /// Address and bytes of parts of memory, as far as it says.
+    /// Address and bytes of ranges of memory, as far as the reporter gives them.
     pub ranges: Vec<(u64, u64)>,
 }
 
 impl Claim {
-    /// Whether it says what it has measured. A claim of nothing has said it all.
+    /// Reports whether it gives addresses of what it has measured.
     pub fn has_addresses(&self) -> bool {
         !self.blocks.is_empty() || !self.ranges.is_empty()
     }
 }
 
-/// What a process says of its heap.
+/// What a process says about its heap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Heap {
-    /// The process, as the report names it.
+    /// The name of the process in the report.
     pub process: String,
-    /// Claims, in the report's order. Lines of one path stay apart: they may be two reporters'.
+    /// Claims, in the report's order. Lines of one path stay separate: they may come from two reporters.
     pub claims: Vec<Claim>,
     /// `heap-allocated`, if it is there.
     pub allocated_bytes: Option<u64>,
 }
 
 impl Reported {
-    /// Reads the file, packed or not (K4).
+    /// Reads the file, compressed or not (K4).
     ///
     /// # Errors
-    /// As of [`read_with_blocks`].
+    /// Those of [`read_with_blocks`].
     pub fn read(file: impl Read) -> Result<Reported, ReadError> {
         let mut reported = Reported::default();
         let mut last = 0;
         read_with_blocks(file, |entry, _, notes| {
-            // Nearly all lines are of the process before.
+            // Nearly all lines are of the same process as the line before.
             let known = reported
                 .processes
                 .get(last)
@@ -88,7 +88,7 @@ impl Reported {
                 last = reported.of(entry.process);
             }
             let heap = &mut reported.heaps[last];
-            // A difference of two reports has negative amounts; nothing is claimed by them.
+            // A difference of two reports has negative amounts; they claim nothing.
             let amount_bytes = u64::try_from(entry.amount).unwrap_or(0);
             if is_claim(entry) {
                 let blocks = notes.iter().filter(|note| note.is_block());
@@ -108,7 +108,7 @@ impl Reported {
         Ok(reported)
     }
 
-    /// The index of a process.
+    /// Returns the index of a process.
     fn of(&mut self, process: &str) -> usize {
         let found = self.processes.iter().position(|known| known == process);
         found.unwrap_or_else(|| {
@@ -121,10 +121,10 @@ impl Reported {
         })
     }
 
-    /// The process that is meant: by name; else the one with this process id; else the only one.
+    /// Chooses the process: by name; else the one with this process id; else the only one.
     ///
     /// # Errors
-    /// If that is none, or not one.
+    /// If no process fits, or more than one.
     pub fn choose(&self, name: Option<&str>, pid: u32) -> Result<&str, ReportedError> {
         let list = || {
             let shown: Vec<&str> = self.processes.iter().take(30).map(String::as_str).collect();
@@ -151,13 +151,13 @@ impl Reported {
         }
     }
 
-    /// The process of this process id, if it is there by name.
+    /// Returns the process with this process id, if its name has it.
     pub fn choose_pid(&self, pid: u32) -> Option<&str> {
         let found = self.processes.iter().find(|process| is_of(process, pid));
         found.map(String::as_str)
     }
 
-    /// What a process says of its heap (K1, K2); of one that is not in the report, nothing.
+    /// Returns what a process says about its heap (K1, K2); nothing for one that is not in the report.
     pub fn heap(&self, process: &str) -> Heap {
         let found = self.heaps.iter().find(|heap| heap.process == process);
         found.cloned().unwrap_or_else(|| Heap {
@@ -167,12 +167,12 @@ impl Reported {
     }
 }
 
-/// Whether a process's name, as a report has it, is of this process id.
+/// Reports whether a process's name in a report has this process id.
 fn is_of(process: &str, pid: u32) -> bool {
     process.contains(&format!("(pid {pid})")) || process.contains(&format!("pid {pid},"))
 }
 
-/// K1, K2.
+/// Reports whether an entry is a claim (K1, K2).
 fn is_claim(entry: &Entry<'_>) -> bool {
     is_explicit(entry.path) && entry.kind == Kind::Heap && entry.path != UNCLASSIFIED
 }

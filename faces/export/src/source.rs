@@ -14,23 +14,23 @@ use skinflint_analysis::model::{Frame, Instant, Report, Site};
 
 use crate::lives::Lives;
 
-/// What a format may show of a stack. Units: blocks, or bytes.
+/// A figure of a stack that a format may show. Units: blocks, or bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
     /// Live blocks at the report's instant.
     InuseObjects,
-    /// Bytes asked for in them.
+    /// Requested bytes of the live blocks.
     InuseSpace,
-    /// Bytes given beyond that in them.
+    /// Usable bytes of the live blocks beyond those requested.
     InuseSlop,
     /// Blocks acquired over the run.
     AllocObjects,
-    /// Bytes asked for over the run.
+    /// Requested bytes over the run.
     AllocSpace,
 }
 
 impl Value {
-    /// All of them, in the order in which formats with several list them.
+    /// All values, in the order in which formats with several list them.
     pub const ALL: [Value; 5] = [
         Value::AllocObjects,
         Value::AllocSpace,
@@ -39,7 +39,7 @@ impl Value {
         Value::InuseSlop,
     ];
 
-    /// Its name: Go's where Go has one.
+    /// Returns the value's name: Go's if Go has one.
     pub fn name(self) -> &'static str {
         match self {
             Value::InuseObjects => "inuse_objects",
@@ -50,17 +50,17 @@ impl Value {
         }
     }
 
-    /// The value of this name.
+    /// Returns the value with this name.
     pub fn by_name(name: &str) -> Option<Value> {
         Value::ALL.into_iter().find(|value| value.name() == name)
     }
 
-    /// Whether it counts bytes, and not blocks.
+    /// Reports whether it counts bytes, and not blocks.
     pub fn is_bytes(self) -> bool {
         !matches!(self, Value::InuseObjects | Value::AllocObjects)
     }
 
-    /// What a stack has of it.
+    /// Returns the figure of a stack.
     pub fn of(self, site: &Site) -> u64 {
         match self {
             Value::InuseObjects => site.live_blocks,
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// The sum over all stacks (saturating: sizes of a damaged trace may be beyond all reason).
+    /// Returns the sum over all stacks (saturating: sizes in a damaged trace may be absurdly large).
     pub fn total(self, report: &Report) -> u64 {
         let values = report.sites.iter().map(|site| self.of(site));
         values.fold(0, u64::saturating_add)
@@ -90,17 +90,17 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The moment of everything "in use"; `None` for a report without instants.
+    /// Returns the moment of everything "in use"; `None` for a report without instants.
     pub fn instant(&self) -> Option<&'a Instant> {
         self.report.instants.get(self.report.at)
     }
 
-    /// The frames of a stack, innermost first, as indices into the report's frames (R2).
+    /// Returns the frames of a stack, innermost first, as indices into the report's frames (R2).
     pub fn path(&self, node: u32) -> Vec<u32> {
         path(self.report, node)
     }
 
-    /// A frame by its index; an empty one where a damaged report has none.
+    /// Returns a frame by its index; an empty one if a damaged report has none.
     pub fn frame(&self, index: u32) -> &'a Frame {
         const NONE: &Frame = &Frame {
             function: String::new(),
@@ -112,7 +112,7 @@ impl<'a> Source<'a> {
         self.report.frames.get(index as usize).unwrap_or(NONE)
     }
 
-    /// One line for people: who, when, how complete. For formats that have a place for it.
+    /// Returns one line for readers: program, time, completeness. For formats that have a place for it.
     pub fn headline(&self) -> String {
         let program = &self.report.program;
         let at = self.instant().map_or("?", |instant| &instant.label);
@@ -127,7 +127,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The frames of a stack of any report, innermost first (R2).
+/// Returns the frames of a stack of any report, innermost first (R2).
 pub fn path(report: &Report, node: u32) -> Vec<u32> {
     let mut frames = Vec::new();
     let mut at = node;
@@ -144,10 +144,10 @@ pub fn path(report: &Report, node: u32) -> Vec<u32> {
     frames
 }
 
-/// What stands for a stack without frames.
+/// The text that stands for a stack without frames.
 pub const NO_STACK: &str = "[no stack]";
 
-/// The name of a frame: its function.
+/// Returns the name of a frame: its function.
 pub fn name(frame: &Frame) -> &str {
     match frame.function.as_str() {
         "" => NO_STACK,

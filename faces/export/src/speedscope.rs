@@ -7,8 +7,7 @@
 //! S1  `endValue` is the sum of the weights, which is the total of the report.
 //! S2  A frame is a function of a file, without the line of the call: speedscope's sandwich view has a row
 //!     for each frame, and a function that calls from two lines is one function.
-//! S3  What is not text of the program's own (values, order) follows
-//!     <https://www.speedscope.app/file-format-schema.json>.
+//! S3  What is not text of the program (values, order) follows <https://www.speedscope.app/file-format-schema.json>.
 //!
 //! Not here: time. The samples are stacks, one after another, largest first as in the report.
 
@@ -57,17 +56,17 @@ struct Profile<'a> {
     weights: Vec<u64>,
 }
 
-/// Writes the file. Memory: the stacks, once for each value.
+/// Writes the file. Memory: that of the stacks, once for each value.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut frames: Vec<Frame<'_>> = Vec::new();
     let mut known: FxHashMap<(&str, Option<&str>), u32> = FxHashMap::default();
-    // By index of the report's frames (S2).
+    // Places by index of the report's frames (S2).
     let mut places: Vec<u32> = Vec::with_capacity(source.report.frames.len());
     for frame in &source.report.frames {
-        // A file without debug information still says which module it was.
+        // A frame without debug information still has its module as the file.
         let module = (!frame.module.is_empty()).then_some(frame.module.as_str());
         let (name, file) = (name(frame), frame.file.as_deref().or(module));
         let place = *known.entry((name, file)).or_insert(frames.len() as u32);

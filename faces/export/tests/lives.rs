@@ -1,4 +1,4 @@
-//! The pass that exports add: lifetimes, largest moments and spans of a few events, by hand.
+//! The pass that exports add: lifetimes, largest moments and spans of a few events, worked out by hand.
 //!
 //! ```text
 //!   us      0         1000      2000      3000      4000
@@ -143,7 +143,7 @@ fn bytes_by_birth_and_death() {
     assert_eq!(seen, wanted);
 }
 
-/// Microseconds since the start pass 2^32 after 71 minutes.
+/// Checks lifetimes after hours: microseconds since the start pass 2^32 after 71 minutes.
 #[test]
 fn lifetimes_are_those_of_the_blocks_after_hours_too() {
     let (hours, second) = (10 * 3_600_000_000, 1_000_000);

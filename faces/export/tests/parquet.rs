@@ -16,7 +16,7 @@ use skinflint_test_support::{artifact, need};
 
 const SITES: u64 = 70_001;
 
-/// More sites than a row group has; every figure of site `i` is its own.
+/// Builds more sites than a row group has; every figure of site `i` is its own.
 fn report() -> Report {
     let mut report = Report::default();
     report.program.name = "app".into();

@@ -4,10 +4,10 @@
 //!   Follower::advance ─► waiting (by ticket) ─ older than DELAY ─► State
 //! ```
 //!
-//! F1  A thread's events reach the file within a second (the collector's flush), so what is [`DELAY_NS`] older than
-//!     the newest event or sample has all of its predecessors.
-//! F2  What has waited through [`PATIENT_LOOKS`] looks without anything new goes on; at the end everything does.
-//! F3  At most [`WAITING`] events wait: beyond that the oldest go on early, and are counted.
+//! F1  A thread's events reach the file within a second (the collector's flush), so an event that is [`DELAY_NS`]
+//!     older than the newest event or sample has all of its predecessors.
+//! F2  What has waited through [`PATIENT_LOOKS`] looks without any news is handed on; at the end everything is.
+//! F3  At most [`WAITING`] events wait: beyond that the oldest are handed on early, and are counted.
 //!
 //! Not here: what events mean (state.rs).
 
@@ -20,9 +20,9 @@ use skinflint_trace::{Event, Follower, OpenError, RssSample, Snapshot, Trace};
 
 /// How much newer the newest event must be.
 const DELAY_NS: u64 = 1_500_000_000;
-/// Looks without news after which nothing more is waited for.
+/// The number of looks without news after which nothing more is waited for.
 const PATIENT_LOOKS: u32 = 3;
-/// Events that wait at most: 48 bytes each.
+/// The most events that wait: 48 bytes each.
 const WAITING: usize = 2_000_000;
 
 /// An event that waits; ordered by ticket, then by arrival.
@@ -48,7 +48,7 @@ impl Ord for Waiting {
     }
 }
 
-/// What a look brought.
+/// The news of one look.
 #[derive(Default)]
 pub struct News {
     /// Samples of resident memory.
@@ -61,14 +61,14 @@ pub struct News {
     pub until_ns: u64,
 }
 
-/// A trace that is followed.
+/// A trace that is followed while it grows.
 pub struct Feed {
     follower: Follower,
     waiting: BinaryHeap<Reverse<Waiting>>,
     arrived: u64,
     newest_ns: u64,
     idle_looks: u32,
-    /// Events that went on before it was certain that nothing was missing before them (F3).
+    /// Events handed on before it was certain that nothing was missing before them (F3).
     pub hurried: u64,
 }
 
@@ -76,7 +76,7 @@ impl Feed {
     /// Opens a trace.
     ///
     /// # Errors
-    /// As [`Follower::open`].
+    /// Those of [`Follower::open`].
     pub fn open(path: &Path) -> Result<Feed, OpenError> {
         Ok(Feed {
             follower: Follower::open(path)?,
@@ -88,12 +88,12 @@ impl Feed {
         })
     }
 
-    /// What is known beside events.
+    /// Returns what is known beside events.
     pub fn trace(&self) -> &Trace {
         self.follower.trace()
     }
 
-    /// Reads what has come, and hands on what is in order.
+    /// Reads what has arrived, and hands on what is in order.
     ///
     /// # Errors
     /// If the file can no longer be read.

@@ -5,9 +5,9 @@
 //!                                                                                 keys ──────►│
 //! ```
 //!
-//! L1  The program is not asked and not slowed: everything comes out of the trace that the collector writes anyway.
+//! L1  The program is not asked and not slowed: all figures come from the trace that the collector writes anyway.
 //! L2  Looking takes at most a sixth of the time: the pause after a look is five times what it cost.
-//! L3  What is shown is the same on a terminal and as text; only keys need a terminal.
+//! L3  A terminal and a text show the same; only keys need a terminal.
 //!
 //! Not here: recording (collect), the whole report (analysis).
 

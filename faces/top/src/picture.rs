@@ -1,4 +1,4 @@
-//! What the state looks like: a header, the books, live bytes over time, and the first stacks.
+//! The picture of the state: a header, the books, live bytes over time, and the first stacks.
 //!
 //! ```text
 //!   redis-server 4711 · 12.3 s · recording            events, rates, window
@@ -6,7 +6,7 @@
 //!   live      growth     churn      blocks    stack (innermost first)
 //! ```
 //!
-//! C1  Every size is good for something: what does not fit is left out from below, never cut in half.
+//! C1  Every size is useful: what does not fit is left out from below, never cut in half.
 //! C2  Names are data: control characters are replaced before they reach the terminal.
 //! C3  Stacks shown and `others` add up to all live bytes.
 //!
@@ -25,23 +25,23 @@ use skinflint_view::units::{bytes, compact, count, duration, percent};
 
 use crate::state::{Moving, Sort, State};
 
-/// Functions of a stack in its row.
+/// The number of functions of a stack in its row.
 const IN_ROW: usize = 6;
-/// Frames of a stack that are looked at.
+/// The number of frames of a stack that are looked at.
 const DEPTH: usize = 200;
 
-/// How the viewer wants it.
+/// What the viewer has chosen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
-    /// What stacks are sorted by.
+    /// The figure that stacks are sorted by.
     pub sort: Sort,
-    /// The screen stands still; recording and reading go on.
+    /// Whether the screen stands still; recording and reading go on.
     pub paused: bool,
-    /// Keys are explained.
+    /// Whether keys are explained.
     pub help: bool,
-    /// Colours.
+    /// Whether to use colours.
     pub color: bool,
-    /// On a terminal, where keys are of use.
+    /// Whether it is on a terminal, where keys are of use.
     pub keys: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// None yet.
+    /// Creates a table without any name yet.
     pub fn new(options: SymbolOptions) -> Names {
         Names {
             symbols: Symbols::new(&[], options.clone()),
@@ -64,7 +64,7 @@ impl Names {
         }
     }
 
-    /// The functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     fn row(&mut self, trace: &Trace, node: NodeId) -> &str {
         if trace.modules.len() != self.modules {
             // A name is final only when the module is known.
@@ -81,7 +81,7 @@ impl Names {
                     break;
                 };
                 for frame in symbols.frames_shared(pc, at.0, true).iter() {
-                    // What only passes an allocation on says nothing, unless there is nothing else.
+                    // A frame that only passes an allocation on is left out, unless there is nothing else.
                     let says =
                         !is_plumbing(&frame.function) && names.last() != Some(&frame.function);
                     if names.len() < IN_ROW && says {
@@ -245,7 +245,7 @@ fn curve(canvas: &mut Canvas<'_>, area: Rect, state: &State, view: &View) {
     canvas.render_widget(line, area);
 }
 
-/// `+1.50 MiB`, `-3 B`, `0 B`.
+/// Formats a difference: `+1.50 MiB`, `-3 B`, `0 B`.
 fn signed(value: i64) -> String {
     let sign = match value {
         0 => "",
@@ -290,7 +290,7 @@ fn stacks(
     for moving in &top {
         lines.push(Line::raw(row(moving, names.row(trace, moving.node))));
     }
-    // C3: what is not shown, in sum.
+    // C3: the sum of what is not shown.
     let shown: u64 = top.iter().map(|moving| moving.now.live_bytes).sum();
     let shown_blocks: u64 = top.iter().map(|moving| moving.now.live_blocks).sum();
     let live = state.ledger().live();

@@ -1,10 +1,10 @@
-//! The loop: look, draw, listen to keys; and one frame of text for who has no terminal.
+//! The loop: look, draw, listen to keys; and one frame of text for users without a terminal.
 //!
 //! ```text
 //!   look at the trace ─► draw ─► keys until it is time to look again     (L2: five times what a look cost)
 //! ```
 //!
-//! N1  The terminal is as it was afterwards, whatever ends the loop; a panic restores it, too.
+//! N1  Afterwards the terminal is as it was, whatever ends the loop; a panic restores it, too.
 //! N2  A paused screen goes on reading, so that nothing piles up.
 //! N3  It ends with `q`; the end of the recording is shown, and waits for `q`.
 //!
@@ -27,23 +27,23 @@ use crate::state::State;
 
 /// The least time between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// A look may cost a sixth of the time.
+/// The pause is this many times the cost of a look, so a look takes a sixth of the time.
 const PAUSE_FACTOR: u32 = 5;
-/// How long a single frame waits for something to show.
+/// The number of looks for which a single frame waits for something to show.
 const FIRST_LOOKS: u32 = 8;
 
-/// How to look.
+/// Options of the screen.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where to look for names.
     pub symbols: SymbolOptions,
-    /// Whether to colour.
+    /// Whether to use colours.
     pub color: bool,
-    /// Width and height of a frame of text.
+    /// The width and height of a frame of text.
     pub size: (u16, u16),
 }
 
-/// What is followed, with all that is known of it.
+/// The followed trace, with all that is known of it.
 struct Watched {
     feed: Feed,
     state: State,
@@ -96,7 +96,7 @@ impl Watched {
 /// Follows a trace on the terminal until a key ends it.
 ///
 /// # Errors
-/// A trace that cannot be read; a terminal that is none.
+/// If the trace cannot be read, or stdout is no terminal.
 pub fn watch(
     path: &Path,
     options: &Options,
@@ -170,10 +170,10 @@ fn pressed(event: &Event, view: &mut View) -> Answer {
     Answer::Draw
 }
 
-/// Writes one frame as text: of a trace that has ended as of its end, of one under way as of now.
+/// Writes one frame as text: for a trace that has ended as of its end, for one under way as of now.
 ///
 /// # Errors
-/// A trace that cannot be read; an output that cannot be written.
+/// If the trace cannot be read, or the output cannot be written.
 pub fn once(
     path: &Path,
     options: &Options,

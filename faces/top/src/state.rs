@@ -5,8 +5,8 @@
 //!   Snapshot ─ when its ticket has passed ─► books
 //! ```
 //!
-//! T1  Live bytes of the stacks add up to those of the ledger; `others` is what is not shown.
-//! T2  Growth and rates are over a window of recorded time that is said with them: 5 to 10 s.
+//! T1  Live bytes of the stacks add up to those of the ledger; `others` is the sum of what is not shown.
+//! T2  Growth and rates are over a window of recorded time that is shown with them: 5 to 10 s.
 //! T3  Memory: live blocks, stacks, and two copies of the stacks' figures.
 //!
 //! Not here: drawing (picture.rs), files (feed.rs).
@@ -18,12 +18,12 @@ use skinflint_analysis::model::Books;
 use skinflint_analysis::pass::Act;
 use skinflint_trace::{Event, NodeId, ProcessInfo, RssSample, Snapshot};
 
-/// Half of the window (T2).
+/// Half of the longest window (T2).
 const HALF_NS: u64 = 5_000_000_000;
-/// Points of the curve that are kept.
+/// The number of points of the curve that are kept.
 const CURVE: usize = 240;
 
-/// Figures of a stack.
+/// The figures of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stack {
     /// Usable bytes of live blocks.
@@ -36,20 +36,20 @@ pub struct Stack {
     pub acquired_blocks: u64,
 }
 
-/// A stack with how it changes.
+/// A stack and its changes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Moving {
-    /// Which.
+    /// The stack's node.
     pub node: NodeId,
-    /// Now.
+    /// Its figures now.
     pub now: Stack,
-    /// Live bytes now less those at the start of the window.
+    /// Live bytes now minus those at the start of the window.
     pub growth_bytes: i64,
     /// Usable bytes acquired per second of the window.
     pub churn_bytes_s: f64,
 }
 
-/// What stacks are sorted by.
+/// The figure that stacks are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sort {
     /// Live bytes.
@@ -61,7 +61,7 @@ pub enum Sort {
     Churn,
 }
 
-/// What the screen has room for.
+/// The bounds of what the screen has room for.
 const BOUNDS: books::Bounds = books::Bounds {
     parts: 3,
     pins: 0,
@@ -69,7 +69,7 @@ const BOUNDS: books::Bounds = books::Bounds {
 };
 
 impl Sort {
-    /// The next one.
+    /// Returns the next figure.
     pub fn next(self) -> Sort {
         match self {
             Sort::Live => Sort::Growth,
@@ -78,7 +78,7 @@ impl Sort {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the figure.
     pub fn name(self) -> &'static str {
         match self {
             Sort::Live => "live",
@@ -88,7 +88,7 @@ impl Sort {
     }
 }
 
-/// Figures as of a moment.
+/// The figures as of a moment.
 #[derive(Clone, Debug, Default)]
 struct Base {
     time_ns: u64,
@@ -105,7 +105,7 @@ pub struct Point {
     pub live_bytes: u64,
 }
 
-/// The state.
+/// The state of the program.
 pub struct State {
     ledger: Ledger,
     stacks: FxHashMap<NodeId, Stack>,
@@ -136,7 +136,8 @@ impl Default for State {
 }
 
 impl State {
-    /// Of a process that began with what lives in this ledger. Blocks that it began with are of no stack.
+    /// Creates the state of a process that began with what lives in this ledger. Blocks that it began with are of no
+    /// stack.
     pub fn begun_with(ledger: Ledger) -> State {
         State {
             ledger,
@@ -159,7 +160,7 @@ impl State {
         });
     }
 
-    /// Time has passed, with or without events.
+    /// Moves the time on, with or without events.
     pub fn advance(&mut self, to_ns: u64) {
         if to_ns > self.now_ns {
             self.now_ns = to_ns;
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// The newest base becomes the older one, the present the newest (T2).
+    /// Makes the newest base the older one, and the present the newest (T2).
     fn turn(&mut self) {
         self.bases.swap(0, 1);
         self.bases[1] = Base {
@@ -185,14 +186,14 @@ impl State {
             self.rss = Some(*newest);
         }
         self.due.extend(snapshots);
-        // One at most is laid over the blocks in a look; older ones would only be replaced.
+        // At most one snapshot is laid over the blocks in a look; older ones would only be replaced.
         if self.due.len() > 16 {
             self.due.drain(..self.due.len() - 16);
         }
     }
 
-    /// After a look: closes the books of the newest snapshot whose events are known, and adds to the curve. `ended`:
-    /// nothing more comes.
+    /// Ends a look: closes the books of the newest snapshot whose events are known, and adds to the curve. `ended`
+    /// means that nothing more comes.
     pub fn settle(&mut self, process: &ProcessInfo, last_ticket: u64, ended: bool) {
         let known = self
             .due
@@ -217,7 +218,7 @@ impl State {
             self.curve.push(point);
         }
         if self.curve.len() > CURVE {
-            // Every other of the older half: the curve stays whole and coarsens to the left.
+            // Every other point of the older half is removed: the curve stays whole and coarsens to the left.
             let half = self.curve.len() / 2;
             let mut index = 0;
             self.curve.retain(|_| {
@@ -227,28 +228,28 @@ impl State {
         }
     }
 
-    /// The moment that everything is about, nanoseconds since the trace began.
+    /// Returns the moment of all figures, nanoseconds since the trace began.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The ledger, for totals.
+    /// Returns the ledger, for totals.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Length of the window that growth and rates are over.
+    /// Returns the length of the window of growth and rates.
     pub fn window_ns(&self) -> u64 {
         self.now_ns.saturating_sub(self.bases[0].time_ns)
     }
 
-    /// Events per second of the window.
+    /// Returns the events per second of the window.
     pub fn events_s(&self) -> f64 {
         let events = self.ledger.counts().events - self.bases[0].events;
         per_second(events, self.window_ns())
     }
 
-    /// Usable bytes acquired per second of the window, by all stacks.
+    /// Returns the usable bytes acquired per second of the window, by all stacks.
     pub fn churn_bytes_s(&self) -> f64 {
         let sum = |stacks: &FxHashMap<NodeId, Stack>| -> u64 {
             stacks.values().map(|stack| stack.acquired_bytes).sum()
@@ -259,12 +260,12 @@ impl State {
         )
     }
 
-    /// Stacks that have ever acquired anything.
+    /// Returns the number of stacks that have ever acquired anything.
     pub fn stack_count(&self) -> usize {
         self.stacks.len()
     }
 
-    /// The first stacks by `sort`.
+    /// Returns the first stacks by `sort`.
     pub fn top(&self, sort: Sort, count: usize) -> Vec<Moving> {
         let window = self.window_ns();
         let moving = |(node, now): (&NodeId, &Stack)| {

@@ -4,9 +4,9 @@
 //!   text ─► Node(document) ─► Node(line) ─► Node(word) …        first: its first child; next: its next sibling
 //! ```
 //!
-//! D1  Nodes hold places of the text, not text: the tree is worthless without the document, and is checked with it.
+//! D1  Nodes hold positions in the text, not text: the tree is useless without the document, and is checked with it.
 //!
-//! Not here: who keeps a tree (`host`).
+//! Not here: what keeps a tree (`host`).
 
 use skinflint_gc::OutOfMemory;
 use skinflint_gc::object;
@@ -59,7 +59,7 @@ pub fn parse<'gc>(cx: Cx<'gc>, text: &str) -> Result<Gc<'gc, Node<'gc>>, OutOfMe
     Ok(root)
 }
 
-/// A checksum of all words, as the tree has them.
+/// Returns a checksum of all words, as the tree has them.
 pub fn checksum(root: Gc<'_, Node<'_>>, text: &str) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     let mut line = root.first.get();

@@ -29,7 +29,7 @@ use skinflint_report::Action;
 use crate::dom::{self, Node};
 use crate::shelf::Shelf;
 
-/// What anything here may fail with.
+/// The error of any function here.
 pub type Failure = Box<dyn std::error::Error>;
 
 /// A document as it came from the shelf.
@@ -47,33 +47,33 @@ impl HeapBytes for Document {
 }
 
 impl Document {
-    /// What is no other row's: without its images' sources.
+    /// Returns the bytes that are in no other row: without its images' sources.
     fn own_bytes(&self) -> usize {
         self.text.heap_bytes() + self.images.heap_bytes()
     }
 
-    /// Its images' sources.
+    /// Returns the bytes of its images' sources.
     pub fn source_bytes(&self) -> usize {
         self.images.iter().map(Discardable::source_bytes).sum()
     }
 
-    /// An entry of the cache, without its images' sources.
+    /// Returns the bytes of an entry of the cache, without its images' sources.
     pub fn entry_bytes(document: &Arc<Document>) -> usize {
         arc_bytes(document) + document.own_bytes()
     }
 }
 
-/// Tenant and document.
+/// A tenant and a document.
 type Name = (u32, u32);
 
 /// Widths of words, by document and line.
 pub type Metrics = Cache<(Name, u32), Arc<[u16]>>;
 
 counted! {
-    /// What a view of a document hangs together by: a listener that knows its view, which knows the listener.
+    /// A view of a document and its listener, which know each other.
     struct Hanger {
         other: Field<Option<Cc<Hanger>>>,
-        /// What it would show.
+        /// The title that it would show.
         title: String,
     }
 }
@@ -85,23 +85,23 @@ struct Guest {
     trees: HashMap<u32, Handle<Node<'static>>>,
 }
 
-/// The viewer.
+/// The viewer with its tenants and caches.
 pub struct Host {
-    /// Its heaps.
+    /// The tenants' heaps.
     pub runtime: Runtime,
     guests: Vec<Guest>,
     /// Counted values: views and their listeners, which hold each other.
     cycles: Cycles,
-    /// Documents that were viewed.
+    /// Documents that were viewed, by tenant and document.
     pub documents: Arc<Cache<Name, Arc<Document>>>,
     /// Widths of words, by document and line.
     pub metrics: Arc<Metrics>,
-    /// Their images.
+    /// The images of the documents.
     pub images: Arc<Discards>,
 }
 
 impl Host {
-    /// Opens the shelves of so many tenants in a folder.
+    /// Opens the shelves of this many tenants in a folder.
     pub fn open(folder: &Path, tenants: u32) -> Result<Host, Failure> {
         let runtime = Runtime::default();
         let mut guests = Vec::new();
@@ -151,7 +151,7 @@ impl Host {
         Ok(())
     }
 
-    /// Tenants, and documents of each.
+    /// Returns the number of documents of each tenant.
     pub fn counts(&self) -> Result<Vec<u32>, Failure> {
         self.guests
             .iter()
@@ -159,7 +159,8 @@ impl Host {
             .collect()
     }
 
-    /// A view and its listener, which are forgotten together and know each other: only a collection of cycles has them.
+    /// Makes a view and its listener, which are dropped together and know each other: only a collection of cycles
+    /// frees them.
     fn hang(&self, tenant: u32, id: u32) {
         let view = self.cycles.cc(Hanger {
             other: Field::new(None),
@@ -172,7 +173,7 @@ impl Host {
         *view.other.borrow_mut() = Some(listener);
     }
 
-    /// Does one of the three things that a user can ask for, and says what came of it. Each leaves the others undone.
+    /// Does one of the three things that a user can ask for, and describes the result. None of them does another.
     pub fn act(&mut self, action: Action) -> String {
         match action {
             Action::Minimize => {
@@ -208,7 +209,7 @@ impl Host {
         rows.iter().map(|row| row.holds.cell_bytes).sum()
     }
 
-    /// Shows a document: everything that is needed for it is there afterwards. A checksum of what was shown.
+    /// Shows a document: everything that it needs is in memory afterwards. Returns a checksum of what was shown.
     pub fn view(&mut self, tenant: u32, id: u32) -> Result<u64, Failure> {
         if (tenant as usize) < self.guests.len() {
             self.hang(tenant, id);
@@ -245,7 +246,8 @@ impl Host {
         Ok(sum)
     }
 
-    /// Gives back what only this thread may: trees, dead objects, SQLite's pages. Bytes, by the heaps' and SQLite's count.
+    /// Gives back what only this thread may: trees, dead objects, SQLite's pages. Returns the bytes, as the heaps and
+    /// SQLite count them.
     pub fn release(&mut self, ask: Ask) -> usize {
         let held = |host: &Host| {
             let heaps = host
@@ -261,10 +263,10 @@ impl Host {
             if ask.level >= Level::High {
                 guest.trees = HashMap::new();
             }
-            // A shelf that is at work keeps its pages.
+            // A shelf that is in use keeps its pages.
             let _ = guest.shelf.shrink();
         }
-        // Refused only while a closure of a tenant runs, and none does here.
+        // This is refused only while a closure of a tenant runs, and none does here.
         let _ = self.runtime.collect_all(Reason::Pressure);
         self.runtime.shrink();
         before.saturating_sub(held(self))
@@ -272,7 +274,7 @@ impl Host {
 }
 
 impl Guest {
-    /// The checksum of a document's tree, built if it is not there.
+    /// Returns the checksum of a document's tree, which is built if it is missing.
     fn tree(&mut self, id: u32, text: &str) -> Result<u64, Failure> {
         let kept = self.trees.get(&id);
         let (sum, new) = self.heap.enter(|cx| match kept {
@@ -290,14 +292,14 @@ impl Guest {
     }
 }
 
-/// Widths of a line's words, as a font might have them.
+/// Returns the widths of a line's words, as a font might have them.
 fn widths(line: &str) -> Arc<[u16]> {
     line.split(' ')
         .map(|word| word.bytes().map(|byte| 6 + u16::from(byte % 7)).sum())
         .collect()
 }
 
-/// Some 40 KB of words, by seed.
+/// Returns some 40 KB of words, by seed.
 fn text_of(seed: u64) -> String {
     const WORDS: [&str; 12] = [
         "arena", "bitmap", "chunk", "decay", "evict", "free", "growth", "heap", "idle", "kernel",

@@ -1,16 +1,16 @@
-//! `skinflint-viewer`: an example of a host whose memory is all named and all given back when it must be.
+//! `skinflint-viewer`: an example of a host whose memory is all named, and all given back when it must be.
 //!
 //! ```text
 //!   stdin: a command a line ─► main thread: Host ─► stdout: an answer a line        the bus: pressure, with --no-bus none
 //! ```
 //!
-//! M1  One answer for each command, begun by its name; what cannot be done is `error: …`, and the program goes on.
+//! M1  Each command has one answer, which begins with its name; a failure is `error: …`, and the program goes on.
 //! M2  An ask of the bus is answered between commands, or between two documents of one.
-//! M3  With `--memory`, `skinflint memory` and `skinflint run --dark-matter` can ask it: heaps say what they hold
-//!     after each command, since only the main thread may look at them; and what `--minimize`, `--gc` or `--cc` asks is
-//!     done there, as an ask of the bus is, each by itself. The socket is the user's alone.
+//! M3  With `--memory`, `skinflint memory` and `skinflint run --dark-matter` can ask it: the main thread publishes
+//!     what the heaps hold after each command, since only it may look at them; and it does what `--minimize`, `--gc`
+//!     or `--cc` asks, as it answers an ask of the bus, each by itself. The socket is the user's alone.
 //!
-//! It runs on `libskinflint.so` (`skinflint exec -- skinflint-viewer …`, or LD_PRELOAD), as any program.
+//! It runs on `libskinflint.so` (`skinflint exec -- skinflint-viewer …`, or LD_PRELOAD), like any program.
 //!
 //! Not here: a window; it is there to be measured.
 
@@ -41,7 +41,7 @@ const COMMANDS: &str = "view T D, view-all, press LEVEL, resident, report, tree,
 struct Arguments {
     bus: bool,
     memory: bool,
-    /// Structures that nobody reports, and that two report.
+    /// Whether to plant structures that no reporter covers, and others that two report.
     plant: bool,
     tenants: u32,
     documents: u32,
@@ -76,7 +76,7 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 impl Arguments {
-    /// An option that has a value.
+    /// Takes the value of an option.
     fn take(
         &mut self,
         name: &str,
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the main thread is told.
+/// A message to the main thread.
 enum Told {
     Command(String),
     Asked,
@@ -141,7 +141,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Rebuild::Compute,
         Duration::from_millis(600),
         move || {
-            // The main thread has ended otherwise.
+            // If this fails, the main thread has ended.
             let _ = asked.send(Told::Asked);
         },
     ));
@@ -186,7 +186,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             Told::End => break,
             Told::Asked => viewer.serve(),
             Told::Act(action, done) => {
-                // Who asked may have gone.
+                // The process that asked may have gone.
                 let said = viewer.host.act(action);
                 viewer.publish();
                 let _ = done.send(said);
@@ -205,10 +205,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Longest wait for the main thread, which may be viewing something.
+/// The longest wait for the main thread, which may be viewing something.
 const ACT_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What can be asked of the viewer (M3).
+/// Offers what the viewer can be asked for (M3).
 fn offer(registry: &'static Registry, tell: &mpsc::Sender<Told>) {
     for action in Action::ALL {
         // A sender is for one thread at a time.
@@ -251,7 +251,7 @@ impl Viewer {
         self.mailbox.serve(|ask| host.release(ask));
     }
 
-    /// Says what the heaps hold now (M3).
+    /// Publishes what the heaps hold now (M3).
     fn publish(&self) {
         self.heaps.publish(|out| reporters::heaps(&self.host, out));
     }
@@ -261,7 +261,7 @@ impl Viewer {
         self.registry.measure()
     }
 
-    /// Views all, and answers the bus in between (M2).
+    /// Views all documents, and answers the bus in between (M2).
     fn view_all(&mut self) -> Result<u64, Failure> {
         let mut sum = 0u64;
         for (tenant, count) in (0..).zip(self.host.counts()?) {
@@ -296,7 +296,7 @@ impl Viewer {
         }
     }
 
-    /// The button. The bus asks this very thread, so another one presses.
+    /// Presses the button. The bus asks this very thread, so another thread presses.
     fn press(&mut self, level: &str) -> Result<String, Failure> {
         let level = Level::ALL
             .into_iter()
@@ -328,7 +328,7 @@ impl Viewer {
         ))
     }
 
-    /// The sums that the bars are about.
+    /// Returns the sums that the bars are about.
     fn report(&self) -> String {
         let measured = self.measured();
         let heap: i64 = measured

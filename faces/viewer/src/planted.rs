@@ -1,4 +1,4 @@
-//! What a host should not have: memory that nobody reports, and memory that two report. For trying `skinflint run
+//! What a host should not have: memory that no reporter covers, and memory that two report. For trying `skinflint run
 //! --dark-matter`, with `--plant`.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //!   shared()        50 blocks of 20,000 bytes    explicit/planted/owner and explicit/planted/user
 //! ```
 //!
-//! L1  No block is of zeros: `vec!` asks for these in another place, and each is to have one stack.
+//! L1  No block is all zeros: `vec!` requests such blocks in another place, and each kind is to have one stack.
 //!
 //! Not here: what is reported well (`reporters`).
 
@@ -35,7 +35,7 @@ fn shared() -> Blocks {
     blocks
 }
 
-/// Plants both; they stay for as long as what is returned.
+/// Plants both; they stay for as long as the returned values do.
 pub fn plant(registry: &Registry) -> (Blocks, Arc<Blocks>) {
     let shared = Arc::new(shared());
     for path in ["explicit/planted/owner", "explicit/planted/user"] {

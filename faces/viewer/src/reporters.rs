@@ -1,12 +1,12 @@
-//! What the viewer says of its memory: a row for each thing that has some.
+//! What the viewer reports about its memory: one row for each thing that has some.
 //!
 //! ```text
 //!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite/used,
 //!   explicit/gc/{tenants/NAME/{objects, free, heads, unused}, shared, metadata}
 //! ```
 //!
-//! E1  Each block is in one row: the compressed images are held by documents, and are taken off theirs.
-//! E2  Where a measurement asks for blocks, rows are measured anew, each just before it is said: so it has its blocks.
+//! E1  Each block is in one row: the compressed images are held by documents, and are subtracted from theirs.
+//! E2  If a measurement asks for blocks, each row is measured anew just before it is reported: so it has its blocks.
 //!
 //! Not here: the process and the allocator, which the registry measures by itself.
 
@@ -34,7 +34,8 @@ pub fn register(registry: &Registry, host: &Host, sqlite: Sqlite) {
             }
             let stats = documents.stats();
             if !out.wants_blocks() {
-                // What is in view has sources, too, and is not in the cache's bytes; nothing is, between commands.
+                // What is in view has sources, too, which are not in the cache's bytes; between commands nothing is
+                // in view.
                 let texts = stats.bytes.saturating_sub(images.stats().source_bytes);
                 out.heap(row, texts, said);
             }
@@ -65,7 +66,7 @@ pub fn register(registry: &Registry, host: &Host, sqlite: Sqlite) {
     registry.add("sqlite", sqlite).keep();
 }
 
-/// What only the main thread may look at.
+/// Reports what only the main thread may look at.
 pub fn heaps(host: &Host, out: &mut Sink<'_>) {
     for row in host.runtime.rows() {
         let path = |part: &str| match row.name.as_str() {

@@ -1,11 +1,11 @@
-//! Where a tenant's documents come from: a SQLite database of his own.
+//! Where a tenant's documents come from: a SQLite database of its own.
 //!
 //! ```text
 //!   document(id, text)      image(document, at, file)          PRAGMA shrink_memory under pressure
 //! ```
 //!
 //! S1  A connection is used by the thread that opened it.
-//! S2  SQLite counts what it asked for, not what it was given: its own figure is reported beside the measured one.
+//! S2  SQLite counts what it requested, not what it was given: its own figure is reported beside the measured one.
 //!
 //! Not here: what is kept in memory (`host`).
 
@@ -18,7 +18,7 @@ use skinflint_report::sqlite::Sqlite;
 pub struct Shelf(Connection);
 
 impl Shelf {
-    /// Opens it, or makes it.
+    /// Opens the database, or creates it.
     pub fn open(file: &Path) -> Result<Shelf> {
         let connection = Connection::open(file)?;
         connection.execute_batch(
@@ -30,13 +30,13 @@ impl Shelf {
         Ok(Shelf(connection))
     }
 
-    /// Documents that it has.
+    /// Returns the number of documents.
     pub fn count(&self) -> Result<u32> {
         self.0
             .query_row("SELECT count(*) FROM document", [], |row| row.get(0))
     }
 
-    /// Puts documents in, all or none.
+    /// Adds documents, all or none.
     pub fn put(
         &mut self,
         documents: impl Iterator<Item = (u32, String, Vec<Vec<u8>>)>,
@@ -54,14 +54,14 @@ impl Shelf {
         all.commit()
     }
 
-    /// A document's text.
+    /// Returns a document's text.
     pub fn text(&self, id: u32) -> Result<Box<str>> {
         self.0
             .prepare_cached("SELECT text FROM document WHERE id = ?1")?
             .query_row([id], |row| Ok(row.get_ref(0)?.as_str()?.into()))
     }
 
-    /// Its images: files.
+    /// Passes each of a document's images, as files, to `with`, and returns the results.
     pub fn images<T>(&self, id: u32, mut with: impl FnMut(&[u8]) -> T) -> Result<Vec<T>> {
         let mut statement = self
             .0
@@ -74,21 +74,21 @@ impl Shelf {
         Ok(all)
     }
 
-    /// Gives back its pages and statements.
+    /// Gives back the database's pages and statements.
     pub fn shrink(&self) -> Result<()> {
         self.0.flush_prepared_statement_cache();
         self.0.execute_batch("PRAGMA shrink_memory")
     }
 }
 
-/// Has SQLite's blocks counted and named. Before the first shelf is opened.
+/// Makes SQLite's blocks counted and named. Call it before the first shelf is opened.
 pub fn counted() -> std::result::Result<Sqlite, String> {
     // SAFETY: the functions of the library that is linked, which has not been used yet.
     unsafe { Sqlite::named(ffi::sqlite3_status64, ffi::sqlite3_config) }
         .map_err(|code| format!("SQLite's memory cannot be counted: sqlite3_config gave {code}"))
 }
 
-/// Bytes that SQLite says it has, in all.
+/// Returns all bytes that SQLite says it has.
 pub fn used_bytes() -> u64 {
     let (mut now, mut most) = (0i64, 0i64);
     // SAFETY: both places are ours.

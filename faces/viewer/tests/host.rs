@@ -5,7 +5,7 @@
 //! ```
 //!
 //! P1  `libskinflint.so` is built when it is needed; without netpbm a test is skipped, and counted (test-support).
-//! P2  Memory is looked at from outside, in `/proc/PID/smaps`, beside what the viewer says of itself.
+//! P2  Memory is looked at from outside, in `/proc/PID/smaps`, beside what the viewer reports about itself.
 //!
 //! Not here: the parts by themselves (`engines/cache/tests`).
 
@@ -28,7 +28,7 @@ fn ours() -> PathBuf {
     artifact::built("skinflint-malloc-so")
 }
 
-/// Whether what makes the images is there; if not, the test is counted as skipped.
+/// Reports whether the tool that makes the images is there; if not, the test is counted as skipped.
 #[must_use]
 #[track_caller]
 fn has_images() -> bool {
@@ -77,7 +77,7 @@ impl Viewer {
         self.answers.recv_timeout(Duration::from_secs(120)).ok()
     }
 
-    /// `None`: it is dead.
+    /// Sends a command; `None` means that the viewer is dead.
     fn tries(&mut self, command: &str) -> Option<String> {
         writeln!(self.stdin.as_mut()?, "{command}").ok()?;
         self.answer()
@@ -94,7 +94,7 @@ impl Viewer {
         answer
     }
 
-    /// A number that follows a word of an answer.
+    /// Returns a number that follows a word of an answer.
     fn figure(&mut self, command: &str, word: &str) -> i64 {
         let answer = self.ask(command);
         let mut words = answer.split(' ').skip_while(|one| *one != word);
@@ -104,7 +104,7 @@ impl Viewer {
             .unwrap_or_else(|| panic!("{word}: {answer}"))
     }
 
-    /// Sum of `Rss` in smaps, by our own reading.
+    /// Returns the sum of `Rss` in smaps, by our own reading.
     fn resident(&self) -> i64 {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.child.id())).unwrap();
         let rows = text.lines().filter_map(|line| line.strip_prefix("Rss:"));
@@ -145,7 +145,7 @@ fn through(program: &str, args: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// A folder with images of 700 × 500 pixels: 1.4 MB decoded.
+/// Creates a folder with images of 700 × 500 pixels: 1.4 MB decoded.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("images")).unwrap();
@@ -211,7 +211,7 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
     }
     let folder = folder();
     let mut viewer = Viewer::start(folder.path(), &["--documents", "8"], None);
-    // The start: code that was used once is resident, nothing is kept. Code pages are not what is measured.
+    // The start: code that was used once is resident, nothing is kept. Code pages are not measured here.
     viewer.ask("view 0 0");
     viewer.ask("press critical");
     let start = viewer.resident();
@@ -231,11 +231,11 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
     assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
 }
 
-/// A memory control group, removed at the end.
+/// A memory cgroup, removed when it is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None`: it cannot be made here, and the test is counted as skipped.
+    /// Creates a group; `None` means that it cannot be made here, and the test is counted as skipped.
     #[track_caller]
     fn new(limit: usize) -> Option<Group> {
         let made = Group::made(limit);
@@ -305,7 +305,7 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
     lives.ask("events");
 }
 
-/// Minimize, GC and CC, as `skinflint memory PID` and its page ask for them: over the socket, each doing its own.
+/// Tests Minimize, GC and CC, as `skinflint memory PID` and its page ask for them: over the socket, each by itself.
 #[test]
 fn what_a_user_can_ask_for_is_done_each_by_itself() {
     if !has_images() {
@@ -328,7 +328,7 @@ fn what_a_user_can_ask_for_is_done_each_by_itself() {
         rest.split(' ').next().unwrap().parse().unwrap()
     };
     let held = viewer.resident();
-    // 16 documents were viewed: a view and a listener of each.
+    // 16 documents were viewed: each has a view and a listener.
     let said = act("cc");
     assert_eq!(after(&said, "destroyed "), 32, "{said}");
     assert_eq!(after(&act("cc"), "destroyed "), 0, "they are gone");

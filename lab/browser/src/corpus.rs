@@ -1,4 +1,4 @@
-//! Pages: which there are, and their files, fetched by version and hash on first use.
+//! The pages of the corpus and their files, fetched by version and hash on first use.
 //!
 //! ```text
 //!   corpus.toml ─► package ─► npm pack / pip download ─► hash checked ─► unpacked into CACHE/npm/NAME-VERSION/
@@ -6,10 +6,12 @@
 //!   page NAME ─► http://NAME.localhost:PORT/ENTRY  ◄────────────────────────────────┘
 //! ```
 //!
-//! C1  Nothing of a package is used before its hash was that of the list; a folder is complete or not there (renamed).
-//! C2  Packages come through their registries' own clients, with their scripts off: nothing of them runs here.
-//! C3  No page's files are part of the repository but the small pages of ours.
-//! C4  Names of pages are host names: letters and digits.
+//! C1  Nothing of a package is used before its hash was found to be that of the list; a folder is complete or absent
+//!     (renamed).
+//! C2  Packages come through their registries' own clients, with their scripts switched off: none of their code runs
+//!     here.
+//! C3  No page's files are part of the repository except our own small pages.
+//! C4  Names of pages are host names: only letters and digits.
 //!
 //! Not here: serving (site.rs), which pages a plan wants (plan.rs).
 
@@ -24,7 +26,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 const LIST: &str = include_str!("corpus.toml");
 
-/// The pages of ours: file name, text.
+/// Our own pages: file name, text.
 const OWN: &[(&str, &str)] = &[
     ("monaco.html", include_str!("../pages/monaco.html")),
     ("three.html", include_str!("../pages/three.html")),
@@ -40,7 +42,7 @@ const OWN: &[(&str, &str)] = &[
     ("octane.html", include_str!("../pages/octane.html")),
 ];
 
-/// Under which name a page of ours is served.
+/// The name under which a page of ours is served.
 pub const OWN_PATH: &str = "skinflint.html";
 
 /// A package of a registry.
@@ -100,9 +102,9 @@ struct File {
 /// A page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Its host is `NAME.localhost`.
+    /// Its name; its host is `NAME.localhost`.
     pub name: String,
-    /// Where its files come from.
+    /// The package that its files come from.
     pub package: Package,
     /// Folder of the package that is served as `/`.
     pub root: String,
@@ -110,20 +112,20 @@ pub struct Page {
     pub entry: String,
     /// Text of a page of ours, served as [`OWN_PATH`].
     pub own: Option<&'static str>,
-    /// True when the page has drawn what it is for.
+    /// A script's condition that is true when the page has drawn its content.
     pub ready: Option<String>,
-    /// Works below a folder of a common origin.
+    /// Whether it works below a folder of a common origin.
     pub shared: bool,
-    /// Small enough for a hundred and fifty.
+    /// Whether it is small enough to open a hundred and fifty of them.
     pub light: bool,
-    /// One of the pages of `cycle`.
+    /// Whether it is one of the pages of `cycle`.
     pub cycle: bool,
 }
 
-/// All pages, in order.
+/// Returns all pages, in order.
 ///
 /// # Errors
-/// If the list is wrong: names the entry.
+/// If the list is wrong; the error names the entry.
 pub fn pages() -> Result<Vec<Page>> {
     let file: File = toml::from_str(LIST).context("corpus.toml")?;
     let package = |name: &str| {
@@ -186,7 +188,7 @@ fn own_text(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// The benchmark's page: Octane's programs, and a page of ours around them.
+/// Returns the benchmark's page: Octane's programs, and a page of ours around them.
 ///
 /// # Errors
 /// If the list lacks the package.
@@ -208,7 +210,7 @@ pub fn octane() -> Result<Page> {
     })
 }
 
-/// The cache folder, if none is named.
+/// Returns the cache folder that is used if none is named.
 ///
 /// # Errors
 /// If neither `XDG_CACHE_HOME` nor `HOME` is set.
@@ -223,10 +225,10 @@ pub fn default_cache() -> Result<PathBuf> {
     Ok(base.join("skinflint/tabs"))
 }
 
-/// The folder of a package's files, fetched if it is not there.
+/// Returns the folder of a package's files, which are fetched if they are missing.
 ///
 /// # Errors
-/// If it cannot be fetched, or is not what the list says.
+/// If the package cannot be fetched, or is not what the list says.
 pub fn fetch(package: &Package, cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(format!(
         "{}/{}-{}",
@@ -257,7 +259,7 @@ pub fn fetch(package: &Package, cache: &Path) -> Result<PathBuf> {
         None => out,
     };
     match fs::rename(&out, &folder) {
-        // Somebody else was faster: theirs is as good.
+        // Another process was faster: its folder is as good.
         Err(_) if folder.is_dir() => {}
         done => done.with_context(|| format!("{}: cannot be made", folder.display()))?,
     }
@@ -332,7 +334,7 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Compares with the list (C1).
+/// Compares a package with the list (C1).
 fn check(package: &Package, archive: &Path) -> Result<()> {
     let bytes =
         fs::read(archive).with_context(|| format!("{}: not readable", archive.display()))?;

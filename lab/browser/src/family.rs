@@ -7,12 +7,13 @@
 //!   end: ask ─► SIGTERM to the tree ─► SIGKILL to the tree ─► SIGKILL to what still bears the mark
 //! ```
 //!
-//! F1  What is started has `SKINFLINT_TABS=TOKEN` in its environment, with a token of this run: nothing else is ever
-//!     signalled that is not below a process we started.
-//! F2  The kernel kills what we started when we die (`PR_SET_PDEATHSIG`); what that orphans ends as its connections
-//!     break. While we live, orphans come to us (`PR_SET_CHILD_SUBREAPER`) and are ended with the rest.
-//! F3  SIGINT, SIGTERM and SIGHUP set a flag, and every wait looks at it: the end is the same orderly one.
-//! F4  Own process groups keep a terminal's Ctrl-C from the browser, so that we end it, and not it itself half-way.
+//! F1  Every program that we start has `SKINFLINT_TABS=TOKEN` in its environment, with a token of this run: we never
+//!     signal anything else that is not below a process we started.
+//! F2  The kernel kills what we started when we die (`PR_SET_PDEATHSIG`); processes orphaned by that end as their
+//!     connections break. While we live, orphans come to us (`PR_SET_CHILD_SUBREAPER`) and are ended with the rest.
+//! F3  SIGINT, SIGTERM and SIGHUP set a flag, and every wait checks it: the end is the same orderly one.
+//! F4  Own process groups keep a terminal's Ctrl-C from the browser, so that we end it, and it does not end itself
+//!     half-way.
 //!
 //! Not here: what is started (start.rs).
 
@@ -38,13 +39,13 @@ extern "C" fn note(_signal: i32) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether the user, or somebody else, wants this to end.
+/// Reports whether the user or another process wants this to end.
 pub fn is_interrupted() -> bool {
     // ORDER: Relaxed; partner is the store in `note`.
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Becomes the reaper of orphans, and takes signals (F2, F3). Once for the process.
+/// Becomes the reaper of orphans, and takes signals (F2, F3). Call it once per process.
 pub fn prepare() {
     PREPARED.call_once(|| {
         // SAFETY: numbers only.
@@ -56,7 +57,7 @@ pub fn prepare() {
     });
 }
 
-/// A mark for one run, unlike any other's.
+/// Returns a mark for one run, different from any other's.
 pub fn token() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     format!(
@@ -66,11 +67,11 @@ pub fn token() -> String {
     )
 }
 
-/// Starts a program in a group of its own, marked, to die with us. Call it on a thread that lives as long as the
-/// program shall: the kernel means the thread.
+/// Starts a program in a group of its own, marked, so that it dies with us. Call it on a thread that lives as long as
+/// the program shall: the kernel watches the thread, not the process.
 ///
 /// # Errors
-/// If it cannot be started; names it.
+/// If it cannot be started; the error names it.
 pub fn start(command: &mut Command, token: &str) -> Result<Child> {
     command.env(MARK, token).process_group(0);
     // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
@@ -86,12 +87,12 @@ pub fn start(command: &mut Command, token: &str) -> Result<Child> {
         .with_context(|| format!("{name}: cannot be started"))
 }
 
-/// Ends a program and all below it. Returns how many had to be killed.
+/// Ends a program and all below it. Returns how many processes had to be killed.
 pub fn end(child: &mut Child, tree: &mut Tree, grace: Duration) -> usize {
     signal(tree, libc::SIGTERM);
     wait_until_gone(child, tree, grace);
     let mut killed = 0;
-    // A process may be forking while we look: until none is seen, at most so many times.
+    // A process may be forking while we look: so we repeat until none is seen, a bounded number of times.
     for _ in 0..100 {
         let left = tree.members();
         if left.is_empty() {
@@ -107,7 +108,7 @@ pub fn end(child: &mut Child, tree: &mut Tree, grace: Duration) -> usize {
     killed
 }
 
-/// Kills what bears the mark still (F1). Returns the numbers.
+/// Kills the processes that still have the mark (F1). Returns their numbers.
 pub fn sweep(token: &str) -> Vec<u32> {
     let left = tree::with_environment(&format!("{MARK}={token}"));
     for pid in &left {
@@ -141,9 +142,9 @@ fn wait_until_gone(child: &mut Child, tree: &mut Tree, limit: Duration) {
     }
 }
 
-/// Takes leave of dead orphans that have come to us: zombies of a tree that has ended. Children that are waited for
-/// elsewhere have groups of their own, of which they are leaders; orphans have not, as a rule, and a leader is left alone.
-/// A process whose first thread is dead can be waited for only when its other threads are: that is given two seconds.
+/// Reaps dead orphans that have come to us: zombies of a tree that has ended. Children that are waited for elsewhere
+/// lead groups of their own; orphans usually do not, and a group leader is left alone. A process whose first thread
+/// is dead can be waited for only when its other threads are: that gets two seconds.
 fn reap() {
     let until = Instant::now() + Duration::from_secs(2);
     while reap_once() > 0 && Instant::now() < until {
@@ -151,7 +152,7 @@ fn reap() {
     }
 }
 
-/// How many are left that could not be waited for.
+/// Returns how many are left that could not be waited for.
 fn reap_once() -> usize {
     let own = std::process::id();
     let mut left = 0;
@@ -166,7 +167,7 @@ fn reap_once() -> usize {
         let dead = tree::stat(pid).is_some_and(|s| s.parent == own && s.state == b'Z');
         // SAFETY: numbers only.
         if dead && unsafe { libc::getpgid(pid as i32) } != pid as i32 {
-            // SAFETY: a zombie that is our child, of nobody's `Child`; no status is wanted.
+            // SAFETY: a zombie that is our child, and belongs to no `Child`; no status is wanted.
             let done = unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), libc::WNOHANG) };
             left += usize::from(done == 0);
         }
@@ -174,7 +175,7 @@ fn reap_once() -> usize {
     left
 }
 
-/// How a program ended, in words; `None` while it runs.
+/// Describes how a program ended, in words; `None` while it runs.
 pub fn ended(child: &mut Child) -> Option<String> {
     use std::os::unix::process::ExitStatusExt;
     let status = child.try_wait().ok()??;
@@ -189,7 +190,7 @@ pub fn ended(child: &mut Child) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Of a wait that ends in a failure.
+    /// The bound of a wait that ends in a failure.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn alive(pid: u32) -> bool {
@@ -200,7 +201,7 @@ mod tests {
     fn nothing_is_left_of_what_ignores_us_and_orphans_its_children() {
         prepare();
         let token = token();
-        // Ignores SIGTERM, and so does a grandchild that its parent has left behind in a session of its own.
+        // It ignores SIGTERM, and so does a grandchild that its parent has left behind in a session of its own.
         let script = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &) ; while :; do sleep 1; done";
         let mut command = Command::new("sh");
         command.args(["-c", script]);

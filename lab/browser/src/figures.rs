@@ -7,12 +7,13 @@
 //!       └──────────────────────
 //! ```
 //!
-//! F1  All of PSS, over exact samples; what has no exact sample has no figure. Peak is a sample's, not the kernel's.
-//! F2  The slope is that of a line through the medians of [`BLOCKS`] blocks of time, its interval of 95 % from their
-//!     scatter about the line (neighbouring samples are not independent; medians of blocks nearly are). Fewer than two
-//!     samples in a block: no slope.
-//! F3  CPU time is the sum over all processes that were ever seen of what each had used when seen last: a lower bound,
-//!     short by at most one interval of each process that ended.
+//! F1  All figures of PSS are over exact samples; what has no exact sample has no figure. The peak is a sample's, not
+//!     the kernel's.
+//! F2  The slope is that of a line through the medians of [`BLOCKS`] blocks of time; its interval of 95 % comes from
+//!     their scatter about the line (neighbouring samples are not independent; medians of blocks nearly are). With
+//!     fewer than two samples in a block there is no slope.
+//! F3  CPU time is the sum over all processes ever seen of what each had used when it was last seen: a lower bound,
+//!     short by at most one interval for each process that ended.
 //!
 //! Not here: several runs (series.rs).
 
@@ -23,19 +24,19 @@ use skinflint_compare::stats::median;
 
 use crate::sampler::Sample;
 
-/// Blocks of the slope.
+/// The number of blocks of the slope.
 pub const BLOCKS: usize = 16;
 /// Student's t, 14 degrees of freedom, two-sided 95 %.
 const T95: f64 = 2.145;
 
-/// What was held at a checkpoint.
+/// The memory held at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Its name.
     pub name: String,
-    /// Since the start, ms.
+    /// Time since the start, ms.
     pub ms: u64,
-    /// Proportional size of all processes, bytes.
+    /// Proportional size (PSS) of all processes, bytes.
     pub pss: u64,
     /// Unshared size, bytes.
     pub uss: u64,
@@ -43,16 +44,16 @@ pub struct Checkpoint {
     pub rss: u64,
     /// RSS of the main process and USS of the others, bytes.
     pub awsy: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Processes that show pages (renderers, tabs, web processes).
+    /// Number of processes that show pages (renderers, tabs, web processes).
     pub content: u32,
 }
 
 impl Checkpoint {
-    /// Of an exact sample; `None` of another.
+    /// Creates a checkpoint from an exact sample; `None` for another sample.
     pub fn of(name: &str, sample: &Sample) -> Option<Checkpoint> {
         Some(Checkpoint {
             name: name.into(),
@@ -72,30 +73,31 @@ impl Checkpoint {
     }
 }
 
-/// Whether a role is that of a process for pages.
+/// Reports whether a role is that of a process for pages.
 pub fn is_content(role: &str) -> bool {
     role == "renderer" || role == "tab" || role.starts_with("WebKitWebProces")
 }
 
-/// A line's slope.
+/// The slope of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slope {
     /// Bytes per minute.
     pub bytes_per_minute: f64,
-    /// The interval of 95 %.
+    /// The lower end of the 95 % interval.
     pub low: f64,
-    /// See `low`.
+    /// The upper end of the 95 % interval.
     pub high: f64,
 }
 
 /// Figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Greatest PSS of a sample, bytes.
+    /// The greatest PSS of a sample, bytes.
     pub peak_pss: u64,
     /// PSS of the last exact sample, bytes.
     pub last_pss: u64,
-    /// (PSS at `tabs-open` − at the last checkpoint) / (at `tabs-open` − at the first); of what pages cost, what came back.
+    /// (PSS at `tabs-open` − at the last checkpoint after the close, without forced collections) / (at `tabs-open` −
+    /// at the first): the part of the pages' cost that came back.
     pub given_back: Option<f64>,
     /// Growth while all windows were open.
     pub slope: Option<Slope>,
@@ -103,25 +105,25 @@ pub struct Figures {
     pub user_ms: u64,
     /// System CPU time, ms.
     pub system_ms: u64,
-    /// From start to end, ms.
+    /// Time from start to end, ms.
     pub real_ms: u64,
-    /// Most processes and threads in a sample.
+    /// The most processes in a sample.
     pub most_processes: u32,
-    /// See `most_processes`.
+    /// The most threads in a sample.
     pub most_threads: u32,
-    /// Samples; how many were exact, how many late.
+    /// Number of samples.
     pub samples: u32,
-    /// See `samples`.
+    /// Number of samples that were exact.
     pub exact: u32,
-    /// See `samples`.
+    /// Number of samples that were late.
     pub late: u32,
     /// The sampler's CPU time as a share of a core: the median over windows of ten seconds.
     pub sampler_share_median: f64,
-    /// The same over the whole run.
+    /// The sampler's share over the whole run.
     pub sampler_share: f64,
 }
 
-/// Works them out. `full`: from when to when all windows of the plan were open, ms.
+/// Computes the figures. `full` is the time during which all windows of the plan were open, ms.
 pub fn figures(
     samples: &[Sample],
     checkpoints: &[Checkpoint],
@@ -166,7 +168,8 @@ pub fn figures(
     }
 }
 
-/// What a checkpoint is of the run's pages; forced collections come last and count only if nothing else is there.
+/// Computes the part that was given back, at the last checkpoint after the close that no forced collection came
+/// before.
 fn given_back(checkpoints: &[Checkpoint]) -> Option<f64> {
     let start = checkpoints.first()?;
     let open = checkpoints.iter().rfind(|c| c.name == "tabs-open")?;
@@ -179,9 +182,9 @@ fn given_back(checkpoints: &[Checkpoint]) -> Option<f64> {
         .then(|| (open.pss as f64 - last.pss as f64) / (open.pss - start.pss) as f64)
 }
 
-/// CPU time, F3.
+/// Computes the CPU time (F3).
 fn cpu(samples: &[Sample]) -> (u64, u64) {
-    // A number may be given twice; then the later process has used less than the earlier one when it is seen first.
+    // A number may be used twice; then the later process has used less than the earlier one when it is first seen.
     let mut last: HashMap<u32, (u64, u64)> = HashMap::new();
     let mut ended = (0, 0);
     for held in samples.iter().flat_map(|sample| &sample.processes) {
@@ -201,7 +204,7 @@ fn share_median(samples: &[Sample]) -> f64 {
     let windows = (last / WINDOW_MS).max(1) as usize;
     let mut cost = vec![0.0; windows];
     for sample in samples {
-        // What is left over after the last whole window belongs to none.
+        // What remains after the last whole window belongs to none.
         if let Some(sum) = cost.get_mut((sample.ms / WINDOW_MS) as usize) {
             *sum += sample.cost_ms;
         }
@@ -210,7 +213,7 @@ fn share_median(samples: &[Sample]) -> f64 {
     median(&cost).unwrap_or(0.0) / length
 }
 
-/// F2. Points are (minute, bytes), in order.
+/// Computes the slope (F2). Points are (minute, bytes), in order.
 pub fn slope(points: &[(f64, f64)]) -> Option<Slope> {
     let size = points.len() / BLOCKS;
     if size < 2 {
@@ -303,7 +306,7 @@ mod tests {
         // 160 of the 200 that the pages cost.
         assert_eq!(got.given_back, Some(0.8));
         assert_eq!((got.user_ms, got.real_ms), (10_000, 100_000));
-        // Ten looks of 5 ms in ten seconds.
+        // These are ten looks of 5 ms in ten seconds.
         assert!((got.sampler_share_median - 0.005).abs() < 1e-9, "{got:?}");
         let slope = got.slope.expect("enough");
         assert!(

@@ -1,13 +1,13 @@
-//! Recordings as HAR 1.2, by any recorder.
+//! Reads recordings as HAR 1.2, written by any recorder.
 //!
 //! ```text
 //!   log.pages[].title ─► where a page starts       log.entries[] ─► exchanges, by pageref
 //! ```
 //!
 //! F1  A malformed file is an error with the number of the entry.
-//! F2  An entry without an answer (status 0) is passed over.
+//! F2  An entry without an answer (status 0) is skipped.
 //!
-//! Not here: what becomes of them (recording.rs).
+//! Not here: how exchanges are used (recording.rs).
 
 use anyhow::{Context, Result, bail};
 use base64::Engine;
@@ -68,7 +68,7 @@ struct ContentOf {
 /// Reads a recording.
 ///
 /// # Errors
-/// If the bytes are not one; names the entry.
+/// If the bytes are not a recording; the error names the entry.
 pub fn read(bytes: &[u8]) -> Result<Exchanges> {
     // Some writers begin with a byte order mark.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -83,7 +83,7 @@ pub fn read(bytes: &[u8]) -> Result<Exchanges> {
     Ok(exchanges)
 }
 
-/// What an entry holds; `None` if it never got an answer (F2).
+/// Returns the exchange of an entry; `None` if it never got an answer (F2).
 fn exchange(entry: &EntryOf) -> Result<Option<Exchange>> {
     let response = &entry.response;
     if !(100..600).contains(&response.status) {

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! B1  Memory is that of the whole process tree, each page of memory once (PSS); a sum of RSS is never a headline.
-//! B2  A run leaves what it has measured on disk as it goes; a run that was complete is not done again.
-//! B3  Nothing that was started is left running, and nothing else is ended (family.rs).
-//! B4  Every output says which browser, version, driver, plan, pages and machine.
+//! B2  A run writes to disk what it has measured as it goes; a run that was complete is not done again.
+//! B3  No program that we started is left running, and no other is ended (family.rs).
+//! B4  Every output names the browser, version, driver, plan, pages and machine.
 //!
 //! Not here: flags and where output goes (`cli`).
 

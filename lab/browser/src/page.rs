@@ -6,7 +6,7 @@
 //!       └──────── s
 //! ```
 //!
-//! G1  Of each browser the run with the median peak is drawn; the others are in the table.
+//! G1  For each browser the run with the median peak is drawn; the others are in the table.
 //! G2  The axis of bytes begins at 0. Only exact samples are drawn: there is no PSS between them.
 //! G3  The file makes no request and runs nothing; all text is escaped.
 //!
@@ -43,7 +43,7 @@ struct Line {
     marks: Vec<(f64, f64, String)>,
 }
 
-/// The whole file.
+/// Renders the whole file.
 pub fn render(series: &Series, out: &Path) -> String {
     let title = format!(
         "{} in {}",
@@ -116,7 +116,7 @@ fn head(text: &mut String, series: &Series) {
     );
 }
 
-/// The run with the median peak.
+/// Returns the run with the median peak.
 fn typical<'a>(label: &str, runs: &'a [Run]) -> Option<&'a Run> {
     let own = |complete: bool| {
         runs.iter()
@@ -144,7 +144,7 @@ fn lines(series: &Series, out: &Path) -> Vec<Line> {
         ));
         let mut samples = sampler::read(&file).unwrap_or_default();
         sampler::cut_after_last_checkpoint(&mut samples, run.complete);
-        // How long a browser takes to start is not what is compared: all begin at their first checkpoint.
+        // The time that a browser takes to start is not compared: all begin at their first checkpoint.
         let zero = run.checkpoints.first().map_or(0, |c| c.ms);
         let seconds = |ms: u64| ms.saturating_sub(zero) as f64 / 1e3;
         let points = samples.iter().filter(|s| s.ms >= zero);
@@ -163,7 +163,7 @@ fn lines(series: &Series, out: &Path) -> Vec<Line> {
     lines
 }
 
-/// A round number of bytes above.
+/// Returns a round number of bytes above.
 fn ceiling(bytes: f64) -> f64 {
     let unit = 2f64.powf((bytes.max(4096.0) / 4.0).log2().floor());
     (bytes.max(4096.0) / unit).ceil() * unit
@@ -239,7 +239,7 @@ fn graph(lines: &[Line]) -> String {
             names.push((y(*bytes), line));
         }
     }
-    // Names do not cover each other: from the top, each at least a line below the one before.
+    // Names must not cover each other: from the top, each is at least one line below the one before.
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut lowest = TOP;
     for (at, line) in names {
@@ -258,7 +258,7 @@ fn graph(lines: &[Line]) -> String {
     svg
 }
 
-/// A figure as its name wants it said.
+/// Formats a figure in the way that its name needs.
 pub fn say(name: &str, value: f64) -> String {
     if name.contains("share") {
         return format!("{:.1} %", value * 100.0);
@@ -278,7 +278,7 @@ pub fn say(name: &str, value: f64) -> String {
     }
 }
 
-/// Median, and the range if there are several.
+/// Formats the median, and the range if there are several runs.
 pub fn say_spread(name: &str, spread: &Spread) -> (String, String) {
     let range = if spread.runs > 1 {
         format!("{} … {}", say(name, spread.low), say(name, spread.high))
@@ -288,7 +288,7 @@ pub fn say_spread(name: &str, spread: &Spread) -> (String, String) {
     (say(name, spread.median), range)
 }
 
-/// Names of figures, in the order of their first row.
+/// Returns the names of figures, in the order of their first row.
 pub fn names(rows: &[Row]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in rows.iter().flat_map(|row| &row.figures) {
@@ -351,7 +351,7 @@ fn table(text: &mut String, series: &Series) {
     text.push_str("</section>\n");
 }
 
-/// A ratio in words.
+/// Describes a ratio in words.
 pub fn say_versus(one: &crate::series::Versus) -> String {
     let interval = match one.interval {
         Some((low, high)) => format!(" (95 %: {low:.2} to {high:.2})"),
@@ -370,7 +370,7 @@ fn processes(count: usize) -> String {
     }
 }
 
-/// What of closed pages lives.
+/// Describes what is left of closed pages.
 pub fn say_left(run: &Run) -> String {
     let zombies = &run.zombies;
     let held: u64 = zombies.content_processes.iter().map(|(_, pss)| pss).sum();
@@ -427,7 +427,7 @@ fn left(text: &mut String, series: &Series) {
     text.push_str("</ul></section>\n");
 }
 
-/// What a reader should know before believing a figure.
+/// Returns what a reader should know before believing a figure.
 pub fn doubts_of(series: &Series) -> Vec<String> {
     let mut doubts = Vec::new();
     for proof in &series.proofs {

@@ -7,9 +7,10 @@
 //!               └─ addresses ───────────────────────────────────────────────────► targets
 //! ```
 //!
-//! V1  Each run has a server of its own, on a port of its own: neither what a browser keeps by origin nor what the server
-//!     keeps of compressed files goes from one run to the next, and what is asked of the outside is one run's.
-//! V2  A page that is named and not there is an error before anything is started.
+//! V1  Each run has a server of its own, on a port of its own: neither what a browser keeps by origin nor the
+//!     compressed files that the server keeps go from one run to the next, and requests to the outside are counted by
+//!     run.
+//! V2  A page that is named but missing is an error before anything is started.
 //!
 //! Not here: serving (site.rs), which runs there are (series.rs).
 
@@ -26,25 +27,25 @@ use crate::series::Request;
 use crate::site::{Mount, Site};
 use crate::start::Browser;
 
-/// The program of the plan `programs`, by name: a tree of records, built in ten turns (bench/gc/js).
+/// The programs of the plan `programs`, by name: a tree of records, built in ten turns (bench/gc/js).
 const OBJECTS: (&str, &str) = ("objects", include_str!("../../../bench/gc/js/tab.js"));
 
 /// Pages that are served, until it is dropped.
 pub struct Served {
-    /// Programs of ours, as files for the JavaScript host.
+    /// Our own programs, as files for the JavaScript host.
     _programs: tempfile::TempDir,
     /// The server.
     pub site: Arc<Site>,
     /// The pages, in order.
     pub targets: Vec<Target>,
-    /// The benchmark's page, if the plan has it run.
+    /// The benchmark's page, if the plan runs it.
     pub octane: Option<Target>,
 }
 
-/// Fetches what is missing and serves it (V1).
+/// Fetches what is missing and serves the pages (V1).
 ///
 /// # Errors
-/// If pages cannot be had.
+/// If pages cannot be fetched or served.
 pub fn serve(request: &Request, browser: Browser) -> Result<Served> {
     let site = Arc::new(Site::start()?);
     let programs = tempfile::tempdir().context("no folder for programs")?;
@@ -66,7 +67,7 @@ pub fn serve(request: &Request, browser: Browser) -> Result<Served> {
     })
 }
 
-/// The programs of the plan, as files: what the JavaScript host opens.
+/// Returns the programs of the plan, as files that the JavaScript host opens.
 fn scripts(request: &Request, folder: &Path) -> Result<Vec<Target>> {
     let plan = &request.plan;
     if plan.benchmark || !request.replay.is_empty() {
@@ -99,15 +100,16 @@ fn scripts(request: &Request, folder: &Path) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// A page around a program: what it finds in the host, and no more. It is ready when its last timer has run.
+/// Builds a page around a program, with what it finds in the host, and no more. It is ready when its last timer has
+/// run.
 fn around(name: &str, text: &str) -> String {
     let shim = include_str!("../pages/program.html");
-    // The end of the script's element, wherever it stands in the text, would end it.
+    // The end tag of a script element, wherever it stands in the text, would end the element.
     let text = text.replace("</script", "<\\/script");
     shim.replace("NAME", name).replacen("// PROGRAM", &text, 1)
 }
 
-/// The pages of the plan, on the server.
+/// Returns the pages of the plan, on the server.
 fn targets(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
     if !request.replay.is_empty() {
         return replayed(request, site);
@@ -155,7 +157,7 @@ fn targets(request: &Request, site: &Arc<Site>) -> Result<Vec<Target>> {
 enum Chosen {
     Page(Box<Page>),
     Address(String),
-    /// A program; `file` is absent if it is one of ours.
+    /// A program; `file` is absent if it is one of our own.
     Program {
         name: String,
         text: String,
@@ -164,7 +166,7 @@ enum Chosen {
 }
 
 impl Chosen {
-    /// Whether two programs would be served from one host.
+    /// Reports whether two programs would be served from one host.
     fn collides(&self, other: &Chosen) -> bool {
         match (self, other) {
             (
@@ -178,7 +180,7 @@ impl Chosen {
     }
 }
 
-/// A program by name or file; its name is a host's.
+/// Finds a program by name or file; its name becomes a host's.
 fn program(named: &str) -> Result<Chosen> {
     if named == OBJECTS.0 {
         return Ok(Chosen::Program {
@@ -255,10 +257,10 @@ fn chosen(plan: &Plan) -> Result<Vec<Chosen>> {
     Ok(chosen)
 }
 
-/// The packages that a plan's pages come from, each once; Octane's with them if the plan runs it.
+/// Returns the packages that a plan's pages come from, each once; also Octane's if the plan runs it.
 ///
 /// # Errors
-/// If the plan names a page that is not there.
+/// If the plan names a page that does not exist.
 pub fn packages(plan: &Plan) -> Result<Vec<corpus::Package>> {
     let mut packages: Vec<corpus::Package> = Vec::new();
     let mut pages: Vec<Page> = Vec::new();

@@ -8,17 +8,17 @@
 //! ```
 //!
 //! P1  A plan is data: the built-in ones could be plan files, and every output repeats the plan that was run.
-//! P2  What a plan file does not say is as in `cycle`; a key that is not known is an error, not ignored.
-//! P3  Every number is bounded, so that a slip of the pen cannot run for a year.
+//! P2  A key that a plan file lacks is as in `cycle`; a key that is not known is an error, not ignored.
+//! P3  Every number is bounded, so that a typing mistake cannot run for a year.
 //!
-//! Not here: doing it (run.rs).
+//! Not here: running it (run.rs).
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// What a tab is opened as.
+/// The way in which a page is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As the drivers name it.
+    /// Returns the drivers' name for it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Window => "window",
@@ -46,31 +46,31 @@ pub struct Plan {
     pub name: String,
     /// Pages: `corpus`, `light`, `shared`, or names of pages, `.js` programs, file names of recordings, addresses.
     pub pages: Vec<String>,
-    /// Only so many of them, from the front; 0 is all.
+    /// The number of these pages that are used, from the front; 0 is all.
     pub page_count: u32,
     /// How often the pages are gone through.
     pub cycles: u32,
-    /// How often all of it is done in the same browser; checkpoints are of the last time, `start` of the first.
+    /// How often the whole plan is run in the same browser; checkpoints are of the last time, `start` of the first.
     pub iterations: u32,
     /// Windows that stay open: before one more is opened, the oldest is closed. 0 keeps all.
     pub keep: u32,
-    /// Windows left open at the end, of those that the plan opened.
+    /// The number of windows left open at the end, of those that the plan opened.
     pub leave: u32,
-    /// Windows, or tabs.
+    /// Whether windows or tabs are opened.
     pub kind: Kind,
-    /// From the beginning of one load to the beginning of the next; a load that takes longer delays the next.
+    /// Seconds from the beginning of one load to the beginning of the next; a load that takes longer delays the next.
     pub interval_s: f64,
-    /// After the start, after the last load and after the close.
+    /// Seconds of waiting after the start, after the last load and after the close.
     pub settle_s: f64,
-    /// After the close, besides.
+    /// Additional seconds of waiting after the close.
     pub rest_s: f64,
-    /// A load that takes longer is a failed one.
+    /// Seconds after which a load has failed.
     pub load_timeout_s: f64,
-    /// Have the browser collect and minimize, where it can, and look again.
+    /// Whether the browser is asked to collect and minimize, if it can, and then measured again.
     pub gc: bool,
-    /// Octane with one tab open, and with all.
+    /// Whether Octane runs with one tab open, and with all.
     pub benchmark: bool,
-    /// All pages from one origin, so that browsers keep them in one process where they do that.
+    /// Whether all pages come from one origin, so that browsers that keep one origin in one process do so.
     pub one_origin: bool,
 }
 
@@ -99,7 +99,7 @@ impl Default for Plan {
 /// The plans that need no file.
 pub const NAMES: [&str; 5] = ["cycle", "scale", "slim", "shared", "programs"];
 
-/// A built-in plan by name.
+/// Returns a built-in plan by name.
 fn built_in(name: &str) -> Option<Plan> {
     let plan = Plan {
         name: name.into(),
@@ -155,10 +155,10 @@ fn built_in(name: &str) -> Option<Plan> {
     })
 }
 
-/// A plan by name or out of a file.
+/// Loads a plan by name or from a file.
 ///
 /// # Errors
-/// If it is neither, or asks for what cannot be.
+/// If it is neither, or asks for something impossible.
 pub fn load(named: &str) -> Result<Plan> {
     if let Some(plan) = built_in(named) {
         return Ok(plan);
@@ -177,10 +177,10 @@ pub fn load(named: &str) -> Result<Plan> {
 }
 
 impl Plan {
-    /// Refuses what makes no sense (P3).
+    /// Refuses values that make no sense (P3).
     ///
     /// # Errors
-    /// Names the key and what it may be.
+    /// Names the key and its allowed values.
     pub fn check(&self) -> Result<()> {
         let counts = [
             ("cycles", self.cycles, 1, 10_000),
@@ -222,7 +222,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The order of loads: indices into `pages` pages.
+    /// Returns the order of loads: indices into `pages` pages.
     pub fn order(&self, pages: usize) -> Vec<usize> {
         (0..self.cycles as usize).flat_map(|_| 0..pages).collect()
     }

@@ -5,8 +5,8 @@
 //!   addresses  ─► chromium, driven ─► HAR
 //! ```
 //!
-//! I1  Whatever browser is there draws: none is needed beside those that were measured.
-//! I2  Bounded, and ended as a measured browser is (family.rs).
+//! I1  Any installed browser draws: none is needed beside those that were measured.
+//! I2  Drawing is bounded, and ended as a measured browser is (family.rs).
 //!
 //! Not here: what is drawn (page.rs).
 

@@ -1,11 +1,12 @@
-//! Did the preloaded allocator serve? Counted in a short run of its own, before those that are measured.
+//! Checks whether the preloaded allocator served: calls are counted in a short run of its own, before those that are
+//! measured.
 //!
 //! ```text
 //!   LD_PRELOAD=probe:allocator ─► browser, one page ─► counts of each process ─► OUT/checks/LABEL.json
 //! ```
 //!
 //! P1  The counted run is not measured: the probe stands before every call.
-//! P2  A preload in vain is a doubt in every output, with who served instead; the runs go on.
+//! P2  A preload without effect is a doubt in every output, with what served instead; the runs go on.
 //!
 //! Not here: counting (`probe-so`), reading the counts (`compare`).
 
@@ -20,25 +21,25 @@ use crate::plan::Plan;
 use crate::run::{self, Job, write_whole};
 use crate::start::Subject;
 
-/// What was counted.
+/// The counts of a subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
-    /// Whose.
+    /// The subject's label.
     pub label: String,
     /// Calls that acquire memory, in all processes.
     pub calls: u64,
     /// Processes in which they were counted.
     pub processes: u64,
-    /// File that served most of them.
+    /// The file that served most of them.
     pub served_by: String,
     /// Why the preload had no effect.
     pub in_vain: Option<String>,
 }
 
-/// Counts, unless that was done before. `None` for a subject without a preload.
+/// Counts, unless that was done before. Returns `None` for a subject without a preload.
 ///
 /// # Errors
-/// If the counts cannot be had.
+/// If the counts cannot be taken.
 pub fn prove(job: &Job, probe: &Path) -> Result<Option<Proof>> {
     let Some((name, library)) = &job.subject.allocator else {
         return Ok(None);
@@ -52,7 +53,7 @@ pub fn prove(job: &Job, probe: &Path) -> Result<Option<Proof>> {
     std::fs::create_dir_all(job.folder)
         .with_context(|| format!("{}: cannot be made", job.folder.display()))?;
     let counter = Counter::new(job.folder).context("the file of counted calls")?;
-    // The loader takes a colon for a separator.
+    // The loader takes a colon as a separator.
     let both = format!("{}:{}", probe.display(), library.display());
     let subject = Subject {
         allocator: Some((name.clone(), PathBuf::from(both))),

@@ -1,4 +1,4 @@
-//! Recordings of pages, whatever wrote them: one's own pages, replayed without a network.
+//! Recordings of pages, whatever wrote them: the user's own pages, replayed without a network.
 //!
 //! ```text
 //!   HAR 1.2 (har.rs), WARC 1.x (warc.rs) ─► exchanges ─► answers by host and path, addresses rewritten ─► site.rs
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! H1  Only hosts of the recording are rewritten, and only as whole host names: `shop.example.org` is another one.
-//! H2  No certificate is forged and no proxy decrypts: `*.localhost` is a secure context in the browsers that we drive,
-//!     so pages that need one still work. An address that a script puts together from parts is not rewritten; it goes
-//!     outside, is refused at once, and listed.
+//! H2  No certificate is forged and no proxy decrypts: `*.localhost` is a secure context in the browsers that we
+//!     drive, so pages that need one still work. An address that a script puts together from parts is not rewritten;
+//!     the request goes outside, is refused at once, and is listed.
 //! H3  `integrity` attributes are set aside, since rewritten texts have other hashes.
-//! H4  Of an address that occurs twice the first complete answer counts.
-//! H5  What a file is, its first bytes say, not its name.
+//! H4  If an address occurs twice, its first complete answer counts.
+//! H5  The first bytes of a file say what it is, not its name.
 //!
 //! Not here: recording (driver.mjs `record`), serving (site.rs), the formats.
 
@@ -25,13 +25,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::{har, warc};
 
-/// No recording that is unpacked in memory is larger.
+/// The most bytes of a recording that is unpacked in memory.
 const LARGEST: u64 = 4 << 30;
 
 /// One request and its answer, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// Which page it belongs to; the first HTML of it is where that page starts. `None` starts none.
+    /// The page it belongs to; that page starts at its first HTML. `None` starts no page.
     pub page: Option<String>,
     /// Address.
     pub url: String,
@@ -41,16 +41,16 @@ pub struct Exchange {
     pub kind: String,
     /// Body, without any encoding of its transfer.
     pub body: Vec<u8>,
-    /// Where a redirection leads; empty if nowhere.
+    /// The target of a redirection; empty if there is none.
     pub redirect: String,
 }
 
-/// What a reader of a format gives.
+/// The result of reading a format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchanges {
-    /// In their order.
+    /// The exchanges, in their order.
     pub all: Vec<Exchange>,
-    /// Pages whose address is said, by name.
+    /// Pages with a title, by name.
     pub titles: Vec<(String, String)>,
 }
 
@@ -63,7 +63,7 @@ pub struct Entry {
     pub kind: String,
     /// Body, rewritten if it is text.
     pub body: Arc<Vec<u8>>,
-    /// Where a redirection leads.
+    /// The target of a redirection.
     pub location: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The answer to a request: the very one, or the only one that differs in the query alone.
+    /// Returns the answer to a request: the exact one, or the only one that differs in the query alone.
     pub fn find(&self, host: &str, path: &str) -> Option<&Entry> {
         if let Some(entry) = self.entries.get(&(host.to_owned(), path.to_owned())) {
             return Some(entry);
@@ -99,12 +99,12 @@ impl Recorded {
         }
     }
 
-    /// Addresses in it.
+    /// Returns the number of addresses in it.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Reports whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -127,7 +127,7 @@ impl Recorded {
     }
 }
 
-/// Host and path of an address; a port becomes part of the host's name, since all are served from one port.
+/// Returns host and path of an address; a port becomes part of the host's name, since all are served from one port.
 fn split(url: &str) -> Option<(String, String)> {
     let rest = url
         .strip_prefix("https://")
@@ -142,7 +142,7 @@ fn split(url: &str) -> Option<(String, String)> {
     Some((named(host)?, path))
 }
 
-/// `shop.example:8443` is served as `p8443.shop.example`.
+/// Returns the name of a host: `shop.example:8443` is served as `p8443.shop.example`.
 fn named(host: &str) -> Option<String> {
     let host = host.rsplit('@').next()?.to_ascii_lowercase();
     let plain = |name: &str| !name.is_empty() && name.bytes().all(is_of_host);
@@ -165,7 +165,7 @@ fn is_of_host(byte: u8) -> bool {
 /// Reads a recording, to be served on a port.
 ///
 /// # Errors
-/// If the file is not one, or holds no page; names the file and the place in it.
+/// If the file is not a recording, or has no page; the error names the file and the place in it.
 pub fn read(file: &Path, port: u16) -> Result<Recorded> {
     let name = file.display();
     let bytes = std::fs::read(file).with_context(|| format!("{name}: not readable"))?;
@@ -179,7 +179,7 @@ pub fn read(file: &Path, port: u16) -> Result<Recorded> {
         .with_context(|| format!("{name}"))
 }
 
-/// Undoes gzip, of which a file may have many members, one after the other.
+/// Undoes gzip; a file may have many members, one after the other.
 fn unpacked(bytes: Vec<u8>) -> Result<Vec<u8>> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(bytes);
@@ -201,7 +201,7 @@ fn unpacked(bytes: Vec<u8>) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Answers by address, and the pages to begin with.
+/// Assembles answers by address, and the pages to begin with.
 fn assemble(exchanges: &Exchanges, port: u16) -> Result<Recorded> {
     let all = &exchanges.all;
     let addresses: Vec<Option<(String, String)>> = all.iter().map(|e| split(&e.url)).collect();
@@ -230,7 +230,7 @@ fn assemble(exchanges: &Exchanges, port: u16) -> Result<Recorded> {
         }
         recorded.add(host, path, answer(one, &hosts, port));
     }
-    // A page's title is often its address; that one is meant, not the first text that came.
+    // A page's title is often its address; then it is that one, and not the first text that came.
     for (page, title) in &exchanges.titles {
         if let Some((host, path)) = split(title)
             && recorded.find(&host, &path).is_some()
@@ -317,7 +317,7 @@ fn rewrite(text: &str, hosts: &BTreeSet<String>, port: u16) -> String {
     out
 }
 
-/// Whether two slashes here begin an address: after a scheme, or after what may stand before a bare one.
+/// Reports whether two slashes here begin an address: after a scheme, or after what may stand before a bare address.
 fn begins_address(before: &str) -> bool {
     before.ends_with("http:")
         || before.ends_with("https:")
@@ -389,7 +389,7 @@ mod tests {
             error.contains("a.warc.gz") && error.contains(&place),
             "{error}"
         );
-        // What is no archive inside is told as what it is taken for.
+        // A file that is no archive inside is reported as what it is taken for.
         std::fs::write(&file, &whole).expect("room");
         let error = format!("{:#}", read(&file, 7).expect_err("no recording"));
         assert!(error.contains("a.warc.gz: not a HAR recording"), "{error}");

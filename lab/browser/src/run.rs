@@ -5,10 +5,11 @@
 //!                  └─────► sampler ─────────────────────────────────────► samples.jsonl (each sample)
 //! ```
 //!
-//! R1  However it ends (complete, interrupted, crashed, no answer, full disk), what was measured is in the run's folder,
-//!     `ended` says how, and nothing of the browser is left running: `left_over` lists what had to be swept up.
-//! R2  A page that does not load is counted and the rest goes on; three windows that will not close end the run.
-//! R3  Every wait is bounded and looks at the signal flag, the browser and the sampler.
+//! R1  However it ends (complete, interrupted, crashed, no answer, full disk), what was measured is in the run's
+//!     folder, `ended` says how it ended, and nothing of the browser is left running: `left_over` lists what had to
+//!     be swept up.
+//! R2  A page that does not load is counted and the run goes on; three windows that cannot be closed end the run.
+//! R3  Every wait is bounded and checks the signal flag, the browser and the sampler.
 //!
 //! Not here: several runs (series.rs), what the steps mean (plan.rs).
 
@@ -35,34 +36,34 @@ use crate::start::{self, Browser, Driver, Running, Subject};
 use crate::tree::{self, Tree};
 use crate::zombies::{self, Zombies};
 
-/// What Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
+/// The time that Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
 const REPORT: Duration = Duration::from_secs(180);
 
-/// What a run needs.
+/// The inputs of a run.
 pub struct Job<'a> {
-    /// What is measured.
+    /// The browser that is measured.
     pub subject: &'a Subject,
-    /// What is done.
+    /// The plan that is run.
     pub plan: &'a Plan,
     /// The pages, in order.
     pub targets: &'a [Target],
     /// The benchmark's page.
     pub octane: Option<&'a Target>,
-    /// Their server.
+    /// The server of the pages.
     pub site: &'a Arc<Site>,
-    /// Where packages are.
+    /// The folder of packages.
     pub cache: &'a Path,
     /// The run's folder.
     pub folder: &'a Path,
-    /// Windows on a display of its own instead of headless.
+    /// Whether windows are shown on a display of their own instead of headless.
     pub headful: bool,
-    /// Between samples.
+    /// The interval between samples.
     pub interval: Duration,
-    /// Its number among those of its subject, from 1.
+    /// Its number among the runs of its subject, from 1.
     pub repetition: u32,
     /// Browsers that run at the same time, by label.
     pub beside: Vec<String>,
-    /// Says how it goes on.
+    /// Reports progress.
     pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -71,13 +72,13 @@ pub struct Job<'a> {
 pub struct Load {
     /// Name of the page.
     pub page: String,
-    /// When it began, ms.
+    /// The time of its beginning, ms.
     pub ms: u64,
-    /// How long it took, ms.
+    /// Its duration, ms.
     pub load_ms: u64,
     /// Windows open afterwards, the first one not counted.
     pub open: u32,
-    /// Why it failed.
+    /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -85,49 +86,49 @@ pub struct Load {
 /// A run of the benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Tabs of the plan that were open.
+    /// Number of the plan's tabs that were open.
     pub open: u32,
     /// Octane's score; more is better.
     pub score: Option<f64>,
-    /// By program.
+    /// Scores by program.
     pub parts: Value,
 }
 
-/// Whether the preloaded allocator was there. Whether it served is counted in a run of its own (proof.rs): processes of a
-/// browser are ended by signals, and say nothing when they end.
+/// Whether the preloaded allocator was present. Whether it served is counted in a run of its own (proof.rs):
+/// processes of a browser are ended by signals, and report nothing when they end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Preload {
-    /// Processes at `tabs-open`, and those of them that had the library mapped.
+    /// Number of processes at `tabs-open`.
     pub processes: u32,
-    /// See `processes`.
+    /// Number of these processes that had the library mapped.
     pub mapped: u32,
-    /// The same of processes for pages.
+    /// Number of processes for pages at `tabs-open`.
     pub content: u32,
-    /// See `content`.
+    /// Number of processes for pages that had the library mapped.
     pub content_mapped: u32,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// What was measured.
     pub subject: Subject,
-    /// Its number among those of its subject.
+    /// Its number among the runs of its subject.
     pub repetition: u32,
     /// The plan as it was run.
     pub plan: Plan,
     /// Browsers that ran at the same time, by label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// Version of the program, and what it said of itself when driven.
+    /// The version of the program.
     pub version: String,
-    /// See `version`.
+    /// The version that it reported when it was driven.
     pub driven_version: Option<String>,
     /// The command line.
     pub command: Vec<String>,
-    /// When it began, seconds since 1970.
+    /// The time of its beginning, seconds since 1970.
     pub began_unix_s: u64,
-    /// Everything was done.
+    /// Whether everything was done.
     pub complete: bool,
     /// How it ended, in words.
     pub ended: String,
@@ -135,37 +136,37 @@ pub struct Run {
     pub loads: Vec<Load>,
     /// All checkpoints.
     pub checkpoints: Vec<Checkpoint>,
-    /// From when to when all windows were open, ms.
+    /// The time during which all windows were open, ms.
     pub full: Option<(u64, u64)>,
     /// Figures.
     pub figures: Figures,
     /// What is left of closed pages.
     pub zombies: Zombies,
-    /// The benchmark.
+    /// The results of the benchmark.
     pub scores: Vec<Score>,
-    /// The preload.
+    /// Whether the preload was present.
     pub preload: Option<Preload>,
     /// Requests to the outside, by host; all were refused at once.
     pub outside: BTreeMap<String, u64>,
-    /// Files of pages that were not there.
+    /// Files of pages that were missing.
     pub missing: BTreeMap<String, u64>,
     /// The browser's own reports, files in the run's folder.
     pub reports: Vec<String>,
-    /// Anything that went otherwise than planned.
+    /// Anything that did not go as planned.
     pub notes: Vec<String>,
     /// Processes that outlived the orderly end and were killed by their mark.
     pub left_over: Vec<u32>,
 }
 
 impl Run {
-    /// The checkpoint of a name, the last if there are several.
+    /// Returns the checkpoint with a name, the last if there are several.
     pub fn checkpoint(&self, name: &str) -> Option<&Checkpoint> {
         self.checkpoints
             .iter()
             .rfind(|checkpoint| checkpoint.name == name)
     }
 
-    /// Loads that failed.
+    /// Returns the number of loads that failed.
     pub fn failed_loads(&self) -> usize {
         self.loads
             .iter()
@@ -185,7 +186,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::rename(&beside, path).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// Runs. Errors are of what comes before the browser; how a browser fails is in the result (R1).
+/// Runs the plan. Errors are of what comes before the browser; a failure of the browser is in the result (R1).
 ///
 /// # Errors
 /// If the folder cannot be made.
@@ -194,7 +195,7 @@ pub fn run(job: &Job) -> Result<Run> {
         .with_context(|| format!("{}: cannot be made", job.folder.display()))?;
     let token = family::token();
     let mut run = blank(job);
-    // What a browser asked for while it was ending is not this one's.
+    // What a browser asked for while it was ending does not belong to this run.
     job.site.strays();
     let done = measured(job, &token, &mut run);
     run.left_over = family::sweep(&token);
@@ -250,7 +251,7 @@ fn blank(job: &Job) -> Run {
     }
 }
 
-/// Starts, runs the plan, ends: whatever comes of the plan, the browser is ended.
+/// Starts, runs the plan, ends: whatever happens to the plan, the browser is ended.
 fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
     let samples = job.folder.join("samples.jsonl");
     let file =
@@ -267,7 +268,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
         &log,
     )?;
     run.command = running.command.clone();
-    // Everything that was started for this run, to be ended; the measured tree is less.
+    // Everything that was started for this run, to be ended; the measured tree is smaller.
     let mut whole = Tree::new(running.child.id(), token, &[]);
     let done = drive(job, token, &mut running, &opener, &log).and_then(|drive| {
         let mut strangers = drive.helpers();
@@ -300,7 +301,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
             run: &mut *run,
         };
         let done = runner.plan();
-        // A signal comes first: what else went wrong then is its consequence.
+        // A signal comes first: other failures are then its consequence.
         if family::is_interrupted() {
             Err(anyhow::anyhow!("interrupted"))
         } else {
@@ -312,7 +313,7 @@ fn measured(job: &Job, token: &str, run: &mut Run) -> Result<()> {
     done
 }
 
-/// The page that opens the others, where one does.
+/// Returns the page that opens the others, if one does.
 fn opener_of(job: &Job) -> String {
     if job.plan.one_origin {
         return job.site.address("one", "opener/skinflint-opener.html");
@@ -354,7 +355,7 @@ fn drive(
     })
 }
 
-/// The browser's first process: what we started, or what the driver has.
+/// Returns the browser's first process: the one that we started, or the one that the driver has started.
 fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Result<u32> {
     let started = running.child.id();
     if subject.driver != Driver::Webdriver {
@@ -393,7 +394,7 @@ impl Runner<'_, '_> {
         self.checkpoint("start-settled")?;
         for iteration in 0..plan.iterations {
             if iteration > 0 {
-                // Checkpoints of the last time count; `start` is of the first.
+                // Checkpoints of the last time count; `start` is that of the first.
                 self.run.checkpoints.retain(|c| c.name.starts_with("start"));
             }
             self.loads()?;
@@ -436,14 +437,14 @@ impl Runner<'_, '_> {
             if number == 0 && plan.benchmark {
                 self.benchmark()?;
             }
-            // To here at least, if the run should end early.
+            // This is the least, in case the run ends early.
             let now = self.ms();
             match &mut self.run.full {
                 Some((_, end)) => *end = now,
                 None if self.open.len() == most => self.run.full = Some((now, now)),
                 None => {}
             }
-            // A cycle of one page is a load, and no step to look at.
+            // A cycle of one page is a load, and not a step worth a look.
             if self.job.targets.len() > 1 && (number + 1) % self.job.targets.len() == 0 {
                 let cycle = (number + 1) / self.job.targets.len();
                 (self.job.progress)(&format!(
@@ -511,9 +512,9 @@ impl Runner<'_, '_> {
         self.alive()
     }
 
-    /// An error of the driver is the browser's end, if it has ended.
+    /// Turns an error of the driver into the end of the browser, if it has ended.
     fn blame(&mut self, error: anyhow::Error) -> anyhow::Error {
-        // The end of a process and of its connection are seen in either order.
+        // The ends of a process and of its connection are seen in either order.
         for _ in 0..20 {
             if let Err(end) = self.alive() {
                 return end;
@@ -523,7 +524,7 @@ impl Runner<'_, '_> {
         error
     }
 
-    /// R3.
+    /// Checks the signal flag, the browser and the sampler (R3).
     fn alive(&mut self) -> Result<()> {
         if family::is_interrupted() {
             bail!("interrupted");
@@ -541,7 +542,7 @@ impl Runner<'_, '_> {
             );
         }
         if self.looked.elapsed() > Duration::from_secs(1) {
-            // So that its processes are known when it is gone (tree.rs, T1).
+            // This records its processes before it is gone (tree.rs, T1).
             self.tree.members();
             self.looked = Instant::now();
         }
@@ -571,7 +572,7 @@ impl Runner<'_, '_> {
         store(self.job, self.run)
     }
 
-    /// Has the browser collect and minimize, and look again; its own report with it.
+    /// Makes the browser collect and minimize, measures again, and takes its own report.
     fn forced(&mut self, name: &str) -> Result<()> {
         if !self.job.plan.gc {
             return Ok(());
@@ -601,10 +602,10 @@ impl Runner<'_, '_> {
         self.checkpoint(name)
     }
 
-    /// Firefox writes a memory report when it gets a signal; with `minimize` it collects three times before.
+    /// Makes Firefox write a memory report, by a signal; with `minimize` it collects three times before.
     fn firefox_report(&mut self, name: &str, minimize: bool) -> Result<bool> {
         // Firefox ignores the signal while it writes a report. One that came too late for its own checkpoint would be
-        // taken for this one's.
+        // taken as this one's.
         if let Some(late) = self.owed.take()
             && !self.take_report(&late)?
         {
@@ -721,12 +722,12 @@ impl Runner<'_, '_> {
         self.run.preload = Some(preload);
     }
 
-    /// Whether a process is one for pages; the JavaScript host's only one is.
+    /// Reports whether a process is one for pages; the JavaScript host's only one is.
     fn is_content(&self, role: &str) -> bool {
         figures::is_content(role) || self.job.subject.browser == Browser::Js
     }
 
-    /// What is left of closed pages.
+    /// Finds what is left of closed pages.
     fn left(&mut self) -> Result<()> {
         let last = self.tree.look(true);
         let content = last.iter().filter(|held| self.is_content(&held.role));

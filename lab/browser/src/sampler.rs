@@ -1,4 +1,4 @@
-//! A thread that looks at the browser at a steady rate, and writes every look down at once.
+//! A thread that measures the browser at a steady rate, and writes every sample down at once.
 //!
 //! ```text
 //!   due ─► stat of each process (cheap) ─► is an exact look due? ─► smaps_rollup of each ─► one line of samples.jsonl
@@ -9,7 +9,7 @@
 //!     that cost c, the next comes no sooner than c / [`BUDGET`] later: the cost is bounded by construction, not by luck.
 //! S2  A sample that began more than half an interval after it was due, or took longer than one, is marked `late`.
 //! S3  At a checkpoint the look is exact, and the caller waits for it.
-//! S4  A line is written whole or the run ends: a full disk is told by `failed`, what was written stays.
+//! S4  A line is written whole or the run ends: a full disk is reported by `failed`, what was written stays.
 //!
 //! Not here: what the figures mean (figures.rs).
 
@@ -23,39 +23,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree::{Held, Tree};
 
-/// Share of a core that exact looks may take. Cheap looks cost besides; together they stay below 2 % (the median is in
-/// every result).
+/// The share of a core that exact looks may take. Cheap looks cost more on top; together they stay below 2 % (the
+/// median is in every result).
 pub const BUDGET: f64 = 0.012;
 
-/// Between two exact looks at most, however dear they are.
+/// The longest time between two exact looks, however expensive they are.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// One look.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the browser was started, ms.
+    /// Time since the browser was started, ms.
     pub ms: u64,
-    /// The checkpoint that it is for.
+    /// The checkpoint that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// How long it took, ms.
+    /// Its duration, ms.
     pub took_ms: f64,
     /// CPU time of the sampler for it, ms.
     pub cost_ms: f64,
-    /// It came late, or took too long (S2).
+    /// Whether it came late, or took too long (S2).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
-    /// Each process.
+    /// The figures of each process.
     pub processes: Vec<Held>,
 }
 
 impl Sample {
-    /// Sum of proportional sizes; `None` of a cheap look. A process that ended in between counts nothing.
+    /// Returns the sum of proportional sizes; `None` for a cheap look. A process that ended in between counts as 0.
     pub fn pss(&self) -> Option<u64> {
         self.sum(|held| held.pss)
     }
 
-    /// Sum of unshared sizes; `None` of a cheap look.
+    /// Returns the sum of unshared sizes; `None` for a cheap look.
     pub fn uss(&self) -> Option<u64> {
         self.sum(|held| held.uss)
     }
@@ -65,12 +65,12 @@ impl Sample {
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
-    /// Sum of resident sizes: counts shared pages many times.
+    /// Returns the sum of resident sizes: it counts shared pages many times.
     pub fn rss(&self) -> u64 {
         self.processes.iter().map(|held| held.rss).sum()
     }
 
-    /// What Are We Slim Yet calls resident: RSS of the main process and USS of the others.
+    /// Returns what Are We Slim Yet calls resident: RSS of the main process and USS of the others.
     pub fn awsy(&self) -> Option<u64> {
         let main = self.processes.first()?;
         self.uss()?;
@@ -78,7 +78,7 @@ impl Sample {
         Some(main.rss + others.sum::<u64>())
     }
 
-    /// Threads of all processes.
+    /// Returns the number of threads of all processes.
     pub fn threads(&self) -> u32 {
         self.processes.iter().map(|held| held.threads).sum()
     }
@@ -89,7 +89,7 @@ enum Ask {
     End,
 }
 
-/// The thread, seen from outside.
+/// The handle of the sampler's thread.
 pub struct Sampler {
     asks: Sender<Ask>,
     failed: Receiver<String>,
@@ -98,7 +98,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts it. Lines go to `file`; times count from `began`.
+    /// Starts the thread. Lines go to `file`; times count from `began`.
     pub fn start(tree: Tree, interval: Duration, began: Instant, file: File) -> Sampler {
         let (asks, asked) = mpsc::channel();
         let (fails, failed) = mpsc::channel();
@@ -128,7 +128,7 @@ impl Sampler {
         answered.recv_timeout(Duration::from_secs(60)).ok()
     }
 
-    /// Why it has ended by itself, if it has.
+    /// Returns why it has ended by itself, if it has.
     pub fn failed(&mut self) -> Option<String> {
         if self.failure.is_none() {
             self.failure = self.failed.try_recv().ok();
@@ -164,7 +164,7 @@ impl Work {
                     let sample = self.take(None, due);
                     let written = self.write(&sample);
                     due += self.interval;
-                    // After a long delay the rate goes on from now; it does not catch up in a burst.
+                    // After a long delay the rate continues from now; it does not catch up in a burst.
                     due = due.max(Instant::now());
                     written
                 }
@@ -215,7 +215,7 @@ fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// CPU time of this thread, ms.
+/// Returns the CPU time of this thread, ms.
 fn thread_cpu_ms() -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -226,7 +226,8 @@ fn thread_cpu_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// What came after a complete run's last checkpoint is the browser's answer to being asked for its reports.
+/// Removes what came after a complete run's last checkpoint: it is the browser's answer to the request for its
+/// reports.
 pub fn cut_after_last_checkpoint(samples: &mut Vec<Sample>, complete: bool) {
     if let Some(last) = samples
         .iter()
@@ -237,7 +238,7 @@ pub fn cut_after_last_checkpoint(samples: &mut Vec<Sample>, complete: bool) {
     }
 }
 
-/// Reads the samples that a run has left. A last line that was cut off is left out.
+/// Reads the samples that a run has left. A last line that was cut off is skipped.
 ///
 /// # Errors
 /// If the file cannot be read, or a line before the last is not a sample.
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!((cheap.pss(), cheap.awsy(), cheap.rss()), (None, None, 5));
     }
 
-    /// Of a wait that ends in a failure.
+    /// The bound of a wait that ends in a failure.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
         assert!(samples.len() >= 5, "{}", samples.len());
         assert!(samples.iter().any(|s| s.checkpoint.is_some()));
         assert!(samples.windows(2).all(|two| two[0].ms <= two[1].ms));
-        // A cut line is what a crash leaves; a broken one is an error with its number.
+        // A crash leaves a cut line; a broken one is an error with its number.
         let mut text = std::fs::read_to_string(&path).expect("there");
         text.push_str("{\"ms\":1");
         std::fs::write(&path, &text).expect("room");

@@ -1,4 +1,4 @@
-//! Several runs: every browser as often as asked, their order turned round each time; and what they say together.
+//! Several runs: every browser as often as asked, in an order that is reversed each time; and their common figures.
 //!
 //! ```text
 //!   OUT/plan.json                         another plan in the same folder is refused
@@ -6,9 +6,10 @@
 //!   OUT/result.json, index.html           written anew after each run
 //! ```
 //!
-//! E1  Medians are over complete runs, and every table says how many of how many that were.
+//! E1  Medians are over complete runs, and every table says how many of the runs those were.
 //! E2  Odd repetitions go through the browsers in one order, even ones in the other.
-//! E3  One browser at a time, or one of each (`parallel`), never two of the same program; each run says what ran beside.
+//! E3  One browser runs at a time, or one of each (`parallel`), never two of the same program; each run names what
+//!     ran beside it.
 //!
 //! Not here: one run (run.rs), the picture (page.rs).
 
@@ -26,35 +27,35 @@ use crate::proof::{self, Proof};
 use crate::run::{self, Job, Run, write_whole};
 use crate::start::Subject;
 
-/// What is asked for.
+/// What the caller asks for.
 pub struct Request<'a> {
     /// The plan.
     pub plan: Plan,
     /// Browsers, in order.
     pub subjects: Vec<Subject>,
-    /// How often each.
+    /// The number of runs of each.
     pub repeat: u32,
-    /// Results go here.
+    /// The folder for results.
     pub out: PathBuf,
-    /// Packages are here.
+    /// The folder for packages.
     pub cache: PathBuf,
     /// The library that counts calls; without it nothing is counted, and every output says so.
     pub probe: Option<PathBuf>,
     /// Recordings that take the place of the plan's pages.
     pub replay: Vec<PathBuf>,
-    /// Windows on a display instead of headless.
+    /// Whether windows are shown on a display instead of headless.
     pub headful: bool,
-    /// Between samples.
+    /// The interval between samples.
     pub interval: Duration,
     /// Skinflint's version and the command line.
     pub command: Vec<String>,
-    /// All browsers of a repetition at the same time.
+    /// Whether all browsers of a repetition run at the same time.
     pub parallel: bool,
-    /// Says how it goes on.
+    /// Reports progress.
     pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Median and range of complete runs.
+/// The median and range of complete runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Median.
@@ -63,31 +64,31 @@ pub struct Spread {
     pub low: f64,
     /// Most.
     pub high: f64,
-    /// Of how many runs.
+    /// The number of these runs.
     pub runs: u32,
 }
 
-/// A browser's row.
+/// The row of a browser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Name.
     pub label: String,
     /// Version, of the first run.
     pub version: String,
-    /// Complete runs.
+    /// The number of complete runs.
     pub complete: u32,
-    /// All runs.
+    /// The number of all runs.
     pub runs: u32,
-    /// Loads of all runs, and failed ones.
+    /// The number of loads of all runs.
     pub loads: u32,
-    /// See `loads`.
+    /// The number of loads that failed.
     pub failed_loads: u32,
     /// Figures by name, in the order of the table.
     pub figures: Vec<(String, Spread)>,
 }
 
 impl Row {
-    /// A figure by name.
+    /// Returns a figure by name.
     pub fn figure(&self, name: &str) -> Option<&Spread> {
         self.figures
             .iter()
@@ -99,19 +100,19 @@ impl Row {
 /// A ratio between two rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Versus {
-    /// Whose figure.
+    /// The label of the row whose figure is divided.
     pub label: String,
-    /// Over whose.
+    /// The label of the row that it is divided by.
     pub reference: String,
-    /// Which.
+    /// The name of the figure.
     pub figure: String,
-    /// Median over median.
+    /// The ratio of the medians.
     pub ratio: f64,
-    /// Its interval of 95 % (bootstrap over repetitions), with enough repetitions.
+    /// Its interval of 95 % (bootstrap over repetitions), if there are enough repetitions.
     pub interval: Option<(f64, f64)>,
 }
 
-/// Everything.
+/// The result of all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The command.
@@ -124,20 +125,20 @@ pub struct Series {
     pub pages: Vec<String>,
     /// One row for each browser.
     pub rows: Vec<Row>,
-    /// Of allocators, each against the best of the others after the close.
+    /// Each allocator against the best of the others after the close.
     pub versus: Vec<Versus>,
     /// Whether preloaded allocators served.
     pub proofs: Vec<Proof>,
     /// All runs.
     pub runs: Vec<Run>,
-    /// It was ended by a signal.
+    /// Whether it was ended by a signal.
     pub interrupted: bool,
 }
 
-/// Runs what is missing.
+/// Does the runs that are missing.
 ///
 /// # Errors
-/// If pages cannot be had, or results not written.
+/// If pages cannot be fetched, or results cannot be written.
 pub fn series(request: &Request) -> Result<Series> {
     crate::family::prepare();
     request.plan.check()?;
@@ -145,7 +146,7 @@ pub fn series(request: &Request) -> Result<Series> {
         no_two_alike(&request.subjects)?;
     }
     claim(request)?;
-    // Once before anything is started: what is missing is fetched or told now (V2 of pages.rs).
+    // This is done once before anything is started: what is missing is fetched or reported now (V2 of pages.rs).
     let mut pages: Vec<String> = Vec::new();
     for subject in &request.subjects {
         let served = pages::serve(request, subject.browser)?;
@@ -198,7 +199,7 @@ pub fn series(request: &Request) -> Result<Series> {
     Ok(all)
 }
 
-/// Two of the same browser share the pages of its files, so that neither's PSS is its own (E3).
+/// Refuses two of the same browser: they share the pages of its files, so neither's PSS would be its own (E3).
 fn no_two_alike(subjects: &[Subject]) -> Result<()> {
     for (at, subject) in subjects.iter().enumerate() {
         let like = |other: &&Subject| other.program.first() == subject.program.first();
@@ -218,7 +219,7 @@ fn folder_of(request: &Request, subject: &Subject, repetition: u32) -> PathBuf {
     request.out.join(name)
 }
 
-/// One run of each, at the same time. `done` gets each as it ends, on this thread.
+/// Runs one of each at the same time. `done` gets each run as it ends, on this thread.
 fn side_by_side(
     request: &Request,
     group: &[&Subject],
@@ -293,7 +294,7 @@ fn proofs(request: &Request) -> Result<Vec<Proof>> {
     Ok(proofs)
 }
 
-/// One folder, one plan: its figures are of the same thing.
+/// Claims a folder for one plan, so that its figures are comparable.
 fn claim(request: &Request) -> Result<()> {
     let out = &request.out;
     fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
@@ -313,7 +314,7 @@ fn claim(request: &Request) -> Result<()> {
     write_whole(&file, &serde_json::to_vec_pretty(&own)?)
 }
 
-/// A run that was complete.
+/// Returns a run that was complete.
 fn finished(folder: &Path, request: &Request, subject: &Subject) -> Option<Run> {
     let text = fs::read(folder.join("run.json")).ok()?;
     let run: Run = serde_json::from_slice(&text).ok()?;
@@ -362,7 +363,7 @@ fn together(
     }
 }
 
-/// The figures of a run, in the order of the table; bytes unless the name says otherwise.
+/// Returns the figures of a run, in the order of the table; bytes unless the name says otherwise.
 pub fn figures_of(run: &Run) -> Vec<(String, f64)> {
     let mut all = Vec::new();
     for checkpoint in &run.checkpoints {
@@ -452,7 +453,7 @@ fn values(runs: &[&Run], name: &str) -> Vec<f64> {
     runs.iter().filter_map(of).collect()
 }
 
-/// Each allocator against the best of the others, in memory after the close (bootstrap as in `compare`).
+/// Compares each allocator with the best of the others, in memory after the close (bootstrap as in `compare`).
 fn versus(subjects: &[Subject], runs: &[Run]) -> Vec<Versus> {
     const FIGURE: &str = "PSS tabs-closed-settled";
     use skinflint_compare::model::Measure;
@@ -461,7 +462,7 @@ fn versus(subjects: &[Subject], runs: &[Run]) -> Vec<Versus> {
         .filter(|s| s.allocator.is_some() || s.system_malloc)
         .collect();
     let most = runs.iter().map(|run| run.repetition).max().unwrap_or(0);
-    // By repetition, so that pairs are of the same time.
+    // Figures are ordered by repetition, so that pairs are of the same time.
     let by_round = |label: &str| -> Vec<f64> {
         let at = |round: u32| {
             let found = runs

@@ -10,10 +10,10 @@
 //!
 //! W1  Bound to 127.0.0.1; serves files below a page's root only (no `..`, no links out of it).
 //! W2  Every answer comes at once: nothing waits for a network that a test must not depend on.
-//! W3  What was asked of the outside is counted by host, at most [`HOSTS`] of them.
+//! W3  Requests to the outside are counted by host, for at most [`HOSTS`] hosts.
 //! W4  Compressed bodies are kept, up to [`KEPT_BYTES`]: a second load costs no second compression.
 //!
-//! Not here: which pages there are (corpus.rs).
+//! Not here: the list of pages (corpus.rs).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,7 @@ const WORKERS: usize = 8;
 const HOSTS: usize = 500;
 const KEPT_BYTES: usize = 256 << 20;
 
-/// One page's files.
+/// The files of one page.
 #[derive(Clone, Debug)]
 pub struct Mount {
     /// Folder served as `/`.
@@ -48,12 +48,12 @@ struct State {
     recorded: Recorded,
     outside: BTreeMap<String, u64>,
     missing: BTreeMap<String, u64>,
-    /// When a host was asked for something last, and how many requests of it are being answered.
+    /// The time at which each host was last asked for something.
     last: HashMap<String, Instant>,
     kept: HashMap<PathBuf, Arc<Vec<u8>>>,
     kept_bytes: usize,
     scores: Vec<Value>,
-    /// The driverless page's question, waiting for something to do.
+    /// The driverless page's request, which waits for something to do.
     next: Option<Request>,
     answers: Option<Sender<Value>>,
 }
@@ -81,7 +81,7 @@ impl Site {
     /// Starts to serve on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// If no port is to be had.
+    /// If no port is free.
     pub fn start() -> Result<Site> {
         let server = Server::http("127.0.0.1:0")
             .map_err(|error| anyhow!("127.0.0.1: no port for the pages: {error}"))?;
@@ -109,7 +109,7 @@ impl Site {
         })
     }
 
-    /// The port.
+    /// Returns the server's port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -124,12 +124,13 @@ impl Site {
         self.shared.state().recorded = recorded;
     }
 
-    /// Address of a path on a page's own origin.
+    /// Returns the address of a path on a page's own origin.
     pub fn address(&self, name: &str, path: &str) -> String {
         format!("http://{name}.localhost:{}/{path}", self.port)
     }
 
-    /// Hosts outside that were asked for, and how often, since the last call; and paths of ours that were not there.
+    /// Returns the outside hosts that were requested since the last call, with counts; and our own paths that were
+    /// missing.
     pub fn strays(&self) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
         let mut state = self.shared.state();
         (
@@ -138,22 +139,22 @@ impl Site {
         )
     }
 
-    /// The scores that have come in since the last call.
+    /// Returns the scores that have come in since the last call.
     pub fn scores(&self) -> Vec<Value> {
         std::mem::take(&mut self.shared.state().scores)
     }
 
-    /// How long a host has not been asked for anything; `None` if it never was since `forget`.
+    /// Returns for how long a host has not been asked for anything; `None` if it never was since `forget`.
     pub fn quiet(&self, host: &str) -> Option<Duration> {
         self.shared.state().last.get(host).map(Instant::elapsed)
     }
 
-    /// Forgets when a host was asked last.
+    /// Forgets when a host was last asked.
     pub fn forget(&self, host: &str) {
         self.shared.state().last.remove(host);
     }
 
-    /// Gives the driverless page something to do; the channel gets what it answers. Waits until the page asks.
+    /// Gives the driverless page something to do; the channel gets its answer. Waits until the page asks.
     ///
     /// # Errors
     /// If it does not ask in time.
@@ -197,7 +198,7 @@ fn json_response(value: &Value) -> Response<Cursor<Vec<u8>>> {
 }
 
 fn header(name: &str, value: &str) -> Header {
-    // A value that is no header (control characters out of a recording) becomes an empty one.
+    // A value that is no header (control characters from a recording) becomes an empty one.
     Header::from_bytes(name, value).unwrap_or_else(|()| Header {
         field: "X-Unsaid"
             .parse()
@@ -206,7 +207,7 @@ fn header(name: &str, value: &str) -> Header {
     })
 }
 
-/// Which host is asked for which path; absolute addresses come to a proxy.
+/// Returns the requested host and path; a proxy gets absolute addresses.
 fn target(request: &Request) -> (String, String) {
     let url = request.url();
     if let Some((_, rest)) = url.split_once("://") {
@@ -267,7 +268,7 @@ fn serve(shared: &Shared, mut request: Request, port: u16) {
             request.respond(Response::empty(404))
         }
     };
-    // A browser that has gone away in the middle is none of our errors.
+    // A browser that has gone away in the middle is no error of ours.
     drop(sent);
     shared.state().last.insert(name, Instant::now());
 }
@@ -282,7 +283,7 @@ fn count(into: &mut BTreeMap<String, u64>, key: String) {
     *into.entry(key).or_default() += 1;
 }
 
-/// What pages of ours say.
+/// Handles the messages of our own pages.
 fn own(shared: &Shared, request: Request, path: &str, value: Value) {
     let mut state = shared.state();
     if path == "/skinflint/score" {
@@ -344,7 +345,7 @@ fn find(shared: &Shared, name: &str, path: &str) -> Option<Found> {
     file.is_file().then_some(Found::File(file))
 }
 
-/// A path below a folder, or nothing (W1).
+/// Returns a path below a folder, or `None` (W1).
 fn inside(folder: &Path, rest: &str) -> Option<PathBuf> {
     let relative = Path::new(rest);
     if !relative
@@ -358,7 +359,7 @@ fn inside(folder: &Path, rest: &str) -> Option<PathBuf> {
         .then_some(path)
 }
 
-/// Undoes %XX.
+/// Decodes %XX.
 fn decode(path: &str) -> Option<String> {
     let bytes = path.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -378,7 +379,7 @@ fn decode(path: &str) -> Option<String> {
         .filter(|text| !text.contains('\0'))
 }
 
-/// The type by the name's end.
+/// Returns the content type by the end of the name.
 fn kind_of(path: &Path) -> &'static str {
     match path.extension().and_then(|end| end.to_str()).unwrap_or("") {
         "html" | "htm" => "text/html; charset=utf-8",
@@ -444,7 +445,7 @@ fn send_file(shared: &Shared, request: Request, path: &Path) -> std::io::Result<
         found.map_or("", |header| header.value.as_str()).to_owned()
     };
     let length = path.metadata().map(|meta| meta.len()).unwrap_or(0);
-    // Packages do not change: the name and the length say which file it is.
+    // Packages do not change: the name and the length identify the file.
     let tag = format!("\"{length:x}\"");
     if said("If-None-Match") == tag {
         return request.respond(Response::empty(304).with_header(header("ETag", &tag)));
@@ -486,7 +487,7 @@ mod tests {
     use super::*;
     use std::net::TcpStream;
 
-    /// Of a wait that ends in a failure.
+    /// The bound of a wait that ends in a failure.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn ask(port: u16, text: &str) -> String {

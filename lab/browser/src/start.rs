@@ -1,12 +1,12 @@
-//! Starting a browser with a fresh profile, so that it can be driven and asks nobody outside for anything.
+//! Starts a browser with a fresh profile, so that it can be driven and asks no outside host for anything.
 //!
 //! ```text
 //!   Subject: chromium | firefox | webkit | CMD   ×   driver   ×   allocator (preloaded; webkit and CMD only)
 //!      └► temporary folder (profile, TMPDIR) ─► command line, preferences ─► process ─► where to reach it
 //! ```
 //!
-//! L1  Profile and TMPDIR are of this run and go with it; the user's own are never touched.
-//! L2  Everything outside goes to the pages' server as a proxy, which answers at once (site.rs).
+//! L1  Profile and TMPDIR belong to this run and are removed with it; the user's own are never touched.
+//! L2  All outside requests go to the pages' server as a proxy, which answers at once (site.rs).
 //! L3  An allocator is preloaded only where it would serve: Chromium and Firefox have their own inside the executable,
 //!     which is searched first, so there it is refused rather than ignored.
 //!
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::family;
 
-/// Which browser.
+/// The kinds of browsers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Browser {
@@ -39,7 +39,7 @@ pub enum Browser {
     Other,
 }
 
-/// How it is driven.
+/// The ways to drive a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Driver {
@@ -47,13 +47,13 @@ pub enum Driver {
     Cdp,
     /// WebDriver BiDi, by puppeteer-core.
     Bidi,
-    /// Firefox's own: two messages for a load, nothing subscribed to.
+    /// Firefox's own protocol: two messages for a load, nothing subscribed to.
     Marionette,
     /// W3C WebDriver, classic.
     Webdriver,
-    /// Not at all: a page opens and closes windows.
+    /// No driver: a page opens and closes windows.
     Page,
-    /// Lines of JSON through its pipes; our JavaScript host.
+    /// Lines of JSON through its pipes; for our JavaScript host.
     Host,
 }
 
@@ -66,22 +66,22 @@ pub struct Subject {
     pub browser: Browser,
     /// How it is driven.
     pub driver: Driver,
-    /// Program, or the command line of `Other` with `{url}` for the address.
+    /// The program, or the command line of `Other` with `{url}` for the address.
     pub program: Vec<String>,
     /// Name and library of the allocator.
     pub allocator: Option<(String, PathBuf)>,
     /// Whether `Malloc=1` sends WebKit's own heap to malloc.
     pub system_malloc: bool,
-    /// Set besides, for the run that counts (proof.rs).
+    /// Additional variables, for the run that counts (proof.rs).
     #[serde(skip)]
     pub environment: Vec<(String, String)>,
 }
 
 impl Subject {
-    /// A browser by name: `chromium`, `firefox`, `webkit`, with `/DRIVER`; or `NAME=COMMAND {url}`.
+    /// Parses a browser by name: `chromium`, `firefox`, `webkit`, with `/DRIVER`; or `NAME=COMMAND {url}`.
     ///
     /// # Errors
-    /// If it is none, or cannot be driven so.
+    /// If there is no such browser, or it cannot be driven in this way.
     pub fn parse(text: &str) -> Result<Subject> {
         if let Some((name, command)) = text.split_once('=') {
             let program: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
@@ -139,12 +139,12 @@ impl Subject {
         }
     }
 
-    /// The JavaScript host: its program with its options, by what is under it.
+    /// Returns the JavaScript host as a subject: its program with its options, labelled by what is under it.
     pub fn host(label: &str, program: Vec<String>) -> Subject {
         Subject::new(label, Browser::Js, Driver::Host, program)
     }
 
-    /// The same on an allocator (L3). `own` is WebKit's own heap; other names go through `Malloc=1`.
+    /// Returns the same subject on an allocator (L3). `own` is WebKit's own heap; other names go through `Malloc=1`.
     ///
     /// # Errors
     /// If a preload would have no effect.
@@ -164,20 +164,21 @@ impl Subject {
         })
     }
 
-    /// Whether it is driven by way of node.
+    /// Reports whether it is driven through node.
     pub fn wants_node(&self) -> bool {
         matches!(self.driver, Driver::Cdp | Driver::Bidi)
     }
 
-    /// What the program says its version is.
+    /// Returns the version that the program reports.
     pub fn version(&self) -> String {
         use std::os::unix::process::CommandExt;
         if self.browser == Browser::Js {
-            // It says so itself (drive/host.rs).
+            // It reports its version itself (drive/host.rs).
             return String::new();
         }
         let program = self.program.first().map_or("", String::as_str);
-        // A group of its own: another run's end takes leave of orphans, and must not take this for one (family.rs).
+        // It has a group of its own: another run's end reaps orphans, and must not take this process as one
+        // (family.rs).
         let done = Command::new(program)
             .arg("--version")
             .process_group(0)
@@ -198,7 +199,7 @@ fn check_label(name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The program of a browser.
+/// Finds the program of a browser.
 fn find_browser(browser: Browser) -> Result<String> {
     let names: &[&str] = match browser {
         Browser::Chromium => &["chromium", "google-chrome", "chrome"],
@@ -219,7 +220,7 @@ fn find_browser(browser: Browser) -> Result<String> {
     })
 }
 
-/// A program by name in `PATH`, or by path.
+/// Finds a program by name in `PATH`, or by path.
 pub fn find_program(name: &str) -> Option<String> {
     if name.contains('/') {
         return Path::new(name).exists().then(|| name.to_owned());
@@ -231,21 +232,22 @@ pub fn find_program(name: &str) -> Option<String> {
     Some(found.to_string_lossy().into_owned())
 }
 
-/// A browser that runs.
+/// A running browser.
 pub struct Running {
     /// Its first process, or the WebDriver that has started it.
     pub child: Child,
-    /// Where to reach it: a WebSocket, a port.
+    /// The endpoint to reach it: a WebSocket, a port.
     pub endpoint: String,
     /// Its profile and TMPDIR.
     pub folder: tempfile::TempDir,
-    /// A display of its own.
+    /// Its own display, if it has one.
     pub display: Option<Child>,
-    /// Arguments, as it was started.
+    /// The arguments with which it was started.
     pub command: Vec<String>,
 }
 
-/// Starts it. `proxy` is the port of the pages' server, 0 for the open network; `url` what a driverless one opens.
+/// Starts it. `proxy` is the port of the pages' server, 0 for the open network; `url` is what a driverless browser
+/// opens.
 ///
 /// # Errors
 /// If it does not start, or cannot be reached in a minute.
@@ -341,7 +343,7 @@ pub fn end_display(display: Option<Child>) {
     }
 }
 
-/// An X server without a screen. It says its number when it is ready.
+/// Starts an X server without a screen. It prints its number when it is ready.
 fn display(token: &str) -> Result<(Child, String)> {
     use std::io::BufRead;
     let mut command = Command::new("Xvfb");
@@ -453,7 +455,7 @@ fn chromium(command: &mut Command, profile: &Path, proxy: u16, headless: bool) {
     }
     // SAFETY: no arguments, no memory.
     if unsafe { libc::geteuid() } == 0 {
-        // Its sandbox refuses to run for root.
+        // Chromium's sandbox refuses to run for root.
         command.arg("--no-sandbox");
     }
     command.arg(format!("--user-data-dir={}", profile.display()));
@@ -497,7 +499,7 @@ fn firefox_preferences(proxy: u16) -> String {
         "browser.tabs.warnOnClose",
         "browser.warnOnQuit",
         "network.proxy.allow_hijacking_localhost",
-        // Otherwise a busy, hidden or small machine has tabs unloaded behind our back.
+        // Otherwise tabs are unloaded without our knowledge on a busy, hidden or small machine.
         "browser.tabs.unloadOnLowMemory",
     ];
     let mut text: String = on
@@ -518,13 +520,13 @@ fn firefox_preferences(proxy: u16) -> String {
     text
 }
 
-/// A port that was free a moment ago; for programs that do not choose one by themselves.
+/// Returns a port that was free a moment ago; for programs that do not choose one by themselves.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("127.0.0.1: no free port")?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Waits until the browser can be reached, and says where.
+/// Waits until the browser can be reached, and returns its endpoint.
 fn reach(subject: &Subject, running: &mut Running, port: Option<&str>) -> Result<String> {
     let profile = running.folder.path().join("profile");
     let until = Instant::now() + Duration::from_secs(60);

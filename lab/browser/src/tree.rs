@@ -6,28 +6,28 @@
 //!                                   └ cheap: stat only (CPU time, threads, RSS)
 //! ```
 //!
-//! T1  A member is below the root, or an orphan that has come to this process, the reaper: one that was seen as a member
-//!     before, or that bears the run's mark in its environment and is no driver (`strangers`).
-//! T2  PSS and USS count a page once, and shares of it to each; the sum of RSS over-counts and is called so.
+//! T1  A member is below the root, or an orphan that has come to this process, the reaper: one that was seen as a
+//!     member before, or that has the run's mark in its environment and is no driver (`strangers`).
+//! T2  PSS and USS count a page once, and give each process its share; the sum of RSS over-counts and is labelled so.
 //! T3  Only members are signalled, and only while they are seen to be members.
 //! T4  Anything may vanish between two looks; then there is less to add up.
 //!
-//! `compare`'s tree counts anonymous memory alone and takes every child for a member; here drivers and a display
-//! server run beside, and file pages are part of what a browser costs.
+//! `compare`'s tree counts only anonymous memory and takes every child as a member; here drivers and a display server
+//! run beside, and file pages are part of what a browser costs.
 //!
-//! Not here: when to look (sampler.rs), ending them (family.rs).
+//! Not here: when to measure (sampler.rs), ending the processes (family.rs).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What one process held.
+/// The memory that one process held.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
-    /// What it is for: `main`, or what the browser says (`renderer`, `tab`, `WebKitWebProcess`).
+    /// Its purpose: `main`, or what the browser says (`renderer`, `tab`, `WebKitWebProcess`).
     pub role: String,
     /// Resident pages, bytes.
     pub rss: u64,
@@ -37,14 +37,14 @@ pub struct Held {
     /// Pages that no other process maps, bytes; absent in a cheap look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uss: Option<u64>,
-    /// Swapped out, proportional, bytes.
+    /// Swapped-out memory, proportional, bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub swap: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// CPU time since its start, user and system, ms.
+    /// User CPU time since its start, ms.
     pub user_ms: u64,
-    /// See `user_ms`.
+    /// System CPU time since its start, ms.
     pub system_ms: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Tree {
     own: u32,
     mark: String,
     strangers: HashSet<u32>,
-    /// Members that were seen, by number and start.
+    /// Members that were seen, by process id and start.
     seen: HashSet<(u32, u64)>,
     roles: HashMap<(u32, u64), String>,
 }
@@ -68,22 +68,23 @@ pub struct Tree {
 pub struct Stat {
     /// Parent.
     pub parent: u32,
-    /// `Z` and `X` are dead.
+    /// The state; `Z` and `X` are dead.
     pub state: u8,
     user_ticks: u64,
     system_ticks: u64,
     threads: u32,
-    /// Since boot, in ticks: with the number it names a process for ever.
+    /// The start since boot, in ticks: together with the process id it names a process for ever.
     pub started: u64,
     rss_pages: u64,
 }
 
-/// Clock ticks are 10 ms on every Linux that we build for (`USER_HZ`).
+/// A clock tick is 10 ms on every Linux that we build for (`USER_HZ`).
 const TICK_MS: u64 = 10;
 const PAGE: u64 = 4096;
 
 impl Tree {
-    /// The tree below `root`, whose environment has the token as its mark; `strangers` have it too and do not belong.
+    /// Creates the tree below `root`, whose environment has the token as its mark; `strangers` have it too and do not
+    /// belong.
     pub fn new(root: u32, token: &str, strangers: &[u32]) -> Tree {
         Tree {
             root,
@@ -95,12 +96,12 @@ impl Tree {
         }
     }
 
-    /// The first process.
+    /// Returns the first process.
     pub fn root(&self) -> u32 {
         self.root
     }
 
-    /// Who belongs now, the root first. Cost: one small file for each process of the machine.
+    /// Returns the processes that belong now, the root first. Cost: one small file for each process of the machine.
     pub fn members(&mut self) -> Vec<(u32, Stat)> {
         let mut stats: HashMap<u32, Stat> = HashMap::new();
         for pid in numbers() {
@@ -123,7 +124,7 @@ impl Tree {
 
     fn belongs(&self, pid: u32, stats: &HashMap<u32, Stat>) -> bool {
         let mut at = pid;
-        // A chain of parents is as long as there are processes, at most.
+        // A chain of parents has at most as many links as there are processes.
         for _ in 0..stats.len() {
             if self.strangers.contains(&at) || at <= 1 || at == self.own {
                 return false;
@@ -142,7 +143,7 @@ impl Tree {
         false
     }
 
-    /// What they hold. `exact` reads `smaps_rollup`; what could not be read exactly has no `pss`.
+    /// Measures the members. `exact` reads `smaps_rollup`; what could not be read exactly has no `pss`.
     pub fn look(&mut self, exact: bool) -> Vec<Held> {
         let members = self.members();
         let known: HashSet<(u32, u64)> = members.iter().map(|(pid, s)| (*pid, s.started)).collect();
@@ -180,7 +181,8 @@ impl Tree {
         held
     }
 
-    /// A role is read once it is known: a child of a zygote is nobody at first, so what looks unfinished is read again.
+    /// Returns a role, which is read once; `zygote` is read again, since a child of a zygote has no role of its own
+    /// at first.
     fn role(&mut self, pid: u32, started: u64) -> String {
         if let Some(role) = self.roles.get(&(pid, started)) {
             return role.clone();
@@ -195,7 +197,8 @@ impl Tree {
     }
 }
 
-/// What a command line says that a process is for. Chromium's has `--type=`, Firefox's ends in the kind of process.
+/// Returns what a command line says about a process's purpose. Chromium's has `--type=`, Firefox's ends in the kind
+/// of process.
 fn role_of(command: &[u8], name: &str) -> String {
     let text = String::from_utf8_lossy(command).replace('\0', " ");
     if let Some((_, rest)) = text.split_once("--type=") {
@@ -215,7 +218,7 @@ fn role_of(command: &[u8], name: &str) -> String {
     name.to_owned()
 }
 
-/// All process numbers of the machine.
+/// Returns all process ids of the machine.
 fn numbers() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries
@@ -229,7 +232,7 @@ pub fn stat(pid: u32) -> Option<Stat> {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let rest = text.get(text.rfind(')')? + 1..)?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -244,7 +247,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// The bytes of a line that counts KiB.
+/// Returns the bytes of a line that counts KiB.
 fn field(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
@@ -258,7 +261,7 @@ fn has_environment(pid: u32, line: &str) -> bool {
         .any(|one| one == line.as_bytes())
 }
 
-/// Processes whose environment has this line, `NAME=VALUE`; for what escaped the tree.
+/// Returns the processes whose environment has this line, `NAME=VALUE`; for those that escaped the tree.
 pub fn with_environment(line: &str) -> Vec<u32> {
     let own = std::process::id();
     let others = numbers().into_iter().filter(|pid| *pid != own);

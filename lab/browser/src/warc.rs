@@ -1,4 +1,4 @@
-//! Recordings as WARC 1.0 and 1.1 (ISO 28500), by wget, browsertrix, warcprox and their like.
+//! Reads recordings as WARC 1.0 and 1.1 (ISO 28500), by wget, browsertrix, warcprox and similar tools.
 //!
 //! ```text
 //!   WARC/1.0 ─┬─ request   method, Referer ──────┐ paired by WARC-Concurrent-To
@@ -8,17 +8,17 @@
 //!             └─ others    passed over
 //! ```
 //!
-//! C1  A record that is malformed or cut off is an error with its number and its byte in the (unpacked) file; nothing of
-//!     the file is used then.
-//! C2  Every length is checked against what is there before anything is taken.
-//! C3  A page starts at HTML that was asked for without a Referer: what a person or a list of addresses asked for, not
-//!     what a page did.
+//! C1  A record that is malformed or cut off is an error with its number and its byte in the (unpacked) file; then
+//!     nothing of the file is used.
+//! C2  Every length is checked against the remaining bytes before anything is taken.
+//! C3  A page starts at HTML that was requested without a Referer: requested by a person or a list of addresses, not
+//!     by a page.
 //! C4  Answers to GET go before those to other methods; those to HEAD, OPTIONS and CONNECT have no body and are left out.
 //!
-//! Records are framed by hand, for the place of an error (the crate `warc` tells none, and reads no HTTP); HTTP heads,
-//! chunks and encodings are read by libraries.
+//! Records are framed by hand, so that an error has its place (the crate `warc` reports none, and reads no HTTP);
+//! HTTP heads, chunks and encodings are read by libraries.
 //!
-//! Not here: what becomes of exchanges, gzip around the file (recording.rs).
+//! Not here: how exchanges are used, gzip around the file (recording.rs).
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -27,10 +27,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::recording::{Exchange, Exchanges};
 
-/// Bytes of a record's head at most, and headers of an HTTP head.
+/// The most bytes of a record's head, and the most headers of an HTTP head.
 const HEAD: usize = 1 << 20;
 const HEADERS: usize = 512;
-/// No body is larger, unpacked.
+/// The most bytes of a body, unpacked.
 const BODY: u64 = 1 << 30;
 
 /// A record: headers by lower-case name, and its block.
@@ -50,14 +50,14 @@ impl Record<'_> {
         format!("record {} (byte {})", self.number, self.at)
     }
 
-    /// Its address; old wgets write it in brackets.
+    /// Returns its address; old wgets write it in brackets.
     fn url(&self) -> String {
         let uri = self.of("warc-target-uri");
         uri.trim_start_matches('<').trim_end_matches('>').to_owned()
     }
 }
 
-/// What a request record says.
+/// The content of a request record.
 struct Asked {
     method: String,
     referer: bool,
@@ -74,7 +74,7 @@ pub fn read(bytes: &[u8]) -> Result<Exchanges> {
         let said = request(record).with_context(|| record.place())?;
         asked.insert(record.of("warc-record-id"), said);
     }
-    // Either may name the other.
+    // Either record may name the other.
     let named: HashMap<&str, &str> = records
         .iter()
         .filter(|r| r.of("warc-type") == "request")
@@ -123,7 +123,7 @@ fn records(bytes: &[u8]) -> Result<Vec<Record<'_>>> {
     Ok(records)
 }
 
-/// The record that begins at a byte, and where the next one does.
+/// Returns the record that begins at a byte, and where the next one begins.
 fn record(bytes: &[u8], at: usize, number: usize) -> Result<(Record<'_>, usize)> {
     let rest = &bytes[at..];
     let mut lines = Lines { bytes: rest, at: 0 };
@@ -216,7 +216,7 @@ fn request(record: &Record) -> Result<Asked> {
     })
 }
 
-/// What a record holds of a page; `None` if nothing.
+/// Returns the exchange of a page that a record holds; `None` if it holds none.
 fn exchange(record: &Record, bodies: &HashMap<&str, Vec<u8>>) -> Result<Option<Exchange>> {
     match record.of("warc-type") {
         "response" | "revisit" if !record.of("warc-segment-number").is_empty() => {
@@ -225,14 +225,14 @@ fn exchange(record: &Record, bodies: &HashMap<&str, Vec<u8>>) -> Result<Option<E
         "response" => {
             let kind = record.of("content-type");
             if !kind.starts_with("application/http") {
-                // dns: and the like.
+                // dns: and similar schemes.
                 return Ok(None);
             }
             response(record, None).map(Some)
         }
         "revisit" => match bodies.get(record.of("warc-payload-digest")) {
             Some(body) => response(record, Some(body)).map(Some),
-            // Not modified since another recording, or the like of what is in another file.
+            // The page was not modified since another recording, or its body is in another file.
             None => Ok(None),
         },
         "resource" => Ok(Some(Exchange {
@@ -283,7 +283,7 @@ fn response(record: &Record, known: Option<&Vec<u8>>) -> Result<Exchange> {
     })
 }
 
-/// Undoes chunks. Some recorders have undone them already, and left the header.
+/// Undoes chunks. Some recorders have already undone them, and left the header.
 fn unchunked(body: &[u8], encoding: &str) -> Result<Vec<u8>> {
     if !encoding.to_ascii_lowercase().contains("chunked") {
         return Ok(body.to_vec());
@@ -329,7 +329,7 @@ fn decoded(body: Vec<u8>, encodings: &str) -> Result<Vec<u8>> {
         let bytes = packed.as_slice();
         let mut reader: Box<dyn Read> = match encoding.as_str() {
             "gzip" | "x-gzip" => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
-            // Most send zlib's format, as they should; some send it bare.
+            // Most servers send zlib's format, as they should; some send it bare.
             "deflate" if bytes[0] & 0x0f == 8 => Box::new(flate2::read::ZlibDecoder::new(bytes)),
             "deflate" => Box::new(flate2::read::DeflateDecoder::new(bytes)),
             "br" => Box::new(brotli_decompressor::Decompressor::new(bytes, 4096)),
@@ -373,7 +373,8 @@ mod tests {
         gz.finish().expect("room")
     }
 
-    /// A page in chunks, a packed script that it asks for, HEAD and POST, two revisits, and what is passed over.
+    /// Builds a page in chunks, a compressed script that it requests, HEAD and POST, two revisits, and what is
+    /// skipped.
     fn by_hand() -> Vec<u8> {
         let uri = |url: &str, more: &str| format!("{HTTP}WARC-Target-URI: {url}\r\n{more}");
         let ask = |id: &str, method: &str, more: &str| {
@@ -474,7 +475,7 @@ mod tests {
                 ("http://a.example/a.js", "let a = 1;", false),
                 ("http://a.example/again", "hello, page", true),
                 ("http://a.example/p.png", "png", false),
-                // C4: after what GET was answered.
+                // C4: after the answer to GET.
                 ("http://a.example/", "", true),
             ]
         );
@@ -562,7 +563,7 @@ mod tests {
                 "{word}: {error}"
             );
         }
-        // Cut anywhere, it is an error or a shorter recording, never a panic.
+        // Cut anywhere, the result is an error or a shorter recording, never a panic.
         for end in 0..sound.len() {
             let _ = read(&with(&sound[..end]));
         }

@@ -1,4 +1,4 @@
-//! What of closed pages is still alive, by the browser's own report and by process.
+//! Which parts of closed pages are still alive, by the browser's own report and by process.
 //!
 //! ```text
 //!   Firefox   memory report ─► ghost windows, window-objects of pages (active, cached, detached) that are not open
@@ -22,12 +22,12 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is left.
+/// What is left of closed pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Zombies {
     /// Tabs that the plan left open.
     pub tabs_open: u32,
-    /// Processes for pages that live, by number, with their PSS in bytes.
+    /// Living processes for pages, by process id, with their PSS in bytes.
     pub content_processes: Vec<(u32, u64)>,
     /// Firefox: windows that it calls ghosts, over all processes.
     pub ghost_windows: Option<u64>,
@@ -46,22 +46,22 @@ pub struct Zombies {
 /// Windows that have no top window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
-    /// How many, at least.
+    /// The least number of such windows.
     pub windows: u64,
-    /// What they hold.
+    /// The bytes that they hold.
     pub bytes: u64,
 }
 
 /// Reads a memory report of Firefox.
 ///
 /// # Errors
-/// If the file is not one.
+/// If the file is not a memory report.
 pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
     let bytes = std::fs::read(file).with_context(|| format!("{}: not readable", file.display()))?;
     let mut text = Vec::new();
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let decoder = flate2::read::GzDecoder::new(bytes.as_slice());
-        // A report is some megabytes; more than this is none.
+        // A report has some megabytes; a longer file is none.
         decoder
             .take(1 << 30)
             .read_to_end(&mut text)
@@ -75,7 +75,7 @@ pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
         .as_array()
         .with_context(|| format!("{}: no \"reports\"", file.display()))?;
     let mut ghosts = None;
-    // A window tells each of its lines once: the line that comes most often counts the windows.
+    // A window has each of its lines once: the line that comes most often counts the windows.
     let mut lines: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for one in reports {
         let (Some(path), Some(amount)) = (one["path"].as_str(), one["amount"].as_i64()) else {
@@ -127,14 +127,14 @@ pub fn firefox(file: &Path, into: &mut Zombies) -> Result<()> {
     Ok(())
 }
 
-/// The address of `explicit/window-objects/top(none)/detached/window(ADDRESS)/…`.
+/// Returns the address of `explicit/window-objects/top(none)/detached/window(ADDRESS)/…`.
 fn detached(path: &str) -> Option<String> {
     let rest = path.strip_prefix("explicit/window-objects/top(none)/detached/window(")?;
     let (address, _) = rest.split_once(")/")?;
     Some(address.replace('\\', "/"))
 }
 
-/// Host and kind of `explicit/window-objects/top(http:\\NAME.localhost:PORT\…, id=N)/KIND/…`.
+/// Returns host and kind of `explicit/window-objects/top(http:\\NAME.localhost:PORT\…, id=N)/KIND/…`.
 fn window_of(path: &str) -> Option<(String, String)> {
     let rest = path.strip_prefix("explicit/window-objects/top(")?;
     let (name, rest) = rest.split_once(")/")?;
@@ -176,7 +176,7 @@ pub fn chromium(events: &Value, into: &mut Zombies) {
     }
 }
 
-/// Reads what the JavaScript host says of its heap.
+/// Reads what the JavaScript host reports about its heap.
 pub fn host(said: &Value, into: &mut Zombies) {
     let sum = |list: &str, keys: &[&str]| {
         let rows = said[list].as_array()?;
@@ -200,7 +200,7 @@ pub fn host(said: &Value, into: &mut Zombies) {
     }
 }
 
-/// A number in hexadecimal, as memory-infra writes all of them.
+/// Parses a number in hexadecimal, as memory-infra writes all of them.
 fn hex(value: &Value) -> Option<u64> {
     u64::from_str_radix(value.as_str()?, 16).ok()
 }
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(found.objects["left of closed tabs"], 4);
         assert_eq!(found.own_figures["left of closed tabs"], 42);
         assert_eq!(found.own_figures["open tabs"], 15);
-        // The stock heap tells nothing: absent, not 0 (Z2).
+        // The stock heap reports nothing: absent, not 0 (Z2).
         let mut found = Zombies::default();
         host(
             &json!({"heap": "stock", "tenants": null, "left": null}),

@@ -1,10 +1,10 @@
-//! Compiles a trace by hand: what `skinflint compare` does with one, up to the script.
+//! Compiles a trace by hand, as `skinflint compare` does, up to the script.
 //!
 //! ```text
 //!   cargo run --release -p skinflint-compare --example compile -- app.sft app.sfp
 //! ```
 //!
-//! Not here: playing it (`skinflint-replay app.sfp --report -`).
+//! Not here: replaying it (`skinflint-replay app.sfp --report -`).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -15,30 +15,31 @@ use crate::model::{Allocator, Comparison, Missing, SCHEMA, Settings};
 use crate::rounds::{self, News, Plan, Subject};
 use crate::{doubt, machine, run, sum};
 
-/// What is to be compared, and how.
+/// The inputs of a comparison.
 pub struct Request {
-    /// What is run.
+    /// The programs and traces that are run.
     pub subjects: Vec<Subject>,
     /// Allocators that were found, in the order of columns.
     pub allocators: Vec<Allocator>,
-    /// Those that were not.
+    /// Allocators that were not found.
     pub missing: Vec<Missing>,
-    /// How.
+    /// The settings of the runs.
     pub settings: Settings,
     /// The library that counts calls.
     pub probe: PathBuf,
     /// Folder for files of a run; it is not removed.
     pub folder: PathBuf,
-    /// Whether other output is a failure.
+    /// Whether output that differs is a failure.
     pub compare_output: bool,
-    /// How Skinflint was called.
+    /// The command line with which Skinflint was called.
     pub command: Vec<String>,
 }
 
-/// Runs everything.
+/// Runs the whole comparison.
 ///
 /// # Errors
-/// What concerns all allocators alike: the reference is missing, the program cannot be started, no room for files.
+/// Whatever concerns all allocators alike: the reference is missing, the program cannot be started, no room for
+/// files.
 pub fn compare(request: Request, tell: &mut dyn FnMut(News<'_>)) -> Result<Comparison> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH);
     let Request {

@@ -5,11 +5,12 @@
 //!        └► second pass: ledger (addresses ─► blocks) ─► slots ─► epochs ─► script
 //! ```
 //!
-//! K1  Memory is bounded by live blocks, threads and snapshots, never by events: about 110 bytes for a block that lives
-//!     at the same time as all others (tests/bounded.rs of crate replay). The script is written as it comes.
-//! K2  What the trace does not hold is counted and said ([`Compiled::notes`]), never invented: a release of an unknown
-//!     block is left out, a realloc of one is an acquisition.
-//! K3  Order between threads: an operation on a block follows the one before it on the same block; and nobody runs
+//! K1  Memory is bounded by live blocks, threads and snapshots, never by events: about 110 bytes for each block that
+//!     lives at the same time as all others (tests/bounded.rs of crate replay). The script is written as it is
+//!     produced.
+//! K2  What the trace does not hold is counted and reported ([`Compiled::notes`]), never invented: a release of an
+//!     unknown block is left out, a realloc of one is an acquisition.
+//! K3  Order between threads: an operation on a block follows the one before it on the same block; and no thread runs
 //!     further ahead than an epoch or two, so that the peak is that of the recording.
 //! K4  The same trace gives the same script, byte for byte.
 //!
@@ -36,12 +37,12 @@ use survey::Survey;
 
 pub use ledger::LeftOut;
 
-/// Points of progress in a script, about.
+/// The approximate number of points of progress in a script.
 const PROGRESS_POINTS: u64 = 256;
-/// Marks that become points; more are left out and counted.
+/// The most marks that become points; further ones are left out and counted.
 const MARK_POINTS: u64 = 1000;
 
-/// What a script holds, and what of the trace is not in it.
+/// The content of a script, and what of the trace is not in it.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
     /// Threads with operations.
@@ -50,11 +51,11 @@ pub struct Compiled {
     pub ops: u64,
     /// Epochs.
     pub epochs: u64,
-    /// Highest number of slots in use, which is what the replayer's table costs (16 bytes each).
+    /// Highest number of slots in use, which determines the size of the replayer's table (16 bytes each).
     pub slots: u64,
-    /// Most bytes that lived at one time, as asked for.
+    /// The most requested bytes that lived at one time.
     pub peak_live_bytes: u64,
-    /// Blocks of which the program touched only a part, by the recording's snapshots.
+    /// Blocks that the program touched only in part, by the recording's snapshots.
     pub partly_touched: u64,
     /// Bytes of the script.
     pub script_bytes: u64,
@@ -68,12 +69,12 @@ pub struct Compiled {
     pub cut: bool,
     /// Whether the process began as a copy of another.
     pub forked: bool,
-    /// Marks that became no points.
+    /// Marks that did not become points.
     pub marks_left_out: u64,
 }
 
 impl Compiled {
-    /// What a reader of the results has to know, a sentence each; empty for a whole trace.
+    /// Returns what a reader of the results has to know, one sentence each; empty for a whole trace.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let mut note = |count: u64, one: &str, many: &str| {
@@ -136,13 +137,13 @@ impl Compiled {
     }
 }
 
-/// Why a trace became no script.
+/// The reason why a trace could not be compiled.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// Nothing in it can be replayed.
+    /// The trace has nothing that can be replayed.
     Nothing(&'static str),
-    /// Too many of something for the format.
+    /// There are too many of something for the format.
     TooMany(&'static str),
     /// The script could not be written.
     Write(io::Error),
@@ -261,7 +262,7 @@ fn uid(text: &str) -> [u8; 16] {
     uid
 }
 
-/// The second pass.
+/// The state of the second pass.
 struct Second<'a> {
     ordered: Ordered<'a>,
     ledger: Ledger,
@@ -329,8 +330,8 @@ impl Second<'_> {
         Ok(())
     }
 
-    /// What snapshots saw to be resident by now of blocks that grew into their pages. Before points: a snapshot has
-    /// the ticket of the last event before it.
+    /// Appends touches that snapshots saw by now of blocks that grew into their pages. It comes before points: a
+    /// snapshot has the ticket of the last event before it.
     fn touch_due(&mut self, event: &Event) -> Result<(), CompileError> {
         while let Some(due) = self.survey.touched.due(self.ordered.touched, event.ticket) {
             self.ordered.touched += 1;
@@ -341,7 +342,7 @@ impl Second<'_> {
         Ok(())
     }
 
-    /// Ends the epoch where a point is due after this event.
+    /// Ends the epoch if a point is due after this event.
     fn points(&mut self, event: &Event) -> Result<(), CompileError> {
         self.since_progress += 1;
         let mut flags = 0;

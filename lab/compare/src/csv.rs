@@ -1,4 +1,4 @@
-//! The runs as CSV: a line for each run of each allocator under each program, and one for each column without runs.
+//! The runs as CSV: one line for each run of each allocator under each program, and one for each column without runs.
 //!
 //! ```text
 //!   program,kind,allocator,version,verdict,round,position,cpu_ns,…,peak_bytes,…,samples,worst_gap_ms
@@ -32,7 +32,7 @@ const MEASURES: [Measure; 14] = [
     Measure::FloorFinalBytes,
 ];
 
-/// The whole file.
+/// Renders the whole file.
 pub fn render(comparison: &Comparison) -> String {
     let mut out = String::from("program,kind,allocator,version,verdict,round,position");
     for measure in MEASURES {
@@ -69,7 +69,7 @@ fn line(out: &mut String, program: &Program, column: &Column, version: &str, run
     for measure in MEASURES {
         out.push(',');
         if let Some(value) = run.and_then(|run| run.figures.get(&measure)) {
-            // Time per call is a fraction of a nanosecond in its last digits; the rest are whole.
+            // Time per call has a fraction of a nanosecond in its last digits; the rest are whole.
             let decimals = if measure == Measure::OpNs { 3 } else { 0 };
             let _ = write!(out, "{value:.decimals$}");
         }

@@ -1,4 +1,4 @@
-//! Doubts: what in the measurement itself speaks against believing it.
+//! Doubts: reasons in the measurement itself for not believing it.
 //!
 //! ```text
 //!   runs ─► few? short? sampler late? outliers? swapped? busy machine? clock drifting? other work? ─► sentences
@@ -6,7 +6,7 @@
 //!
 //! B1  A doubt names what it is about (program, allocator), the figure that raised it, and what to do.
 //! B2  One sentence for each kind and program, however many runs it is about: a list of a hundred is not read.
-//! B3  Nothing is taken out of the figures because of a doubt.
+//! B3  No figure is removed because of a doubt.
 //!
 //! Not here: intervals (stats.rs).
 
@@ -15,20 +15,20 @@ use skinflint_view::units;
 use crate::model::{Column, Comparison, Measure, Program, Run, Verdict};
 use crate::stats;
 
-/// Part of the time in late gaps above which the sampler was late.
+/// The part of the time in late gaps above which the sampler was late.
 const LATE: f64 = 0.1;
-/// Samples below which memory figures rest on little.
+/// The number of samples below which memory figures rest on little.
 const FEW_SAMPLES: u64 = 20;
-/// Part of the processors that others may have used.
+/// The part of the processors above which other programs made the machine busy.
 const BUSY: f64 = 0.5;
-/// Calls below which it is doubtful that the program uses this malloc at all.
+/// The number of calls below which it is doubtful that the program uses this malloc at all.
 const FEW_CALLS: u64 = 100;
-/// Relative change of the clock, or of the reference's CPU time, between first and last rounds.
+/// The relative change of the clock, or of the reference's CPU time, between first and last rounds.
 const DRIFT: f64 = 0.05;
-/// Relative difference in counted calls.
+/// The relative difference in counted calls.
 const OTHER_WORK: f64 = 0.1;
 
-/// All doubts, the most general first.
+/// Returns all doubts, the most general first.
 pub fn doubts(comparison: &Comparison) -> Vec<String> {
     let mut found = Vec::new();
     let runs = comparison.settings.runs as usize;
@@ -67,7 +67,7 @@ fn busy(comparison: &Comparison) -> Option<String> {
     let cpus = comparison.machine.cpus.max(1) as f64;
     let runs = comparison.programs.iter().flat_map(all_runs);
     let loads: Vec<f64> = runs.filter_map(|(_, run)| run.load).collect();
-    // The first runs' load is the machine's without us; later ones hold our own.
+    // The load of the first runs is the machine's without us; later ones include our own.
     let before = *loads.first()?;
     (before > BUSY * cpus).then(|| {
         format!(
@@ -77,7 +77,7 @@ fn busy(comparison: &Comparison) -> Option<String> {
     })
 }
 
-/// Whether the processor's clock, or who else used it, changed between the first and the last rounds.
+/// Reports whether the processor's clock, or other use of it, changed between the first and the last rounds.
 fn clock(comparison: &Comparison) -> Option<String> {
     let mut times: Vec<(u32, f64)> = Vec::new();
     for (_, run) in comparison.programs.iter().flat_map(all_runs) {
@@ -95,7 +95,8 @@ fn clock(comparison: &Comparison) -> Option<String> {
     })
 }
 
-/// Relative change of the median from the first third of the rounds to the last; `None` below three rounds.
+/// Returns the relative change of the median from the first third of the rounds to the last; `None` below three
+/// rounds.
 fn drift(values: &[(u32, f64)]) -> Option<f64> {
     let last = values.iter().map(|(round, _)| *round).max()?;
     let third = (last / 3).max(1);
@@ -178,7 +179,7 @@ fn sampler(program: &Program) -> Vec<String> {
     found
 }
 
-/// Runs whose peak is the kernel's mark because the samples missed it by far.
+/// Reports runs whose peak is the kernel's mark because the samples missed it by far.
 fn short_peaks(program: &Program) -> Option<String> {
     let missed = all_runs(program)
         .filter(|(_, run)| {
@@ -236,7 +237,7 @@ fn reference_drift(program: &Program) -> Option<String> {
     let cpu = |run: &Run| Some((run.round, *run.figures.get(&Measure::CpuNs)?));
     let values: Vec<(u32, f64)> = reference.runs.iter().filter_map(cpu).collect();
     let change = drift(&values)?;
-    // Below ten milliseconds the start of a process decides.
+    // Below ten milliseconds the start of a process dominates.
     let is_long = values.iter().all(|(_, ns)| *ns > 1e7);
     (is_long && change.abs() > 2.0 * DRIFT).then(|| {
         format!(
@@ -248,7 +249,7 @@ fn reference_drift(program: &Program) -> Option<String> {
     })
 }
 
-/// Few calls, or other numbers of calls than under the reference.
+/// Reports few calls, or numbers of calls that differ from those under the reference.
 fn calls(program: &Program) -> Vec<String> {
     let mut found = Vec::new();
     let counted = |column: &Column| column.check.as_ref().map(|check| check.calls);

@@ -8,11 +8,11 @@
 //!         └───────────────────── ms        mean: area / time
 //! ```
 //!
-//! F1  Between two samples memory is taken to be what the first of them said: the mean is a sum of such steps.
+//! F1  Between two samples memory is taken to be that of the first: the mean is a sum of such steps.
 //! F2  A level holds if three samples in a row are not above it: one sample between two calls does not make a low.
 //! F3  final, after free, mean ≤ peak. Without a sample there is no figure. Final is a median, since programs end in
 //!     pieces (a server stops, its shell goes on for a moment) and the last sample falls anywhere in that.
-//! F4  After free and final are of the time in which the process lives that held most at the peak: when a server has
+//! F4  After free and final are taken over the life of the process that held most at the peak: when a server has
 //!     ended, its shell holds little, and that is no merit of the allocator.
 //! F5  The curve keeps the lowest and the highest sample of each piece of time, so the drawn peak is the peak.
 //!
@@ -20,30 +20,30 @@
 
 use crate::model::Point;
 
-/// Samples in a row that make a level (F2).
+/// The number of samples in a row that make a level (F2).
 const HOLDS: usize = 3;
 
-/// The end is the last tenth of the time, but so many samples at least.
+/// The end is the last tenth of the time, but at least this many samples.
 const LEAST_END: usize = 5;
 
-/// Pieces of time of a curve; a curve has at most twice as many points, and the last.
+/// The pieces of time of a curve; a curve has at most twice as many points, and the last one.
 const PIECES: usize = 300;
 
 /// The figures of one run's memory, bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
-    /// Highest.
+    /// The highest sample.
     pub peak: u64,
     /// Mean over time.
     pub mean: f64,
-    /// Lowest level after the peak.
+    /// The lowest level after the peak.
     pub after_free: u64,
-    /// Median of the last tenth of the time.
+    /// The median of the last tenth of the time.
     pub last: u64,
 }
 
-/// The figures of some samples, in the order of time. `end_ms` is when the run ended, `main_ended_ms` the last moment at
-/// which the main process was seen (F4); `None` without samples.
+/// Computes the figures of samples, which are in the order of time. `end_ms` is when the run ended, `main_ended_ms`
+/// the last moment at which the main process was seen (F4). Returns `None` without samples.
 pub fn levels(samples: &[Point], end_ms: f64, main_ended_ms: f64) -> Option<Levels> {
     let (top, (_, peak)) = samples.iter().enumerate().max_by_key(|(_, (_, b))| *b)?;
     let of_main = samples.partition_point(|(at, _)| *at <= main_ended_ms);
@@ -94,7 +94,7 @@ fn mean(samples: &[Point], end_ms: f64) -> f64 {
     }
 }
 
-/// What is drawn of the samples (F5).
+/// Returns the samples that are drawn (F5).
 pub fn curve(samples: &[Point]) -> Vec<Point> {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
         return Vec::new();
@@ -134,8 +134,8 @@ pub fn curve(samples: &[Point]) -> Vec<Point> {
     out
 }
 
-/// How even the samples came: the longest gap in milliseconds, and the part of the time that lay in gaps of more than
-/// three intervals.
+/// Measures how even the samples are: the longest gap in milliseconds, and the part of the time that lay in gaps of
+/// more than three intervals.
 pub fn gaps(samples: &[Point], interval_ms: f64, end_ms: f64) -> (f64, f64) {
     let times = samples.iter().map(|(at, _)| *at);
     let ends = times.clone().skip(1).chain([end_ms]);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Rises to 100, falls to 20 for three samples, dips to 5 once, ends at 40, and goes away in pieces.
+        // It rises to 100, falls to 20 for three samples, dips to 5 once, ends at 40, and goes away in pieces.
         let samples = every_10_ms(&[10, 100, 20, 20, 20, 40, 5, 40, 41, 1]);
         let found = levels(&samples, 100.0, 100.0).expect("samples");
         assert_eq!((found.peak, found.after_free, found.last), (100, 20, 40));

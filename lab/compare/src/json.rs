@@ -8,7 +8,7 @@
 
 use crate::model::Comparison;
 
-/// The text, closed by a line end.
+/// Renders the text, with a final line end.
 ///
 /// # Errors
 /// If a figure is not a number that JSON knows.

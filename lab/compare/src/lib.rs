@@ -1,4 +1,5 @@
-//! One program, or one recorded trace, under several allocators: which serves it best, and how sure is that?
+//! Runs one program, or one recorded trace, under several allocators: which one serves it best, and how certain is
+//! that?
 //!
 //! ```text
 //!   CMD ───────────────► run ◄── peers (names ─► libraries)
@@ -9,10 +10,10 @@
 //!                 stats ─► model::Comparison ─► table, csv, json, page
 //! ```
 //!
-//! C1  An allocator that is missing, crashes, hangs, changes the output or never served is a row that says so; the
+//! C1  An allocator that is missing, crashes, hangs, changes the output or never served is a row with the reason; the
 //!     others go on.
 //! C2  Every output names the version of each allocator, the machine and the command.
-//! C3  A figure that cannot be told from the reference's is called so, not a win.
+//! C3  A figure that cannot be distinguished from the reference's is marked so, and is no win.
 //!
 //! Not here: what the replayer does (`replay`), flags and files (`cli`).
 
@@ -43,7 +44,7 @@ pub mod words;
 
 pub use compare::{Request, compare};
 
-/// Held by tests that start processes: one run at a time in a process (run.rs, R6).
+/// Locks out other tests that start processes: one run at a time in a process (run.rs, R6).
 #[cfg(test)]
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

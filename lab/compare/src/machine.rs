@@ -1,10 +1,10 @@
-//! What kind of machine this is, and how it does at the moment.
+//! The machine and its present state.
 //!
 //! ```text
 //!   /proc/cpuinfo, meminfo, loadavg, uname ─► Machine, load     a fixed piece of arithmetic ─► calibration
 //! ```
 //!
-//! Not here: what follows from it (doubt.rs).
+//! Not here: the conclusions (doubt.rs).
 
 use std::ffi::CStr;
 use std::fs;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::model::Machine;
 
-/// This machine. What cannot be read is empty or 0.
+/// Returns this machine. What cannot be read is empty or 0.
 pub fn machine() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -44,7 +44,7 @@ fn kernel() -> String {
     }
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the word in brackets: `always [madvise] never`.
 fn chosen(text: &str) -> String {
     let word = text
         .split_once('[')
@@ -52,14 +52,14 @@ fn chosen(text: &str) -> String {
     word.map_or(String::new(), |(word, _)| word.to_owned())
 }
 
-/// Load average of the last minute.
+/// Returns the load average of the last minute.
 pub fn load() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Nanoseconds that a fixed piece of arithmetic takes: the best of five, about 3 ms in all. It needs neither memory nor
-/// the kernel, so only the clock of the processor, and who else uses it, can change it.
+/// Measures the nanoseconds of a fixed piece of arithmetic: the best of five, about 3 ms in all. It needs neither
+/// memory nor the kernel, so only the clock of the processor, and other programs that use it, can change it.
 pub fn calibration_ns() -> u64 {
     let once = || {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What a comparison gives: the one structure behind the table, the CSV, the JSON and the page.
+//! The result of a comparison: the one structure behind the table, the CSV, the JSON and the page.
 //!
 //! ```text
 //!   Comparison ─┬─ machine, settings, allocators (versions), missing
@@ -17,25 +17,25 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Version of this structure; raised when a field changes its meaning or goes.
+/// Version of this structure; raised when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 1;
 
-/// An allocator that can be had here.
+/// An allocator that is available here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Allocator {
     /// Its name, the head of its column.
     pub name: String,
     /// Its authors' version, else the package's, else a digest of the file.
     pub version: String,
-    /// What is preloaded; none for the program's own.
+    /// The library that is preloaded; none for the program's own.
     pub library: Option<String>,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
-    /// What has to be in the environment for it to work.
+    /// Variables that it needs in the environment.
     pub environment: BTreeMap<String, String>,
 }
 
-/// An allocator that cannot be had here.
+/// An allocator that is not available here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
     /// The name that was asked for.
@@ -61,18 +61,18 @@ pub struct Machine {
     pub huge_pages: String,
 }
 
-/// What was asked for.
+/// The settings of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Rounds.
+    /// Number of rounds.
     pub runs: u32,
     /// Name of the reference.
     pub reference: String,
     /// Limit of one run, seconds; none: ten times what the reference took, at least a minute.
     pub timeout_s: Option<f64>,
-    /// Seconds without work after which a program is ended, or for which a replay waits at its end.
+    /// Seconds without work after which a program is asked to end, or for which a replay waits at its end.
     pub idle_s: Option<f64>,
-    /// Recorded time between operations is kept, times this.
+    /// The factor by which recorded time is sped up, if it is kept between operations.
     pub paced: Option<f64>,
     /// Milliseconds between samples, as planned.
     pub interval_ms: u64,
@@ -80,38 +80,38 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// Everything.
+/// A whole comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: u32,
     /// Version of Skinflint.
     pub skinflint: String,
-    /// When it began, seconds since 1970.
+    /// The time when it began, seconds since 1970.
     pub began_unix_s: u64,
-    /// How Skinflint was called.
+    /// The command line with which Skinflint was called.
     pub command: Vec<String>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// How.
+    /// The settings.
     pub settings: Settings,
     /// The columns, the reference first.
     pub allocators: Vec<Allocator>,
-    /// What could not be had.
+    /// The allocators that were not available.
     pub missing: Vec<Missing>,
     /// The rows.
     pub programs: Vec<Program>,
     /// Geometric means over all programs, if there are several.
     pub overall: Vec<Overall>,
-    /// Improvements and regressions that can be told from chance, the largest first.
+    /// Improvements and regressions that can be distinguished from chance, the largest first.
     pub changes: Vec<Change>,
-    /// What makes the figures doubtful.
+    /// Reasons to doubt the figures.
     pub warnings: Vec<String>,
     /// Whether it was interrupted.
     pub interrupted: bool,
 }
 
-/// What was run.
+/// A program or trace that was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Program {
     /// Short name.
@@ -120,13 +120,13 @@ pub struct Program {
     pub what: Vec<String>,
     /// Whether it is a trace that was replayed.
     pub replayed: bool,
-    /// What has to be known of it: lost events, a status that is not 0.
+    /// What has to be known about it: lost events, a status that is not 0.
     pub notes: Vec<String>,
-    /// One for each allocator, in the order of [`Comparison::allocators`].
+    /// One column for each allocator, in the order of [`Comparison::allocators`].
     pub columns: Vec<Column>,
 }
 
-/// How a column came out.
+/// The result of a column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Verdict {
@@ -134,75 +134,75 @@ pub enum Verdict {
     Measured,
     /// The preload had no effect.
     NoEffect {
-        /// Why, as far as it can be known.
+        /// The reason, as far as it can be known.
         why: String,
     },
-    /// A signal ended it.
+    /// A signal ended the program.
     Crashed {
-        /// Its name.
+        /// The name of the signal.
         signal: String,
         /// The round, 0 for the check.
         round: u32,
         /// The last line on stderr.
         said: String,
     },
-    /// It was not done in time.
+    /// The program was not done in time.
     TimeLimit {
         /// The limit, nanoseconds.
         limit_ns: u64,
         /// The round, 0 for the check.
         round: u32,
     },
-    /// It ended with another status than under the reference.
+    /// The program ended with another status than under the reference.
     OtherStatus {
         /// Its status.
         status: i32,
-        /// The reference's.
+        /// The reference's status.
         reference: i32,
         /// The round, 0 for the check.
         round: u32,
         /// The last line on stderr.
         said: String,
     },
-    /// It wrote something else to stdout than under the reference.
+    /// The program wrote another output to stdout than under the reference.
     OtherOutput {
         /// The round, 0 for the check.
         round: u32,
     },
-    /// It could not be run.
+    /// The program could not be run.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It was not reached before the interruption.
+    /// The program was not reached before the interruption.
     NotRun,
 }
 
-/// Who served the program, counted in a run of its own.
+/// Which library served the program, counted in a run of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// Calls that acquire memory, in all processes.
     pub calls: u64,
     /// Process images in which the calls were counted.
     pub processes: u64,
-    /// File that served most of them.
+    /// The file that served most of them.
     pub served_by: String,
 }
 
 /// One allocator under one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
-    /// Its name.
+    /// The allocator's name.
     pub allocator: String,
-    /// How it came out.
+    /// Its result.
     pub verdict: Verdict,
-    /// Who served.
+    /// Which library served, if that was counted.
     pub check: Option<Check>,
-    /// The runs, in the order of rounds; those that failed too.
+    /// The runs, in the order of rounds; also those that failed.
     pub runs: Vec<Run>,
-    /// Medians, if measured.
+    /// The medians, if it was measured.
     pub cells: Vec<Cell>,
-    /// Index into `runs` of the one with the median peak: the one that is drawn.
+    /// The index into `runs` of the run with the median peak, which is drawn.
     pub typical: Option<usize>,
 }
 
@@ -212,7 +212,7 @@ pub type Point = (f64, u64);
 /// One run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Run {
-    /// From 1.
+    /// The round, from 1.
     pub round: u32,
     /// Position within the round, from 1.
     pub position: u32,
@@ -220,33 +220,33 @@ pub struct Run {
     pub status: Option<i32>,
     /// The figures.
     pub figures: BTreeMap<Measure, f64>,
-    /// Samples that were taken, all of them.
+    /// Number of samples that were taken, all of them.
     pub samples: u64,
     /// Longest time between two samples, milliseconds.
     pub worst_gap_ms: f64,
     /// Part of the time that lay in gaps of more than three intervals.
     pub late_share: f64,
-    /// Load average of the machine when it began, if known.
+    /// Load average of the machine when the run began, if known.
     pub load: Option<f64>,
-    /// Nanoseconds that a fixed piece of arithmetic took just before: tells a clock that drifts.
+    /// Nanoseconds that a fixed piece of arithmetic took just before: it shows a clock that drifts.
     pub calibration_ns: u64,
     /// The kernel's high-water mark, if the program is one process and the mark is above all samples.
     pub high_water_bytes: Option<u64>,
-    /// Processes that the program left and that were ended.
+    /// Number of processes that the program left and that were ended.
     pub left: u32,
-    /// Most processes at one time.
+    /// The most processes at one time.
     pub processes: u32,
-    /// Most bytes swapped out.
+    /// The most bytes swapped out.
     pub swapped_bytes: u64,
-    /// Resident memory over time; at most some hundreds of points, none of the extremes left out.
+    /// Resident memory over time; at most some hundreds of points, with all extremes.
     pub curve: Vec<Point>,
-    /// Live bytes over time, of a replay.
+    /// For a replay: live bytes over time.
     pub live: Vec<Point>,
-    /// Bytes of distinct 4 KiB pages with a live block, of a replay, where counted.
+    /// For a replay: bytes of distinct 4 KiB pages with a live block, if they were counted.
     pub floor: Vec<Point>,
 }
 
-/// What is measured. Less is better throughout.
+/// A figure that is measured. Less is always better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -256,9 +256,9 @@ pub enum Measure {
     UserNs,
     /// The system part of it.
     SystemNs,
-    /// From the start to the end.
+    /// The time from the start to the end.
     ElapsedNs,
-    /// Of a replay: time in the allocator for one operation, the replayer's own cost taken off.
+    /// For a replay: time in the allocator for one operation, without the replayer's own cost.
     OpNs,
     /// Highest resident memory.
     PeakBytes,
@@ -266,22 +266,22 @@ pub enum Measure {
     MeanBytes,
     /// Lowest level after the peak that held for three samples.
     AfterFreeBytes,
-    /// Median of the last tenth of the time; of a replay, its last point.
+    /// Median of the last tenth of the time; for a replay, its last point.
     FinalBytes,
     /// Faults served without I/O.
     MinorFaults,
-    /// Of a replay: live bytes at their peak.
+    /// For a replay: live bytes at their peak.
     LiveBytes,
-    /// Of a replay: distinct 4 KiB pages with a live block, when live bytes were highest.
+    /// For a replay: distinct 4 KiB pages with a live block, when live bytes were highest.
     FloorPeakBytes,
-    /// The same after the deepest fall of live bytes.
+    /// For a replay: distinct 4 KiB pages with a live block after the deepest fall of live bytes.
     FloorAfterFreeBytes,
-    /// The same at the end.
+    /// For a replay: distinct 4 KiB pages with a live block at the end.
     FloorFinalBytes,
 }
 
 impl Measure {
-    /// Those that are compared and shown, in this order.
+    /// The measures that are compared and shown, in this order.
     pub const SHOWN: [Measure; 8] = [
         Measure::CpuNs,
         Measure::OpNs,
@@ -293,7 +293,7 @@ impl Measure {
         Measure::ElapsedNs,
     ];
 
-    /// Of a replay: what memory is measured against, shown without a comparison.
+    /// For a replay: what memory is measured against, shown without a comparison.
     pub const AGAINST: [Measure; 4] = [
         Measure::LiveBytes,
         Measure::FloorPeakBytes,
@@ -301,7 +301,7 @@ impl Measure {
         Measure::FloorFinalBytes,
     ];
 
-    /// As a head of a line.
+    /// Returns the title of its line.
     pub fn title(self) -> &'static str {
         match self {
             Measure::CpuNs => "CPU time",
@@ -321,7 +321,7 @@ impl Measure {
         }
     }
 
-    /// As a column of the CSV.
+    /// Returns the name of its column in the CSV.
     pub fn column(self) -> &'static str {
         match self {
             Measure::CpuNs => "cpu_ns",
@@ -341,18 +341,18 @@ impl Measure {
         }
     }
 
-    /// Whether it is in bytes.
+    /// Reports whether it is in bytes.
     pub fn is_bytes(self) -> bool {
         self.column().ends_with("_bytes")
     }
 
-    /// Whether it is in nanoseconds.
+    /// Reports whether it is in nanoseconds.
     pub fn is_ns(self) -> bool {
         self.column().ends_with("_ns")
     }
 }
 
-/// How sure a ratio is.
+/// The confidence in a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sure {
@@ -369,7 +369,7 @@ pub enum Sure {
 /// One figure of one allocator under one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// Which.
+    /// The figure.
     pub measure: Measure,
     /// Median of the runs.
     pub median: f64,
@@ -379,37 +379,37 @@ pub struct Cell {
     pub highest: f64,
     /// Ratio of the medians, this to the reference's; none if the reference has none or 0.
     pub ratio: Option<f64>,
-    /// 95 % interval of the ratio, if there are runs enough.
+    /// 95 % interval of the ratio, if there are enough runs.
     pub interval: Option<(f64, f64)>,
-    /// How sure.
+    /// The confidence in the ratio.
     pub sure: Sure,
 }
 
 /// A geometric mean of ratios over programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Overall {
-    /// Of which figure.
+    /// The figure.
     pub measure: Measure,
-    /// Of which allocator.
+    /// The allocator.
     pub allocator: String,
     /// The mean; only over programs in which both it and the reference were measured.
     pub ratio: f64,
-    /// How many these are.
+    /// The number of these programs.
     pub programs: usize,
 }
 
-/// A difference to the reference that can be told from chance.
+/// A difference from the reference that can be distinguished from chance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// In which program.
+    /// The program.
     pub program: String,
-    /// Under which allocator.
+    /// The allocator.
     pub allocator: String,
-    /// Of which figure.
+    /// The figure.
     pub measure: Measure,
     /// Median minus the reference's median.
     pub difference: f64,
-    /// The same in percent of the reference's.
+    /// The difference in percent of the reference's.
     pub percent: f64,
     /// Whether it is less, which is better.
     pub better: bool,

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! H1  The file makes no request and runs nothing: a content security policy forbids both.
-//! H2  All text is escaped; program names, paths and what programs said are data.
+//! H2  All text is escaped; program names, paths and output of programs are data.
 //! H3  The same comparison gives the same bytes.
-//! H4  Colour never says anything alone: a ratio that is distinct reads bare, one that is not has a tilde.
+//! H4  Colour never carries meaning alone: a ratio that is distinct is bare, one that is not has a tilde.
 //!
 //! Not here: the pictures (plot.rs), words (words.rs), the look of our pages (`view`).
 
@@ -19,7 +19,7 @@ use skinflint_view::units;
 use crate::model::{Cell, Change, Column, Comparison, Measure, Program, Sure, Verdict};
 use crate::{plot, words};
 
-/// What this page needs beyond the common look.
+/// The style that this page needs beyond the common one.
 const OWN_STYLE: &str = "
 .live { fill: var(--line); opacity: .55; } .live-edge { fill: none; stroke: var(--soft); stroke-width: 1; opacity: .8; }
 .floor { fill: none; stroke: var(--soft); stroke-width: 1.2; stroke-dasharray: 2 4; }
@@ -33,7 +33,7 @@ td.failed { color: var(--warn); } .two { display: grid; grid-template-columns: 1
 .chart { min-width: 640px; } td:first-child { white-space: nowrap; } table.figures td.n { min-width: 86px; }
 ";
 
-/// The whole file.
+/// Renders the whole file.
 pub fn render(comparison: &Comparison) -> String {
     let title = title(comparison);
     let mut out = format!(
@@ -123,7 +123,7 @@ fn head(out: &mut String, comparison: &Comparison) {
     );
 }
 
-/// The UTC date and time of seconds since 1970, after Hinnant's days_from_civil turned round.
+/// Returns the UTC date and time of seconds since 1970: the inverse of Hinnant's days_from_civil.
 fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Days since 0000-03-01: years end with February, so a leap day is a year's last.
@@ -163,7 +163,7 @@ fn list(out: &mut String, items: &[String]) {
     out.push_str("</ul>\n");
 }
 
-/// One program: over time, ratios, figures, failures.
+/// Renders one program: over time, ratios, figures, failures.
 fn one(out: &mut String, comparison: &Comparison, program: &Program) {
     let verb = if program.replayed {
         "Replayed"
@@ -216,7 +216,7 @@ fn one(out: &mut String, comparison: &Comparison, program: &Program) {
     out.push_str("</section>\n");
 }
 
-/// Rows are figures, columns allocators.
+/// Renders a table whose rows are figures and whose columns are allocators.
 fn figures(out: &mut String, comparison: &Comparison, program: &Program) {
     out.push_str("<h3>Figures</h3><div class=\"scroll\"><table class=\"figures\"><thead><tr><th>Median of the rounds</th>");
     names(out, comparison);
@@ -278,7 +278,7 @@ fn tone(cell: &Cell) -> &'static str {
     }
 }
 
-/// Rows are programs, columns allocators, a table for each figure.
+/// Renders a table for each figure, whose rows are programs and whose columns are allocators.
 fn all(out: &mut String, comparison: &Comparison) {
     let said = format!(
         "Median, and ratio to {}; the last row is the geometric mean of the ratios.",

@@ -1,11 +1,11 @@
-//! Allocators by name: where each is, which version that is, and how to get one that is not there.
+//! Finds allocators by name: where each is, which version it is, and how to get one that is missing.
 //!
 //! ```text
 //!   name ─► built by `cargo xtask peers` (peers.json) ─► the system's library folders ─► Missing { why, get }
 //!   path ─► the file
 //! ```
 //!
-//! N1  What is built from its authors' source comes before what the system has: it is newer, and the same everywhere.
+//! N1  A library built from its authors' source comes before the system's: it is newer, and the same everywhere.
 //! N2  Every allocator has a version: its authors', else the package's, else a digest of the file.
 //! N3  Nothing is loaded into this process. Whether a library is an allocator is read from its symbols; whether it
 //!     serves is counted in a run (`probe`).
@@ -24,7 +24,7 @@ use serde::Deserialize;
 
 use crate::model::{Allocator, Missing};
 
-/// The names that are tried where none are given, in the order of the columns.
+/// The names that are tried if none are given, in the order of the columns.
 pub const DEFAULT: &[&str] = &[
     "glibc",
     "skinflint",
@@ -35,10 +35,10 @@ pub const DEFAULT: &[&str] = &[
     "rpmalloc",
 ];
 
-/// The program's own, whatever it is linked with: nothing is preloaded.
+/// The name of the program's own allocator, whatever it is linked with: nothing is preloaded.
 pub const OWN: &str = "own";
 
-/// A name, and where it may be found.
+/// A name, and the places where it may be found.
 struct Known {
     name: &'static str,
     /// Names in peers.json, the preferred one first.
@@ -56,7 +56,7 @@ const KNOWN: &[Known] = &[
         files: &["libjemalloc.so.2"],
         package: "libjemalloc2",
     },
-    // Version 2 is what its authors call stable.
+    // Version 2 is the one that its authors call stable.
     Known {
         name: "mimalloc",
         built: &["mimalloc2"],
@@ -101,10 +101,10 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Where to look.
+/// The places to search.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// `libskinflint.so`, or why it is not there.
+    /// `libskinflint.so`, or why it is missing.
     pub skinflint: Option<PathBuf>,
     /// Lists as `cargo xtask peers` writes them; the first that exists counts.
     pub lists: Vec<PathBuf>,
@@ -113,7 +113,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The system's folders, and the lists beside a program of ours or named by the environment.
+    /// Returns the system's folders, and the lists beside a program of ours or named by the environment.
     pub fn of_system(skinflint: Option<PathBuf>, lists: Vec<PathBuf>) -> Places {
         let mut folders = vec![
             PathBuf::from("/usr/local/lib"),
@@ -129,10 +129,11 @@ impl Places {
         }
     }
 
-    /// One allocator.
+    /// Finds one allocator.
     ///
     /// # Errors
-    /// Why there is none of that name or at that path, and how to get one: a row, not the end.
+    /// Why there is no allocator of that name or at that path, and how to get one: this makes a row, and does not end
+    /// the comparison.
     pub fn find(&self, name: &str) -> Result<Allocator, Missing> {
         if name.contains('/') {
             return at_path(name);
@@ -195,7 +196,7 @@ impl Places {
         Ok(library(known.name, version, &path, &source))
     }
 
-    /// From the list of what was built; an error if the list cannot be read.
+    /// Finds an allocator in the list of what was built; an error if the list cannot be read.
     fn built(&self, known: &Known) -> Result<Option<Allocator>, String> {
         let Some(list) = self.lists.iter().find(|list| list.exists()) else {
             return Ok(None);
@@ -218,7 +219,7 @@ impl Places {
     }
 }
 
-/// What `cargo xtask peers` writes.
+/// The list that `cargo xtask peers` writes.
 #[derive(Deserialize)]
 struct List {
     peers: Vec<Entry>,
@@ -255,8 +256,8 @@ fn unknown(name: &str) -> Missing {
     }
 }
 
-/// The C library's malloc. It is named first in `LD_PRELOAD`, so that it wins over an allocator that the program is
-/// linked with (Debian's redis-server is linked with jemalloc).
+/// Returns the C library's malloc. It is named first in `LD_PRELOAD`, so that it wins over an allocator that the
+/// program is linked with (Debian's redis-server is linked with jemalloc).
 fn glibc() -> Allocator {
     // SAFETY: gives a constant string.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
@@ -296,7 +297,7 @@ fn at_path(name: &str) -> Result<Allocator, Missing> {
         get: "name a 64-bit shared library that exports malloc".into(),
     };
     let path = fs::canonicalize(name).map_err(|error| missing(error.to_string()))?;
-    // The path is the name of the row already.
+    // The path is already the name of the row.
     let prefix = format!("{}: ", path.display());
     check(&path).map_err(|why| missing(why.strip_prefix(&prefix).unwrap_or(&why).to_owned()))?;
     let file = path.file_name().map_or_else(
@@ -307,10 +308,10 @@ fn at_path(name: &str) -> Result<Allocator, Missing> {
     Ok(library(&file, version, &path, &source))
 }
 
-/// That the loader can preload it and that it exports `malloc` and `free`.
+/// Checks that the loader can preload a library and that it exports `malloc` and `free`.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it is not usable.
 fn check(path: &Path) -> Result<(), String> {
     let shown = path.display().to_string();
     if shown.contains([':', ' ']) {
@@ -338,14 +339,14 @@ fn check(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// First eight digits of a digest of the file: tells two builds apart, no more.
+/// Returns the first eight digits of a digest of the file: they distinguish two builds, no more.
 fn digest(path: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read(path).unwrap_or_default());
     format!("{:08x}", hasher.finish() >> 32)
 }
 
-/// Version and source as the package manager has them, else a digest.
+/// Returns version and source from the package manager, else a digest.
 fn packaged(path: &Path) -> (String, String) {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let owner = ask("dpkg-query", &["-S".into(), real.clone().into()])
@@ -369,7 +370,7 @@ fn packaged(path: &Path) -> (String, String) {
     (format!("({})", digest(&real)), real.display().to_string())
 }
 
-/// The stdout of a command that went well.
+/// Returns the stdout of a command that succeeded.
 fn ask(program: &str, arguments: &[OsString]) -> Option<String> {
     let done = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(done.stdout).ok()?;

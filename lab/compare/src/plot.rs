@@ -8,11 +8,11 @@
 //! ```
 //!
 //! G1  Colours are variables of the page, so light and dark need one picture. An allocator has the same colour
-//!     everywhere, the reference that of the text.
-//! G2  Lines are named where they end (before the program's own end lets them fall), not only in a legend; names do not
-//!     cover each other.
-//! G3  The axis of bytes begins at 0. What is drawn is the run with the median peak (model::Column::typical).
-//! G4  Text is escaped; nothing is fetched, nothing runs.
+//!     everywhere; the reference has that of the text.
+//! G2  Lines are named where they end (before the program's own end makes them fall), not only in a legend; names do
+//!     not cover each other.
+//! G3  The axis of bytes begins at 0. The run with the median peak is drawn (model::Column::typical).
+//! G4  Text is escaped; nothing is fetched, and nothing runs.
 //!
 //! Not here: tables and the page around them (page.rs).
 
@@ -24,11 +24,11 @@ use skinflint_view::units;
 use crate::model::{Cell, Column, Comparison, Measure, Point, Program, Sure};
 use crate::words;
 
-/// Colours for the allocators after the reference.
+/// The number of colours for the allocators after the reference.
 const COLORS: usize = 8;
 const ORDER: [usize; COLORS] = [0, 1, 3, 7, 4, 6, 5, 8];
 
-/// The colour of the allocator at a place.
+/// Returns the colour of the allocator at a position.
 pub fn color(at: usize) -> String {
     match at {
         0 => "var(--ink)".into(),
@@ -42,10 +42,10 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 118.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 28.0;
-/// Between two names at the right.
+/// The distance between two names at the right.
 const NAME_STEP: f64 = 14.0;
 
-/// Where values lie in the picture.
+/// The frame of the picture: where values lie.
 struct Frame {
     last_ms: f64,
     most_bytes: f64,
@@ -76,7 +76,7 @@ impl Frame {
     }
 }
 
-/// The run of a column that is drawn.
+/// Returns the run of a column that is drawn.
 fn drawn(column: &Column) -> Option<&crate::model::Run> {
     column
         .runs
@@ -84,7 +84,7 @@ fn drawn(column: &Column) -> Option<&crate::model::Run> {
         .filter(|run| !run.curve.is_empty())
 }
 
-/// Memory over time under all allocators; `None` if nothing was measured.
+/// Draws memory over time under all allocators; `None` if nothing was measured.
 pub fn over_time(program: &Program) -> Option<String> {
     let runs: Vec<(usize, &Column, &crate::model::Run)> = program
         .columns
@@ -112,7 +112,7 @@ pub fn over_time(program: &Program) -> Option<String> {
     if let Some((_, _, run)) = runs.iter().find(|(_, _, run)| !run.live.is_empty()) {
         live(&mut svg, &frame, &run.live, &mut names);
     }
-    // The reference last, on top of the others.
+    // The reference comes last, on top of the others.
     for (at, column, run) in runs.iter().rev() {
         let width = if *at == 0 { 2.4 } else { 1.7 };
         let _ = write!(
@@ -138,7 +138,7 @@ pub fn over_time(program: &Program) -> Option<String> {
     Some(svg)
 }
 
-/// Where a line is named: its last point at the final level, since programs fall to nothing when they end.
+/// Returns where a line is named: its last point at the final level, since programs fall to nothing when they end.
 fn named_at(run: &crate::model::Run) -> Option<&Point> {
     let last = run.figures.get(&Measure::FinalBytes).copied();
     let least = 0.9 * last.unwrap_or(0.0);
@@ -199,7 +199,7 @@ fn axes(svg: &mut String, frame: &Frame) {
     }
 }
 
-/// A time on the axis, in the unit of its steps.
+/// Formats a time on the axis, in the unit of its steps.
 fn time(ms: f64, step: f64) -> String {
     let (value, step, unit) = match step {
         s if s >= 60_000.0 => (ms / 60_000.0, s / 60_000.0, "min"),
@@ -211,7 +211,7 @@ fn time(ms: f64, step: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Live bytes as an area under the lines.
+/// Draws live bytes as an area under the lines.
 fn live(
     svg: &mut String,
     frame: &Frame,
@@ -235,7 +235,7 @@ fn live(
     names.push((at.0, at.1, "live bytes".into(), "var(--soft)".into()));
 }
 
-/// The lowest floor of any allocator at each moment that has one, and each allocator's own as a mark.
+/// Draws the lowest floor of any allocator at each moment that has one, and each allocator's own as a mark.
 fn floor(
     svg: &mut String,
     frame: &Frame,
@@ -301,7 +301,7 @@ fn name_lines(svg: &mut String, mut names: Vec<(f64, f64, String, String)>) {
     }
 }
 
-/// The next 1, 2, 3, 4, 6 or 8 times a power of two of a unit: quarters of it are readable.
+/// Returns the next 1, 2, 3, 4, 6 or 8 times a power of two of a unit: quarters of it are readable.
 fn nice_bytes(bytes: f64) -> f64 {
     let mut unit = 4096.0;
     loop {
@@ -314,7 +314,7 @@ fn nice_bytes(bytes: f64) -> f64 {
     }
 }
 
-/// The next 1, 2 or 5 times a power of ten.
+/// Returns the next 1, 2 or 5 times a power of ten.
 fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-6).log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
@@ -325,7 +325,7 @@ fn nice_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// What is compared in the picture of ratios.
+/// The figures compared in the picture of ratios.
 const PANELS: [Measure; 6] = [
     Measure::CpuNs,
     Measure::OpNs,
@@ -338,7 +338,7 @@ const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 const NAMES: f64 = 96.0;
 
-/// Ratios to the reference with their intervals, a panel for each figure; `None` if there are none.
+/// Draws ratios to the reference with their intervals, one panel for each figure; `None` if there are none.
 pub fn ratios(comparison: &Comparison, program: &Program) -> Option<String> {
     let rows: Vec<(usize, &Column)> = program
         .columns
@@ -393,7 +393,7 @@ pub fn ratios(comparison: &Comparison, program: &Program) -> Option<String> {
     Some(svg)
 }
 
-/// One panel: a logarithmic axis around 1, a dot and its interval in each row.
+/// Draws one panel: a logarithmic axis around 1, a dot and its interval in each row.
 fn panel(
     svg: &mut String,
     measure: Measure,
@@ -406,7 +406,7 @@ fn panel(
         let (low, high) = cell.interval.unwrap_or((ratio, ratio));
         [low, high, ratio]
     });
-    // At least from 0.8 to 1.25, at most a factor of 16 each way: what lies beyond is drawn at the edge.
+    // The axis shows at least 0.8 to 1.25, at most a factor of 16 each way: what lies beyond is drawn at the edge.
     let reach = bounds
         .filter(|bound| *bound > 0.0)
         .map(|bound| bound.ln().abs())

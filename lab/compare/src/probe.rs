@@ -1,11 +1,11 @@
-//! The check round: was the preloaded allocator really the one that served? Counted, not assumed.
+//! The check round: did the preloaded allocator really serve? Calls are counted, nothing is assumed.
 //!
 //! ```text
 //!   Counter::new ─► file ─► run with LD_PRELOAD=probe:allocator ─► slots ─► Check { calls, processes, served_by }
 //! ```
 //!
-//! K1  What a process wrote into the file is data: lengths are checked, a slot that makes no sense is not counted.
-//! K2  Calls of all processes are added up; the allocator must have served some, and nobody else any.
+//! K1  What a process wrote into the file is data: lengths are checked, an invalid slot is not counted.
+//! K2  Calls of all processes are added up; the allocator must have served some, and no other library any.
 //!
 //! Not here: counting (crate `probe-so`), the layout (`base::probe`).
 
@@ -22,7 +22,7 @@ pub struct Counter {
     path: PathBuf,
 }
 
-/// What one process image counted.
+/// The counts of one process image.
 #[derive(Debug, PartialEq, Eq)]
 struct Counted {
     pid: u32,
@@ -31,7 +31,7 @@ struct Counted {
 }
 
 impl Counter {
-    /// A fresh file in a folder.
+    /// Creates a fresh file in a folder.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -41,12 +41,12 @@ impl Counter {
         Ok(Counter { path })
     }
 
-    /// What has to be in `SKINFLINT_PROBE`.
+    /// Returns the value for `SKINFLINT_PROBE`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads it. `pid`: the program that was started.
+    /// Reads the file. `pid` is the program that was started.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -75,14 +75,14 @@ fn parse(bytes: &[u8]) -> Vec<Counted> {
     (0..used).filter_map(slot).collect()
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// For the report.
+    /// The counts for the report.
     pub check: Check,
     /// Whether the probe was loaded into the program that was started.
     pub root_loaded: bool,
-    /// Calls that each file served, the most first.
+    /// Calls that each file served, the largest number first.
     by_server: Vec<(String, u64)>,
 }
 
@@ -108,7 +108,7 @@ impl Finding {
         }
     }
 
-    /// Why the preload had no effect; `None` if it had (K2).
+    /// Returns why the preload had no effect; `None` if it had one (K2).
     pub fn in_vain(&self, allocator: &Allocator) -> Option<String> {
         let wanted = allocator.library.as_deref()?;
         if self.check.processes == 0 {
@@ -133,7 +133,7 @@ impl Finding {
     }
 }
 
-/// Whether the loader's name of a file is the library that was preloaded.
+/// Reports whether the loader's name of a file is the library that was preloaded.
 fn is_same(loaded: &str, wanted: &str) -> bool {
     if wanted.contains('/') {
         let real = |path: &str| fs::canonicalize(path).unwrap_or_else(|_| path.into());

@@ -1,18 +1,18 @@
-//! A trace as something to run: compiled once, played by `skinflint-replay`, its report turned into figures.
+//! A trace as a subject: compiled once, replayed by `skinflint-replay`, its report turned into figures.
 //!
 //! ```text
 //!   app.sft ─► compile ─► script ─► skinflint-replay --null (3 times: its own cost)
 //!                            └────► skinflint-replay under each allocator ─► report: points (rss, live, floor), end
 //! ```
 //!
-//! Y1  Memory is what the replayer says at its points, its own tables taken off by itself; time runs by the recording's
-//!     clock, so that all allocators are compared at the same moments of the program.
-//! Y2  Time per call is the CPU time of the playing threads less the replayer's own (median of the null runs), for each
-//!     operation on a block; waits for other threads are in neither.
+//! Y1  Memory is what the replayer reports at its points, already without its own tables; time runs by the
+//!     recording's clock, so that all allocators are compared at the same moments of the program.
+//! Y2  Time per call is the CPU time of the playing threads minus the replayer's own (median of the null runs), for
+//!     each operation on a block; waits for other threads are in neither.
 //! Y3  A replay with a violated order, a block used twice or a refused request is no measurement.
 //! Y4  A report is data from a process that may have crashed: what is missing or cut is an error with its line.
 //!
-//! Not here: compiling (compile.rs), playing (`skinflint-replay`).
+//! Not here: compiling (compile.rs), replaying (`skinflint-replay`).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -30,12 +30,12 @@ use crate::model::{Measure, Point, Run, Settings};
 use crate::run::{self, Ended, Job};
 use crate::stats;
 
-/// Null runs: their median is the replayer's own cost.
+/// The number of null runs: their median is the replayer's own cost.
 const NULL_RUNS: usize = 3;
 /// The longest that a null run may take.
 const NULL_LIMIT: Duration = Duration::from_secs(3600);
 
-/// A script, ready to be played.
+/// A script, ready to be replayed.
 pub struct Replayer {
     program: PathBuf,
     script: PathBuf,
@@ -43,10 +43,12 @@ pub struct Replayer {
     own_ns: f64,
 }
 
-/// Compiles a trace and measures what replaying costs by itself. What has to be known of the trace, as sentences.
+/// Compiles a trace and measures what replaying costs by itself. Returns also what has to be known of the trace, as
+/// sentences.
 ///
 /// # Errors
-/// A trace that cannot be read or holds nothing to replay; no room for the script; a replayer that does not start.
+/// If the trace cannot be read or has nothing to replay, there is no room for the script, or the replayer does not
+/// start.
 pub fn prepare(
     trace: &Path,
     program: &Path,
@@ -110,7 +112,7 @@ impl Replayer {
         ]
     }
 
-    /// What plays the script.
+    /// Returns the command that replays the script.
     pub fn command(&self, folder: &Path, settings: &Settings) -> Vec<OsString> {
         let mut command = self.bare_command(folder);
         if let Some(factor) = settings.paced {
@@ -147,7 +149,7 @@ impl Replayer {
         }
     }
 
-    /// Reads the report of the run before.
+    /// Reads the report of the previous run.
     ///
     /// # Errors
     /// If it is not whole.
@@ -250,7 +252,7 @@ impl Replayed {
         Ok(replayed)
     }
 
-    /// Why this is no measurement (Y3).
+    /// Returns why this is no measurement (Y3).
     pub fn fault(&self) -> Option<String> {
         if self.refused > 0 {
             return Some(format!("the allocator refused {} requests", self.refused));
@@ -265,7 +267,7 @@ impl Replayed {
         self.moments.iter().rev().find(|moment| moment.name == name)
     }
 
-    /// Puts its figures and curves into a run.
+    /// Puts the figures and curves into a run.
     pub fn add_to(&self, run: &mut Run) {
         let rss: Vec<Point> = self
             .moments

@@ -1,49 +1,50 @@
-//! Whether a process tree rests: it has no work, and does not merely get no processor.
+//! Decides whether a process tree rests: it has no work, and does not merely get no processor.
 //!
 //! ```text
 //!   window   ├── ran ──┤ waited for a processor ├────────── slept ──────────┤ now
 //!            at rest:  window − waited >= idle,  ran <= 1 % of that,  nobody is runnable now
 //! ```
 //!
-//! I1  Time in which a thread waited for a processor says nothing about its work: it does not count towards `idle`.
+//! I1  Time in which a thread waited for a processor tells nothing about its work: it does not count towards `idle`.
 //!     The kernel adds a wait to `schedstat` when it ends; a wait that is still on shows as state R.
 //! I2  A thread that waits for the disk (state D) has work.
-//! I3  Where `ran` is too much the window begins anew; where a thread is runnable it goes on, and is looked at again.
-//! I4  A kernel without `schedstat` (CONFIG_SCHED_INFO) says no waits: then the state alone tells who is starved.
+//! I3  If `ran` is too much, the window begins anew; if a thread is runnable, it goes on, and is looked at again.
+//! I4  A kernel without `schedstat` (CONFIG_SCHED_INFO) reports no waits: then only the state shows a starved thread.
 //!
 //! Rejected: CPU time alone, which takes a program that eight others starve for an idle one (2 of 5 runs beside eight
 //! busy loops on two processors); the load average, which is the whole machine's.
-//! Not here: who is in the tree (tree.rs), what follows (run.rs).
+//! Not here: the members of the tree (tree.rs), the consequences (run.rs).
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// A tree at rest uses at most one part in so many of one processor.
+/// A tree at rest uses at most one part in this many of one processor.
 const SHARE: u32 = 100;
 
-/// What a tree has done until now, and does.
+/// The activity of a tree until now, and at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// CPU time of living members and of what they waited for, in steps of 10 ms.
     pub cpu: Duration,
-    /// Each living thread, by its number.
+    /// Each living thread, by its thread id.
     pub threads: HashMap<u32, Thread>,
 }
 
-/// What one thread has done until now, and does.
+/// The activity of one thread until now, and at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// CPU time that it used.
     pub ran: Duration,
     /// Time that it waited for a processor, without a wait that is still on.
     pub waited: Duration,
-    /// It runs, waits for a processor, or waits for the disk.
+    /// Whether it runs, waits for a processor, or waits for the disk.
     pub has_work: bool,
 }
 
 impl Activity {
-    /// Reads members' threads. Cost: two small files for each thread, one for each process. Who ends meanwhile is left out.
+    /// Reads members' threads. Cost: two small files for each thread, one for each process. Processes that end
+    /// meanwhile are left out.
     pub fn of(members: &[u32], cpu: Duration) -> Activity {
         let mut threads = HashMap::new();
         for pid in members {
@@ -65,13 +66,14 @@ impl Activity {
         Activity { cpu, threads }
     }
 
-    /// CPU time since `before`: of threads to the nanosecond, or of processes, which know of threads that ended.
+    /// Returns the CPU time since `before`: of threads to the nanosecond, or of processes, which include threads that
+    /// ended.
     fn ran_since(&self, before: &Activity) -> Duration {
         let exact = self.grown(before, |thread| thread.ran).sum();
         self.cpu.saturating_sub(before.cpu).max(exact)
     }
 
-    /// The longest that one thread waited for a processor since `before`.
+    /// Returns the longest time that one thread waited for a processor since `before`.
     fn waited_since(&self, before: &Activity) -> Duration {
         let waits = self.grown(before, |thread| thread.waited);
         waits.max().unwrap_or_default()
@@ -90,9 +92,9 @@ impl Activity {
 }
 
 impl Thread {
-    /// From `/proc/PID/task/TID/stat` and `schedstat`.
+    /// Parses `/proc/PID/task/TID/stat` and `schedstat`.
     fn parse(stat: &str, schedstat: &str) -> Thread {
-        // The name stands in parentheses and may hold anything.
+        // The name is in parentheses and may contain anything.
         let state = stat.rfind(')').map(|at| stat[at + 1..].trim_start());
         let mut times = schedstat
             .split_ascii_whitespace()
@@ -105,18 +107,18 @@ impl Thread {
     }
 }
 
-/// The window in which a tree may prove to rest. Times are since the run's start.
+/// The window in which a tree may prove that it rests. Times are since the run's start.
 #[derive(Debug)]
 pub struct Rest {
     idle: Duration,
     begun: Duration,
     before: Activity,
-    /// It need not be looked at before.
+    /// The time before which it need not be looked at.
     next: Duration,
 }
 
 impl Rest {
-    /// A tree that began now and has done nothing.
+    /// Creates the window of a tree that began now and has done nothing.
     pub fn new(idle: Duration) -> Rest {
         Rest {
             idle,
@@ -126,18 +128,18 @@ impl Rest {
         }
     }
 
-    /// Whether a look can tell anything. Cost: nothing.
+    /// Reports whether a look can tell anything. Cost: nothing.
     pub fn is_due(&self, now: Duration) -> bool {
         now >= self.next
     }
 
-    /// Whether the tree has rested for so long, after a look at it.
+    /// Reports whether the tree has rested for long enough, after a look at it.
     pub fn has_rested(&mut self, now: Duration, seen: Activity) -> bool {
         let window = now.saturating_sub(self.begun);
         let could = window.saturating_sub(seen.waited_since(&self.before));
         let ran = seen.ran_since(&self.before);
         if could < self.idle {
-            // A tenth at least: a look costs some files.
+            // The next look is at least a tenth later: a look costs some files.
             self.next = now + (self.idle - could).max(self.idle / 10);
             return false;
         }
@@ -198,7 +200,8 @@ mod tests {
         assert!(rest.has_rested(IDLE * 50, seen(&[thread(300 * 49, 0, false)])));
     }
 
-    /// It wants the processor and never gets it: the kernel adds the wait when it ends, so the times stand still.
+    /// Tests a thread that wants the processor and never gets it: the kernel adds the wait when it ends, so the times
+    /// stand still.
     #[test]
     fn who_is_starved_does_not_rest() {
         let mut rest = Rest::new(IDLE);
@@ -206,14 +209,14 @@ mod tests {
         for at in 1..1000 {
             assert!(!rest.has_rested(IDLE * at, seen(&[thread(0, 0, false), starved])));
         }
-        // At last it ran for a moment, and sleeps: that it had not slept before shows in its wait.
+        // Finally it ran for a moment, and sleeps: its wait shows that it had not slept before.
         let ran =
             |ran_ms, waited_ms| seen(&[thread(0, 0, false), thread(ran_ms, waited_ms, false)]);
         assert!(!rest.has_rested(IDLE * 1000, ran(1, 299_990)));
         assert!(rest.has_rested(IDLE * 1001, ran(1, 299_990)));
     }
 
-    /// A thread that gets 1 ms of processor in each 400, always seen when it sleeps for a moment.
+    /// Tests a thread that gets 1 ms of processor in each 400, always seen when it sleeps for a moment.
     #[test]
     fn waits_for_a_processor_do_not_count_as_rest() {
         let mut rest = Rest::new(IDLE);
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A server that wakes ten times a second for nothing, on a machine where each waking waits for 20 ms.
+    /// Tests a server that wakes ten times a second for nothing, on a machine where each waking waits for 20 ms.
     #[test]
     fn a_server_that_wakes_now_and_then_rests_on_a_busy_machine_too() {
         let mut rest = Rest::new(IDLE);

@@ -1,4 +1,4 @@
-//! The rounds: every allocator once, in turn, again and again; and how each of them came out.
+//! The rounds: every allocator once, in turn, again and again; and the result of each.
 //!
 //! ```text
 //!   check     A' B' C'        counted calls, status and output of the reference, a limit from its time; not measured
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! V1  A column has one verdict: the first thing that went wrong, else `measured`.
-//! V2  Status and output are those of the reference, or it is no comparison. Output that differs between two runs of
-//!     the reference is not compared.
-//! V3  The reference's time bounds the others': a hanging allocator costs ten times that, or what the user says.
+//! V2  Status and output must be those of the reference, or it is no comparison. Output that differs between two runs
+//!     of the reference is not compared.
+//! V3  The reference's time bounds the others': a hanging allocator costs ten times that, or the user's limit.
 //! V4  An interruption leaves a comparison of what was measured until then.
 //!
-//! Not here: one run (run.rs), summing up (sum.rs), what a replay says (replays.rs).
+//! Not here: one run (run.rs), summing up (sum.rs), the report of a replay (replays.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -29,20 +29,20 @@ use crate::probe::Counter;
 use crate::replays::{Replayed, Replayer};
 use crate::run::{self, Done, Ended, Job};
 
-/// Without a limit of the user's: the reference may take so long.
+/// Without a limit from the user, the reference may take this long.
 const REFERENCE_LIMIT: Duration = Duration::from_secs(3600);
-/// Without one: the others may take so many times as long as the reference, and
+/// Without one, the others may take this many times as long as the reference, and
 const LIMIT_FACTOR: u32 = 10;
 /// not less than this.
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
 
-/// What is run.
+/// A program or trace that is run.
 pub struct Subject {
     /// Short name.
     pub name: String,
-    /// Command, or trace, for the outputs.
+    /// The command, or the trace, for the outputs.
     pub what: Vec<String>,
-    /// What has to be known of it.
+    /// What has to be known about it.
     pub notes: Vec<String>,
     /// How it is run.
     pub kind: Kind,
@@ -63,21 +63,21 @@ pub enum Kind {
     Replay(Replayer),
 }
 
-/// What all runs have in common.
+/// The common settings of all runs.
 pub struct Plan<'a> {
-    /// How.
+    /// The settings.
     pub settings: &'a Settings,
     /// The columns, the reference first.
     pub allocators: &'a [Allocator],
     /// The library that counts calls.
     pub probe: &'a Path,
-    /// Folder for files of a run.
+    /// The folder for files of a run.
     pub folder: &'a Path,
-    /// Whether other output is a failure.
+    /// Whether output that differs is a failure.
     pub compare_output: bool,
 }
 
-/// What is going on, for whoever waits.
+/// Progress, for the caller that waits.
 pub struct News<'a> {
     /// The subject.
     pub subject: &'a str,
@@ -85,7 +85,7 @@ pub struct News<'a> {
     pub allocator: &'a str,
     /// The round, 0 for the check.
     pub round: u32,
-    /// Rounds in all.
+    /// The number of all rounds.
     pub rounds: u32,
 }
 
@@ -127,7 +127,7 @@ pub fn rounds(
     })
 }
 
-/// What the reference did.
+/// The results of the reference.
 #[derive(Default)]
 struct Norm {
     status: Option<i32>,
@@ -153,7 +153,7 @@ impl Rounds<'_> {
         });
     }
 
-    /// The check round. A column is `Measured` after it if nothing speaks against it.
+    /// Runs the check round. A column is `Measured` after it if nothing speaks against it.
     fn check(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
         for at in 0..self.columns.len() {
             if run::is_interrupted() {
@@ -170,7 +170,7 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// Why this allocator cannot reach the program, if that is known beforehand.
+    /// Returns why this allocator cannot reach the program, if that is known beforehand.
     fn unreachable(&self, allocator: &Allocator) -> Option<String> {
         match &self.subject.kind {
             Kind::Command { unreachable, .. } if allocator.library.is_some() => unreachable.clone(),
@@ -198,7 +198,7 @@ impl Rounds<'_> {
         Ok(why.map_or(Verdict::Measured, |why| Verdict::NoEffect { why }))
     }
 
-    /// One measured round; it begins with another column each time.
+    /// Runs one measured round; it begins with another column each time.
     fn round(&mut self, round: u32, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
         let count = self.columns.len();
         for position in 0..count {
@@ -282,7 +282,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// What went wrong; `None` if nothing did. The first good run sets the norm.
+    /// Returns what went wrong; `None` if nothing did. The first good run sets the norm.
     fn judged(
         &mut self,
         at: usize,
@@ -334,7 +334,7 @@ impl Rounds<'_> {
         Ok((!self.output_varies()?).then_some(Verdict::OtherOutput { round }))
     }
 
-    /// Whether the reference itself does not write the same twice (V2): it is asked once more.
+    /// Reports whether the reference itself does not write the same twice (V2): it is run once more.
     fn output_varies(&mut self) -> Result<bool> {
         if self.norm.outputs.len() > 1 {
             return Ok(true);
@@ -347,7 +347,7 @@ impl Rounds<'_> {
         Ok(self.norm.outputs.len() > 1)
     }
 
-    /// Notes that are known only now.
+    /// Adds notes that are known only now, and the verdict of columns that were not run.
     fn conclude(&mut self) {
         if let Some(status) = self.norm.status.filter(|status| *status != 0) {
             self.notes.push(format!(
@@ -369,7 +369,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Why the preload was in vain though it was loaded somewhere: most of the memory is held where it was not.
+/// Returns why the preload was in vain although it was loaded somewhere: most of the memory is held where it was not.
 fn held_elsewhere(allocator: &Allocator, done: &Done) -> Option<String> {
     allocator.library.as_ref()?;
     let (bytes, program) = done.without_library.as_ref()?;
@@ -382,7 +382,7 @@ fn held_elsewhere(allocator: &Allocator, done: &Done) -> Option<String> {
     })
 }
 
-/// What is added to the environment for an allocator.
+/// Returns what is added to the environment for an allocator.
 fn environment(
     allocator: &Allocator,
     counter: Option<&Counter>,
@@ -413,7 +413,7 @@ fn environment(
     added
 }
 
-/// The figures of a run.
+/// Returns the figures of a run.
 fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run {
     let end_ms = done.elapsed.as_secs_f64() * 1e3;
     let mut figures = BTreeMap::from([
@@ -460,7 +460,7 @@ fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run 
     run
 }
 
-/// A signal's name.
+/// Returns a signal's name.
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGABRT => "SIGABRT",

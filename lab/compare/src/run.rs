@@ -1,4 +1,4 @@
-//! One run: start the program, look at its memory until it ends, say how it ended and what it used.
+//! One run: starts the program, measures its memory until it ends, and reports how it ended and what it used.
 //!
 //! ```text
 //!   spawn ─► look ─ wait (pidfd, until the next look) ─► look ─ … ─► ended ─► wait4 ─► what it left is ended too
@@ -9,11 +9,11 @@
 //! R1  The program's stdin is a file or nothing, its stdout and stderr are files: no pipe that can fill, no terminal.
 //! R2  No wait without a bound: the limit, then SIGKILL to the whole tree.
 //! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
-//!     Samples are bounded in number, a long run is looked at more rarely; looking takes a tenth of a processor at most,
-//!     unless a look takes four intervals.
-//! R4  CPU time and faults are those that the kernel gives for the program and for what it and we waited for.
+//!     Samples are bounded in number, a long run is looked at more rarely; looking takes at most a tenth of a
+//!     processor, unless a look takes four intervals.
+//! R4  CPU time and faults are those that the kernel reports for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
-//! R6  One run at a time in a process: what else is its child is taken for an orphan of the run (tree.rs, T2).
+//! R6  One run at a time in a process: any other child of it is taken for an orphan of the run (tree.rs, T2).
 //!
 //! Not here: which program and allocator (rounds.rs), when a program is idle (rest.rs), what follows from samples (figures.rs).
 
@@ -31,70 +31,73 @@ use crate::model::Point;
 use crate::rest::{Activity, Rest};
 use crate::tree::{Held, Tree};
 
-/// Set by whoever wants everything to end: the run under way is ended, no other is begun.
+/// Set by a caller that wants everything to end: the run under way is ended, no other is begun.
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`INTERRUPTED`] is set.
+/// Reports whether [`INTERRUPTED`] is set.
 pub fn is_interrupted() -> bool {
-    // ORDER: Relaxed; a flag that stands alone, looked at every few milliseconds.
+    // ORDER: Relaxed; a flag that stands alone, read every few milliseconds.
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// How often new processes are looked for, in looks.
+/// The number of looks between two searches for new processes.
 const LOOKS_A_SEARCH: u64 = 4;
-/// What the program leaves behind may go on for so long, is then asked to end, and then made to.
+/// The time that processes left behind by the program may go on before they are asked to end, and then made to.
 const GRACE: Duration = Duration::from_millis(300);
-/// A program that is asked to end has so long.
+/// The time that a program has after it was asked to end.
 const ENDING: Duration = Duration::from_secs(5);
-/// After a look that was dear, at most so many intervals of rest.
+/// The most intervals of rest after an expensive look.
 const MOST_REST: u32 = 3;
-/// Samples that are kept; at 10 ms this is a quarter of an hour. Then every second one goes and the interval doubles.
+/// The number of samples that are kept; at 10 ms this is a quarter of an hour. Then every second one is removed and
+/// the interval doubles.
 const MOST_SAMPLES: usize = 100_000;
 
-/// What to run.
+/// The inputs of a run.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Added to the environment.
+    /// Variables added to the environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The program's stdin; nothing if none.
+    /// The file for the program's stdin; nothing if none.
     pub input: Option<PathBuf>,
-    /// Where its stdout and stderr go, as files `out` and `err`.
+    /// The folder for its stdout and stderr, as files `out` and `err`.
     pub folder: PathBuf,
-    /// The longest that it may take.
+    /// The longest time that it may take.
     pub limit: Duration,
-    /// After so long without work it is asked to end; time in which it waits for a processor does not count (rest.rs).
+    /// The time without work after which it is asked to end; time in which it waits for a processor does not count
+    /// (rest.rs).
     pub idle: Option<Duration>,
     /// Time between looks.
     pub interval: Duration,
-    /// A library that every process should have loaded; who has not is told. Makes looks dearer.
+    /// A library that every process should have loaded; a process that has not is reported. Makes looks more
+    /// expensive.
     pub library: Option<String>,
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself.
+    /// It ended by itself.
     Status(i32),
-    /// A signal that we did not send.
+    /// A signal that we did not send ended it.
     Signal(i32),
     /// It was idle, and we asked it to end.
     Idle,
     /// It was not done in time.
     Limit,
-    /// [`INTERRUPTED`].
+    /// [`INTERRUPTED`] was set.
     Interrupted,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Done {
     /// Process id that it had.
     pub pid: u32,
     /// How it ended.
     pub ended: Ended,
-    /// From the start to the end.
+    /// The time from the start to the end.
     pub elapsed: Duration,
     /// User time.
     pub user_ns: u64,
@@ -104,20 +107,19 @@ pub struct Done {
     pub minor_faults: u64,
     /// Memory, by milliseconds since the start.
     pub samples: Vec<Point>,
-    /// How long the process lived that held most at the peak, milliseconds: what comes after is the end of its
-    /// wrappers.
+    /// The life of the process that held most at the peak, milliseconds: what comes after is the end of its wrappers.
     pub main_ended_ms: f64,
-    /// Highest high-water mark of the kernel, of a program of one process.
+    /// The highest high-water mark of the kernel, for a program of one process.
     pub high_water_bytes: Option<u64>,
-    /// Most bytes swapped out.
+    /// The most bytes swapped out.
     pub swapped_bytes: u64,
-    /// Most processes at a time.
+    /// The most processes at a time.
     pub processes: u32,
     /// Processes that it left and that were ended.
     pub left: u32,
-    /// Most bytes that processes with [`Job::library`] held at a time.
+    /// The most bytes that processes with [`Job::library`] held at a time.
     pub with_library_bytes: u64,
-    /// Most bytes that one process without it held, and its program.
+    /// The most bytes that one process without it held, and its program.
     pub without_library: Option<(u64, String)>,
     /// Digest of its stdout.
     pub output: u64,
@@ -125,13 +127,13 @@ pub struct Done {
     pub said: String,
 }
 
-/// Has orphans of what we start come to this process (R4); again and again does no harm.
+/// Makes orphans of what we start come to this process (R4); repeated calls do no harm.
 fn become_reaper() {
     // SAFETY: no memory is involved. Without it orphans' time would be missing, no more.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-/// Runs a job to its end, whatever that is.
+/// Runs a job to its end, whatever the end is.
 ///
 /// # Errors
 /// If it cannot be started, or its files cannot be made.
@@ -148,7 +150,7 @@ pub fn run(job: &Job) -> io::Result<Done> {
     let mut usage = Usage::default();
     let status = reap(child.id(), &mut usage);
     let left = end_the_rest(&mut watch.tree, &mut usage);
-    // Known to std as well, so that it does not wait for a number that is somebody else's by now.
+    // std must know it as well, so that it does not wait for a process id that may belong to another process by now.
     let _ = child.try_wait();
     let ended = match (ended, status) {
         (Some(ended), _) => ended,
@@ -208,7 +210,7 @@ struct Watch<'a> {
     begun: Instant,
     tree: Tree,
     interval: Duration,
-    /// Highest memory so far, who held most of it then, and when that one was last seen.
+    /// The highest memory so far, the process that held most of it then, and when that process was last seen.
     main: (u64, u32, f64),
     pidfd: i32,
     samples: Vec<Point>,
@@ -241,7 +243,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Looks until the program has ended: `None` if by itself.
+    /// Looks until the program has ended. Returns `None` if it ended by itself.
     fn until_end(&mut self, child: &mut Child) -> Option<Ended> {
         let mut planned = self.begun;
         let mut looks = 0_u64;
@@ -252,7 +254,7 @@ impl Watch<'_> {
             }
             self.sample();
             looks += 1;
-            // A tenth of a processor at most, but no more than some intervals of rest.
+            // Looking takes at most a tenth of a processor, but rests no more than some intervals.
             let cost = thread_cpu() - before;
             let rest = (cost * 9).min(self.interval * MOST_REST);
             let now = Instant::now();
@@ -298,7 +300,7 @@ impl Watch<'_> {
         self.high_water_bytes = self.high_water_bytes.max(held.high_water_bytes);
     }
 
-    /// Waits for the next look; whether the program has ended meanwhile.
+    /// Waits for the next look; returns whether the program has ended meanwhile.
     fn wait(&self, time: Duration, pid: u32) -> bool {
         let mut polled = libc::pollfd {
             fd: self.pidfd,
@@ -314,7 +316,7 @@ impl Watch<'_> {
         ready > 0 || (self.pidfd < 0 && has_ended(pid))
     }
 
-    /// Whether the run is over though the program is not.
+    /// Reports whether the run is over although the program is not.
     fn must_end(&mut self) -> Option<Ended> {
         if is_interrupted() {
             return Some(Ended::Interrupted);
@@ -327,13 +329,13 @@ impl Watch<'_> {
         if !rest.is_due(now) {
             return None;
         }
-        // A child that works and is not known yet would be missed.
+        // A child that works and is not known yet would otherwise be missed.
         self.tree.look();
         let seen = Activity::of(self.tree.members(), self.tree.cpu());
         rest.has_rested(now, seen).then_some(Ended::Idle)
     }
 
-    /// Ends the program, its children as well if it is not asked politely.
+    /// Ends the program; also its children, if it is not asked politely.
     fn end(&mut self, ended: Ended, pid: u32) {
         if ended == Ended::Idle {
             // SAFETY: no memory is involved; the program has not been waited for.
@@ -365,7 +367,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn thread_cpu() -> Duration {
     // SAFETY: the structure is ours; the clock is always there.
     unsafe {
@@ -375,7 +377,7 @@ fn thread_cpu() -> Duration {
     }
 }
 
-/// Of each two samples keeps the higher one: the peak stays, and no low is made up.
+/// Keeps the higher one of each two samples: the peak stays, and no low is made up.
 fn thin(samples: &mut Vec<Point>) {
     let kept = samples.chunks(2).filter_map(|pair| {
         let higher = |a: &&Point, b: &&Point| a.1.cmp(&b.1);
@@ -393,7 +395,7 @@ fn has_ended(pid: u32) -> bool {
     }
 }
 
-/// What processes used.
+/// The resources that processes used.
 #[derive(Default)]
 struct Usage {
     user_ns: u64,
@@ -401,7 +403,7 @@ struct Usage {
     minor_faults: u64,
 }
 
-/// Waits for a child that has ended; its wait status.
+/// Waits for a child that has ended, and returns its wait status.
 fn reap(pid: u32, usage: &mut Usage) -> Option<i32> {
     // SAFETY: both are ours.
     unsafe {
@@ -429,7 +431,7 @@ fn reap(pid: u32, usage: &mut Usage) -> Option<i32> {
     }
 }
 
-/// Ends what the program left: after some grace by SIGTERM, then by SIGKILL. How many had to be ended.
+/// Ends what the program left: after some grace by SIGTERM, then by SIGKILL. Returns how many had to be ended.
 fn end_the_rest(tree: &mut Tree, usage: &mut Usage) -> u32 {
     let begun = Instant::now();
     let mut asked = 0;
@@ -456,7 +458,7 @@ fn end_the_rest(tree: &mut Tree, usage: &mut Usage) -> u32 {
     }
 }
 
-/// Digest of a file's bytes.
+/// Returns a digest of a file's bytes.
 fn digest(path: &Path) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let mut file = File::open(path)?;
@@ -470,7 +472,7 @@ fn digest(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// The last line of a file that is not empty, shortened, without control characters.
+/// Returns the last line of a file that is not empty, shortened, without control characters.
 fn last_line(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let tail = &bytes[bytes.len().saturating_sub(4096)..];
@@ -511,7 +513,7 @@ mod tests {
         let killed = done("echo oops >&2; kill -SEGV $$", |_| ());
         assert_eq!(killed.ended, Ended::Signal(libc::SIGSEGV));
         assert_eq!(killed.said, "oops");
-        // Who waited for its end would see a status.
+        // A run that waited for its end would see a status.
         let late = done("sleep 300", |job| job.limit = Duration::from_millis(200));
         assert_eq!(late.ended, Ended::Limit);
     }
@@ -520,7 +522,7 @@ mod tests {
     fn a_limit_ends_grandchildren_too() {
         let _alone = crate::alone();
         let folder = tempfile::tempdir().expect("a folder");
-        // Of nobody else's run.
+        // A time that no other run has.
         let time = format!("300.{}", std::process::id());
         let mut job = job(folder.path(), &format!("sleep {time} & sleep {time}; wait"));
         job.limit = Duration::from_millis(300);
@@ -549,7 +551,7 @@ mod tests {
         assert_ne!(one, done("echo b", |_| ()).output);
     }
 
-    /// What a starved program looks like is in `rest`, with readings made by hand.
+    /// The look of a starved program is tested in `rest`, with readings made by hand.
     #[test]
     fn an_idle_program_is_asked_to_end_and_a_busy_one_is_not() {
         let idle = done("trap 'exit 0' TERM; sleep 300 & wait", |job| {

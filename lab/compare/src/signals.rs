@@ -1,18 +1,20 @@
-//! Taking signals as a program that may have been started by `nohup` should.
+//! Takes signals as a program that may have been started by `nohup` should.
 
 use std::io;
 
-/// Has a handler called for each of these signals, but for those that whoever started us has ignored (`nohup`, a job in
-/// the background of a script): they stay ignored, here and in every program that is started from here. `handler` is the
-/// address of a function of the kind that `flags` asks for (with `SA_SIGINFO` three arguments, else one).
+/// Makes a handler be called for each of these signals, except for those that the process which started us has
+/// ignored (`nohup`, a job in the background of a script): they stay ignored, here and in every program that is
+/// started from here. `handler` is the address of a function of the kind that `flags` asks for (with `SA_SIGINFO`
+/// three arguments, else one).
 ///
-/// Call it before there are other threads, or at least others that change handlers. Cost: two system calls a signal.
+/// Call it before there are other threads, or at least others that change handlers. Cost: two system calls per
+/// signal.
 ///
 /// # Safety
-/// `handler` is such a function, and does nothing that is not allowed in a signal handler.
+/// `handler` must be such a function, and do nothing that is not allowed in a signal handler.
 ///
 /// # Errors
-/// A signal that cannot be handled (`SIGKILL`, `SIGSTOP`, no signal at all); those before it are handled.
+/// If a signal cannot be handled (`SIGKILL`, `SIGSTOP`, no signal at all); those before it are handled.
 pub unsafe fn handle(signals: &[i32], handler: usize, flags: i32) -> io::Result<()> {
     for &signal in signals {
         // SAFETY: both structures are ours and live through the calls; what the handler does is the caller's promise.

@@ -1,4 +1,4 @@
-//! Medians, ratios to the reference, and how sure they are.
+//! Medians, ratios to the reference, and the confidence in them.
 //!
 //! ```text
 //!   rounds:      1   2   3   4   5          draw rounds with repetition, 4,000 times:
@@ -10,26 +10,26 @@
 //! S2  "Distinct" needs [`ENOUGH`] rounds, an interval without 1, and a difference above what the measurement can
 //!     resolve. An interval from fewer rounds would be too narrow, so there is none.
 //! S3  The same input and seed give the same interval.
-//! S4  No figure is made up: no ratio to 0, no logarithm of 0.
+//! S4  No figure is made up: there is no ratio to 0, no logarithm of 0.
 //!
-//! Percentile bootstrap after Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979; the geometric mean of
-//! ratios after Fleming and Wallace, "How not to lie with statistics", 1986.
+//! Source: the percentile bootstrap after Efron, "Bootstrap Methods: Another Look at the Jackknife", 1979; the
+//! geometric mean of ratios after Fleming and Wallace, "How not to lie with statistics", 1986.
 //!
 //! Not here: taking the figures, warnings about them (doubt.rs).
 
 use crate::model::{Cell, Measure, Sure};
 
-/// Rounds below which nothing is called distinct. With five, a median's bootstrap can miss the truth in one case out
-/// of ten or so (it has few values to draw); with three, in one out of four.
+/// The number of rounds below which nothing is called distinct. With five, a median's bootstrap can miss the truth in
+/// about one case out of ten (it has few values to draw); with three, in one out of four.
 pub const ENOUGH: usize = 5;
 
-/// The least relative difference that is called distinct: what would read as 1.00 is none.
+/// The least relative difference that is called distinct: one that would read as 1.00 is not.
 const LEAST: f64 = 0.005;
 
-/// Draws of the bootstrap.
+/// The number of draws of the bootstrap.
 const DRAWS: usize = 4_000;
 
-/// A small generator of numbers (SplitMix64, after Steele, Lea and Flood 2014).
+/// A small generator of random numbers (SplitMix64, after Steele, Lea and Flood 2014).
 struct Numbers(u64);
 
 impl Numbers {
@@ -46,7 +46,7 @@ impl Numbers {
     }
 }
 
-/// The median; `None` of nothing.
+/// Returns the median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -63,19 +63,19 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// What a difference must exceed, besides chance: what the measurement itself can resolve.
+/// Returns what a difference must exceed, besides chance: what the measurement itself can resolve.
 fn resolution(measure: Measure) -> f64 {
     match measure {
         // Resident memory comes in pages; a few move with the length of the environment.
         _ if measure.is_bytes() => 16.0 * 4096.0,
-        // Starting a process, and our noticing its end, vary by this much.
+        // The start of a process, and our noticing its end, vary by this much.
         Measure::ElapsedNs | Measure::CpuNs | Measure::UserNs | Measure::SystemNs => 1e6,
         Measure::MinorFaults => 16.0,
         _ => 0.0,
     }
 }
 
-/// The cell of one allocator. Values stand in the order of rounds; a round that either lacks is NaN there.
+/// Computes the cell of one allocator. Values are in the order of rounds; a round that either lacks is NaN there.
 /// `reference` is `None` for the reference itself.
 pub fn cell(measure: Measure, own: &[f64], reference: Option<&[f64]>, seed: u64) -> Option<Cell> {
     let known: Vec<f64> = own.iter().copied().filter(|v| v.is_finite()).collect();
@@ -126,7 +126,7 @@ pub fn cell(measure: Measure, own: &[f64], reference: Option<&[f64]>, seed: u64)
     Some(cell)
 }
 
-/// The middle 95 % of ratios of medians over drawn rounds (S1); `None` if a reference can be 0.
+/// Returns the middle 95 % of ratios of medians over drawn rounds (S1); `None` if a reference can be 0.
 fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<(f64, f64)> {
     let mut numbers = Numbers(seed);
     let mut ratios = Vec::with_capacity(DRAWS);
@@ -148,7 +148,7 @@ fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<(f64, f64)> {
     Some((at(0.025), at(0.975)))
 }
 
-/// The geometric mean; `None` of nothing, and if a value is not above 0 (S4).
+/// Returns the geometric mean; `None` if there are no values, or if one is not above 0 (S4).
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() || values.iter().any(|v| !v.is_finite() || *v <= 0.0) {
         return None;
@@ -157,8 +157,8 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     Some((sum / values.len() as f64).exp())
 }
 
-/// Which values lie far from the rest: more than five times the median distance from the median, and more than 2 % of
-/// it. Fewer than five values have no rest to be far from.
+/// Returns which values lie far from the rest: more than five times the median distance from the median, and more
+/// than 2 % of it. Fewer than five values have no rest to be far from.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(mid) = median(values).filter(|_| values.len() >= ENOUGH) else {
         return Vec::new();
@@ -211,7 +211,7 @@ mod tests {
         let reference = [100.0, 120.0, 90.0, 110.0, 95.0].map(|v| v * MIB);
         let own = [105.0, 98.0, 112.0, 91.0, 117.0].map(|v| v * MIB);
         assert_eq!(compared(&own, &reference).sure, Sure::NotDistinguishable);
-        // The same on both sides: a ratio of 1, and no doubt about it, but no difference.
+        // Both sides are the same: a ratio of 1, and no doubt about it, but no difference.
         let same = compared(&reference, &reference);
         assert_eq!(same.interval, Some((1.0, 1.0)));
         assert_eq!(same.sure, Sure::NotDistinguishable);
@@ -224,7 +224,7 @@ mod tests {
         let cell = compared(&own, &reference);
         assert!(cell.interval.expect("enough").0 > 1.0);
         assert_eq!(cell.sure, Sure::NotDistinguishable);
-        // Many pages, but a ratio that reads as 1.00.
+        // Many pages differ, but the ratio reads as 1.00.
         let cell = compared(&[1004.0 * MIB; 5], &[1000.0 * MIB; 5]);
         assert_eq!(cell.sure, Sure::NotDistinguishable);
         let cell = compared(&[1006.0 * MIB; 5], &[1000.0 * MIB; 5]);
@@ -247,8 +247,8 @@ mod tests {
         assert!(super::cell(MEASURE, &[f64::NAN], None, 1).is_none());
     }
 
-    /// The judge: of many pairs of samples from the same distribution, about one in twenty is called distinct; a
-    /// median of few values makes that a little more, and far more would be a lie.
+    /// Tests with many pairs of samples from the same distribution: about one in twenty is called distinct; a median
+    /// of few values makes that a little more, and far more would be a lie.
     #[test]
     fn equals_are_rarely_told_apart() {
         let mut numbers = Numbers(7);

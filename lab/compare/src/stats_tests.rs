@@ -4,7 +4,7 @@ use super::outliers;
 
 #[test]
 fn far_is_beyond_five_times_the_usual_distance() {
-    // The middle is 100, the distances 1, 1, 0, 1 and the last one's: 1 is usual.
+    // The middle is 100, the distances are 1, 1, 0, 1 and the last one's: 1 is usual.
     let last = |value: f64| outliers(&[99.0, 101.0, 100.0, 99.0, value]);
     assert!(last(104.0).is_empty(), "four times");
     assert!(last(104.99).is_empty());

@@ -1,4 +1,4 @@
-//! Summing up: cells out of runs, means over programs, what got better and what got worse.
+//! Summing up: cells from runs, means over programs, what got better and what got worse.
 //!
 //! ```text
 //!   columns ─► for each measure: values by round, the reference's beside them ─► stats::cell ─► cells
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! U1  A column that is not `measured` has no cells, and takes part in no mean.
-//! U2  A mean covers only programs where both the allocator and the reference have the figure; it says how many.
+//! U2  A mean covers only programs where both the allocator and the reference have the figure; their number is given.
 //! U3  Only distinct differences are listed as changes.
 //!
 //! Not here: statistics (stats.rs), doubts (doubt.rs).
@@ -14,7 +14,7 @@
 use crate::model::{Cell, Change, Column, Measure, Overall, Program, Run, Sure, Verdict};
 use crate::stats;
 
-/// Of what is shown, changes are listed for these: faults and elapsed time follow from them.
+/// Changes are listed only for these of the shown measures: faults and elapsed time follow from them.
 const LISTED: [Measure; 6] = [
     Measure::CpuNs,
     Measure::OpNs,
@@ -36,7 +36,7 @@ pub fn cells(program: &mut Program, rounds: u32, seed: u64) {
             continue;
         }
         let measures = Measure::SHOWN.iter().chain(&Measure::AGAINST);
-        // How long a replay takes says nothing: it waits for its order, and idles if told to.
+        // The duration of a replay tells nothing: it waits for its order, and idles if told to.
         let is_replay = program.replayed;
         column.cells = measures
             .filter(|measure| !(is_replay && **measure == Measure::ElapsedNs))
@@ -48,7 +48,7 @@ pub fn cells(program: &mut Program, rounds: u32, seed: u64) {
                         let theirs = by_round(runs, measure, rounds);
                         stats::cell(measure, &own, Some(&theirs), seed)
                     }
-                    // Nothing to compare with: the figure stands alone.
+                    // There is nothing to compare with: the figure stands alone.
                     (_, None) => {
                         let nothing = vec![f64::NAN; own.len()];
                         stats::cell(measure, &own, Some(&nothing), seed)
@@ -60,7 +60,7 @@ pub fn cells(program: &mut Program, rounds: u32, seed: u64) {
     }
 }
 
-/// A figure of each round, NaN where there is none.
+/// Returns a figure of each round, NaN where there is none.
 fn by_round(runs: &[Run], measure: Measure, rounds: u32) -> Vec<f64> {
     let of_round = |round| {
         let run = runs.iter().find(|run| run.round == round);
@@ -70,7 +70,7 @@ fn by_round(runs: &[Run], measure: Measure, rounds: u32) -> Vec<f64> {
     (1..=rounds).map(of_round).collect()
 }
 
-/// The run with the median peak.
+/// Returns the run with the median peak.
 fn typical(runs: &[Run]) -> Option<usize> {
     let peak = |run: &Run| run.figures.get(&Measure::PeakBytes).copied();
     let mut order: Vec<usize> = (0..runs.len())
@@ -83,12 +83,12 @@ fn typical(runs: &[Run]) -> Option<usize> {
     order.get(order.len() / 2).copied()
 }
 
-/// A column's cell.
+/// Returns a column's cell.
 pub fn find(column: &Column, measure: Measure) -> Option<&Cell> {
     column.cells.iter().find(|cell| cell.measure == measure)
 }
 
-/// The geometric means over several programs; none for a single one.
+/// Returns the geometric means over several programs; none for a single one.
 pub fn overall(programs: &[Program]) -> Vec<Overall> {
     let mut means = Vec::new();
     let Some(first) = programs.first().filter(|_| programs.len() > 1) else {
@@ -113,7 +113,7 @@ pub fn overall(programs: &[Program]) -> Vec<Overall> {
     means
 }
 
-/// What is distinct, the largest in percent first.
+/// Returns the distinct differences, the largest in percent first.
 pub fn changes(programs: &[Program]) -> Vec<Change> {
     let mut changes = Vec::new();
     for program in programs {

@@ -10,9 +10,9 @@
 //!
 //! Each cell is the median and its ratio to the reference.
 //!
-//! L1  Lines are at most as wide as asked for, if one allocator beside the reference fits; more go below, with the
-//!     reference again.
-//! L2  Whoever was not measured has its reason in a line of its own; nothing is left out without being said.
+//! L1  Lines are at most as wide as asked for, if one allocator beside the reference fits; more allocators go below,
+//!     with the reference again.
+//! L2  An allocator that was not measured has its reason in a line of its own; nothing is left out without a word.
 //! L3  With one program its name is the heading and the rows are the figures.
 //! L4  Between two cells there is a space, whatever they hold.
 //!
@@ -25,12 +25,12 @@ use skinflint_view::units;
 use crate::model::{Cell, Change, Comparison, Measure, Program, Verdict};
 use crate::words;
 
-/// Changes of each kind that are listed.
+/// The number of changes of each kind that are listed.
 const CHANGES: usize = 10;
 /// The least room for a cell.
 const LEAST_CELL: usize = 14;
 
-/// The whole text, closed by a line end.
+/// Renders the whole text, with a final line end.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let mut out = String::new();
     head(&mut out, comparison);
@@ -79,7 +79,7 @@ struct Row {
     cells: Vec<(String, String)>,
 }
 
-/// Columns of each block (L1): the reference and as many as fit.
+/// Returns the columns of each block (L1): the reference and as many others as fit.
 fn blocks(comparison: &Comparison, widths: &[usize], width: usize) -> Vec<Vec<usize>> {
     let label = label_width(comparison);
     let mut blocks: Vec<Vec<usize>> = vec![vec![0]];
@@ -98,7 +98,7 @@ fn blocks(comparison: &Comparison, widths: &[usize], width: usize) -> Vec<Vec<us
     blocks
 }
 
-/// Of each column: as wide as its longest cell, and a space before it (L4).
+/// Returns the width of each column: that of its longest cell, and a space before it (L4).
 fn cell_widths(comparison: &Comparison) -> Vec<usize> {
     let names = comparison.allocators.iter().enumerate();
     // The reference has no ratios.
@@ -116,7 +116,7 @@ fn cell_widths(comparison: &Comparison) -> Vec<usize> {
     widths
 }
 
-/// The figures, in the order of the rows.
+/// Returns the figures, in the order of the rows.
 fn measures() -> impl Iterator<Item = Measure> {
     Measure::SHOWN.iter().chain(&Measure::AGAINST).copied()
 }
@@ -127,7 +127,7 @@ fn label_width(comparison: &Comparison) -> usize {
         1 => 0,
         _ => names.max().unwrap_or(0).min(24),
     };
-    // Two before the name, and one after it.
+    // Two blanks come before the name, and one after it.
     (longest + 3).max(18)
 }
 
@@ -168,7 +168,7 @@ fn line(out: &mut String, row: &Row, widths: &[usize], columns: &[usize], label:
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// What stands in a column; only beside the reference is there room for a ratio.
+/// Returns the text of a column; only beside the reference is there room for a ratio.
 fn cell(row: &Row, at: usize) -> String {
     let (value, ratio) = &row.cells[at];
     match (at, ratio.as_str()) {
@@ -177,7 +177,7 @@ fn cell(row: &Row, at: usize) -> String {
     }
 }
 
-/// The rows of one figure; none if nobody has it.
+/// Returns the rows of one figure; none if no column has it.
 fn rows(comparison: &Comparison, measure: Measure) -> Vec<Row> {
     let is_one = comparison.programs.len() == 1;
     let mut rows: Vec<Row> = comparison
@@ -206,7 +206,7 @@ fn has(program: &Program, measure: Measure) -> bool {
 fn program_cells(program: &Program, measure: Measure) -> Vec<(String, String)> {
     let cell = |cell: &Cell| {
         let ratio = match Measure::AGAINST.contains(&measure) {
-            // What memory is measured against is no contest.
+            // What memory is measured against is not compared.
             true => String::new(),
             false => words::ratio(cell),
         };
@@ -319,7 +319,7 @@ fn changes(out: &mut String, comparison: &Comparison) {
     }
 }
 
-/// A heading and its lines, broken at words; nothing if there are none.
+/// Adds a heading and its lines, broken at words; nothing if there are no lines.
 fn section(out: &mut String, title: &str, lines: &[String], width: usize) {
     if lines.is_empty() {
         return;

@@ -7,7 +7,7 @@ use crate::model::{
 };
 use crate::sum;
 
-/// A program whose allocators have this peak in five rounds, and nothing else.
+/// Builds a program whose allocators have this peak in five rounds, and nothing else.
 pub fn program(name: &str, peaks: &[(&str, f64)]) -> Program {
     let column = |(allocator, peak): &(&str, f64)| Column {
         allocator: (*allocator).into(),
@@ -38,7 +38,7 @@ pub fn program(name: &str, peaks: &[(&str, f64)]) -> Program {
     }
 }
 
-/// A comparison of programs, summed up.
+/// Builds a comparison of programs, summed up.
 pub fn comparison(mut programs: Vec<Program>) -> Comparison {
     for program in &mut programs {
         sum::cells(program, 5, 1);

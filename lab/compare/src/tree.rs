@@ -1,4 +1,4 @@
-//! A process and all that it starts: who they are, what they hold, what they used.
+//! A process and all that it starts: its members, what they hold, what they used.
 //!
 //! ```text
 //!   /proc (who is new, whose child?) ─► known processes ─► smaps_rollup of each ─► anonymous + shared memory, summed
@@ -6,15 +6,16 @@
 //!                                                            └─► status of each (cheaper; some pages inexact)
 //! ```
 //!
-//! T1  A page that several processes of the tree hold counts once: of a tree with more than one process the
+//! T1  A page that several processes of the tree hold counts once: in a tree with more than one process the
 //!     proportional size (PSS) is summed. File pages (code, mapped data) do not count.
 //! T2  Skinflint is the reaper of what the program orphans (`PR_SET_CHILD_SUBREAPER`): it stays in the tree, and its
 //!     CPU time is counted.
-//! T3  Only processes of the tree are signalled, by number, while they have not been waited for or were just seen.
+//! T3  Only processes of the tree are signalled, by process id, while they have not been waited for or were just
+//!     seen.
 //! T4  A child of `vfork` has its parent's memory until it calls `exec`: it is not counted before (`kcmp` tells).
 //! T5  Anything may vanish between two looks; then there is less to add up.
-//! T6  What ends while the sizes are read leaves its part of shared pages to those that are read after it, so that
-//!     pages would count twice: then all are read again.
+//! T6  A process that ends while the sizes are read leaves its part of shared pages to those that are read after it,
+//!     so that pages would count twice: then all are read again.
 //!
 //! Not here: when to look (run.rs).
 
@@ -22,18 +23,18 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What the processes of a tree hold at one moment.
+/// The memory that the processes of a tree hold at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Anonymous and shared-memory pages, bytes.
     pub rss_bytes: u64,
     /// Swapped out, bytes.
     pub swap_bytes: u64,
-    /// The kernel's high-water mark less the file pages, of a tree of one process.
+    /// The kernel's high-water mark minus the file pages, for a tree of one process.
     pub high_water_bytes: Option<u64>,
-    /// Processes that hold anything.
+    /// Number of processes that hold anything.
     pub processes: u32,
-    /// The one that holds most, and how much.
+    /// The largest number of bytes that one process holds, and that process.
     pub largest: Option<(u64, u32)>,
 }
 
@@ -48,7 +49,7 @@ impl Held {
     }
 }
 
-/// A process tree.
+/// The processes of a tree.
 pub struct Tree {
     root: u32,
     own: u32,
@@ -56,17 +57,17 @@ pub struct Tree {
     /// Members that may still share their parent's memory, with that parent (T4).
     unsettled: HashMap<u32, u32>,
     strangers: HashSet<u32>,
-    /// What a look at `smaps_rollup` of all members cost last.
+    /// The cost of the last look at `smaps_rollup` of all members.
     exact_cost: Duration,
-    /// Looks since the last exact one, while those are too slow.
+    /// Looks since the last exact one, while exact ones are too slow.
     skipped: u32,
 }
 
-/// An exact look may take this part of the interval.
+/// An exact look may take one part in this many of the interval.
 const EXACT_SHARE: u32 = 10;
 
 impl Tree {
-    /// The tree of a process that this one started.
+    /// Creates the tree of a process that this one started.
     pub fn new(root: u32) -> Tree {
         Tree {
             root,
@@ -79,12 +80,13 @@ impl Tree {
         }
     }
 
-    /// Processes that were seen and may live.
+    /// Returns the processes that were seen and may still live.
     pub fn members(&self) -> &[u32] {
         &self.members
     }
 
-    /// The first process has been waited for: its number may be somebody else's from now on.
+    /// Forgets the first process, which has been waited for: its process id may belong to another process from now
+    /// on.
     pub fn forget_root(&mut self) {
         let root = self.root;
         self.members.retain(|pid| *pid != root);
@@ -115,7 +117,7 @@ impl Tree {
             .retain(|pid| alive.contains(pid) || *pid == self.root);
         self.unsettled.retain(|pid, _| alive.contains(pid));
         self.strangers.retain(|pid| alive.contains(pid));
-        // A generation in each pass; a chain is as long as there are new processes at most.
+        // Each pass finds a generation; a chain is at most as long as there are new processes.
         while let Some(pid) = self.newborn(&fresh) {
             let parent = fresh.remove(&pid).unwrap_or(0);
             self.members.push(pid);
@@ -124,19 +126,19 @@ impl Tree {
         self.strangers.extend(fresh.into_keys());
     }
 
-    /// A new process whose parent is a member, or this process, to which orphans come (T2).
+    /// Returns a new process whose parent is a member, or this process, to which orphans come (T2).
     fn newborn(&self, fresh: &HashMap<u32, u32>) -> Option<u32> {
-        // Kernel threads and the first process have parent 0: never a member.
+        // Kernel threads and the first process have parent 0: they are never members.
         let belongs =
             |parent: u32| parent > 1 && (parent == self.own || self.members.contains(&parent));
         let mut of_ours = fresh.iter().filter(|(_, parent)| belongs(**parent));
         of_ours.next().map(|(pid, _)| *pid)
     }
 
-    /// What they hold. `interval`: the time between looks, of which an exact one may take a tenth.
+    /// Measures the members. `interval` is the time between looks, of which an exact one may take a tenth.
     pub fn held(&mut self, interval: Duration) -> Held {
         let dear = self.exact_cost > interval / EXACT_SHARE;
-        // Now and then a dear look is worth its cost: the heap may have shrunk.
+        // Now and then an expensive look is worth its cost: the heap may have shrunk.
         if dear && self.members.len() == 1 && self.skipped < 50 {
             self.skipped += 1;
             return self.held_by_status();
@@ -172,8 +174,8 @@ impl Tree {
         held
     }
 
-    /// What members with a library hold, and what the largest without it holds: bytes, and its program. Cost: two
-    /// files for each member.
+    /// Returns what members with a library hold, and what the largest without it holds: bytes, and its program. Cost:
+    /// two files for each member.
     pub fn with_and_without(&self, library: &str) -> (u64, Option<(u64, String)>) {
         let (mut with, mut without) = (0, None);
         for pid in &self.members {
@@ -194,13 +196,13 @@ impl Tree {
         (with, without)
     }
 
-    /// CPU time of the living members and of the children that they waited for, in steps of 10 ms.
+    /// Returns the CPU time of the living members and of the children that they waited for, in steps of 10 ms.
     pub fn cpu(&self) -> Duration {
         let stats = self.members.iter().filter_map(|pid| stat(*pid));
         stats.map(|stat| stat.cpu).sum()
     }
 
-    /// Whether a process is a member that has memory still.
+    /// Reports whether a process is a member that still has memory.
     pub fn is_alive(&self, pid: u32) -> bool {
         self.members.contains(&pid) && status(pid).is_some()
     }
@@ -220,7 +222,7 @@ impl Tree {
     }
 }
 
-/// A process's own part of what it holds.
+/// The parts of what one process holds.
 #[derive(Clone, Copy)]
 struct Sizes {
     rss_bytes: u64,
@@ -228,7 +230,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Of `smaps_rollup`. PSS is in whole KiB for each kind; alone, nothing is shared and it is the RSS.
+    /// Parses `smaps_rollup`. PSS is in whole KiB for each kind; in a tree of one process nothing is shared and it is
+    /// the RSS.
     fn parse(text: &str) -> Option<Sizes> {
         let anon = field(text, "Pss_Anon:").or_else(|| field(text, "Anonymous:"))?;
         Some(Sizes {
@@ -238,10 +241,10 @@ impl Sizes {
     }
 }
 
-/// Looks at a tree that changes meanwhile, at most.
+/// The most looks at a tree that changes meanwhile.
 const MOST_LOOKS: u32 = 4;
 
-/// The sum over members at one moment (T6): the first look during which none of them ended, or the least of
+/// Returns the sum over members at one moment (T6): the first look during which none of them ended, or the least of
 /// [`MOST_LOOKS`].
 fn held_together(
     members: &[u32],
@@ -268,7 +271,7 @@ fn held_together(
     least.unwrap_or_default()
 }
 
-/// Whether two processes have the same memory, not copies of it; false if the kernel does not tell.
+/// Reports whether two processes have the same memory, not copies of it; false if the kernel does not tell.
 fn share_memory(one: u32, other: u32) -> bool {
     const KCMP_VM: i32 = 1;
     // SAFETY: numbers only.
@@ -278,7 +281,7 @@ fn share_memory(one: u32, other: u32) -> bool {
 /// Some fields of `/proc/PID/stat`.
 struct Stat {
     parent: u32,
-    /// Of itself, and of children that it waited for.
+    /// CPU time of itself, and of children that it waited for.
     cpu: Duration,
 }
 
@@ -287,7 +290,7 @@ fn stat(pid: u32) -> Option<Stat> {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let rest = &text[text.rfind(')')? + 1..];
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -297,9 +300,9 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether a process is between exec and the end of the loader's work, when nobody has libraries, or has ended. The loader
-/// maps preloads before the C library: with the one and not the other, it was not given them. How many mappings there are
-/// says nothing: the kernel makes more than a dozen before the loader runs.
+/// Reports whether a process is between exec and the end of the loader's work, when no process has libraries, or has
+/// ended. The loader maps preloads before the C library: with the C library and without the preloads, it was not
+/// given them. The number of mappings tells nothing: the kernel makes more than a dozen before the loader runs.
 fn is_beginning(maps: &str) -> bool {
     let is_mapped = |beginning: &str| {
         let files = maps.lines().filter_map(|line| line.rsplit_once('/'));
@@ -333,7 +336,7 @@ fn parse_status(text: &str) -> Option<Status> {
     })
 }
 
-/// The bytes of a line that counts KiB.
+/// Returns the bytes of a line that counts KiB.
 fn field(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
@@ -360,7 +363,7 @@ mod tests {
         assert!(parse_stat("7 (a").is_none());
     }
 
-    /// Three that share 12 KiB and have 1 KiB each; the second ends once some sizes have been read.
+    /// Measures three that share 12 KiB and have 1 KiB each; the second ends once some sizes have been read.
     fn three_of_which_one_ends(after: usize) -> u64 {
         let reads = std::cell::Cell::new(0);
         let ended = |reads: usize| reads > after;
@@ -419,7 +422,7 @@ mod tests {
         assert!(is_beginning(&format!("{program}{kernel}")));
         assert!(is_beginning(&format!("{program}{loader}{kernel}")));
         assert!(is_beginning(&format!("{program}{heap}{loader}{kernel}")));
-        // Started with an environment of its own; statically linked.
+        // These were started with an environment of their own, or are statically linked.
         assert!(!is_beginning(&format!("{program}{libc}{loader}{kernel}")));
         assert!(!is_beginning(&format!("{program}{heap}{kernel}")));
     }
@@ -449,7 +452,7 @@ mod tests {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
             .expect("its line");
         let mut tree = Tree::new(child.id());
-        // As if this process were another one: its other child is no orphan of the tree.
+        // This acts as if this process were another one: its other child is no orphan of the tree.
         tree.own = u32::MAX;
         tree.look();
         assert_eq!(tree.members().len(), 2, "{:?}", tree.members());

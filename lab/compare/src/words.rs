@@ -4,8 +4,8 @@
 //!   (PeakBytes, 1.2e7) ─► "11.4 MiB"      Cell ─► "0.92", "~0.99", "0.92?"      Verdict ─► "SIGSEGV in round 2"
 //! ```
 //!
-//! W1  `~` before a ratio: not distinguishable from the reference; `?` after it: too few rounds to tell. A bare ratio is
-//!     distinct.
+//! W1  `~` before a ratio means not distinguishable from the reference; `?` after it means too few rounds to tell. A
+//!     bare ratio is distinct.
 //! W2  Text that comes from programs (stderr, paths) has no control characters.
 //!
 //! Not here: layout (table.rs, page.rs).
@@ -14,7 +14,7 @@ use skinflint_view::units;
 
 use crate::model::{Allocator, Cell, Change, Column, Measure, Sure, Verdict};
 
-/// A figure with its unit.
+/// Formats a figure with its unit.
 pub fn value(measure: Measure, value: f64) -> String {
     if measure == Measure::OpNs {
         return format!("{value:.1} ns");
@@ -29,13 +29,13 @@ pub fn value(measure: Measure, value: f64) -> String {
     }
 }
 
-/// A difference with its sign.
+/// Formats a difference with its sign.
 pub fn difference(measure: Measure, difference: f64) -> String {
     let sign = if difference < 0.0 { '−' } else { '+' };
     format!("{sign}{}", value(measure, difference.abs()))
 }
 
-/// A ratio as in the tables (W1); empty if there is none.
+/// Formats a ratio as in the tables (W1); empty if there is none.
 pub fn ratio(cell: &Cell) -> String {
     let Some(ratio) = cell.ratio else {
         return String::new();
@@ -49,7 +49,7 @@ pub fn ratio(cell: &Cell) -> String {
     }
 }
 
-/// Three digits, as far as a ratio of measured figures can have them.
+/// Formats three digits, as far as a ratio of measured figures can have them.
 pub fn plain_ratio(ratio: f64) -> String {
     if ratio >= 99.5 {
         format!("{ratio:.0}")
@@ -60,20 +60,20 @@ pub fn plain_ratio(ratio: f64) -> String {
     }
 }
 
-/// The interval of a ratio.
+/// Formats the interval of a ratio.
 pub fn interval(cell: &Cell) -> String {
     let bounds = |(low, high): (f64, f64)| format!("{low:.3} to {high:.3}");
     cell.interval.map_or(String::new(), bounds)
 }
 
-/// Name and version.
+/// Returns name and version.
 pub fn named(allocator: &Allocator) -> String {
     format!("{} {}", allocator.name, allocator.version)
         .trim_end()
         .to_owned()
 }
 
-/// What became of a column, if it was not measured.
+/// Describes the result of a column, if it was not measured.
 pub fn verdict(column: &Column) -> Option<String> {
     let round = |round: &u32| match round {
         0 => "in the check round".to_owned(),
@@ -113,7 +113,7 @@ pub fn verdict(column: &Column) -> Option<String> {
     })
 }
 
-/// The same in two words, for a cell.
+/// Describes a verdict in two words, for a cell.
 pub fn verdict_briefly(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Measured => String::new(),
@@ -127,7 +127,7 @@ pub fn verdict_briefly(verdict: &Verdict) -> String {
     }
 }
 
-/// A change as a sentence: `skinflint, after-free RSS: −61.2% (−40.1 MiB)`.
+/// Describes a change in a sentence: `skinflint, after-free RSS: −61.2% (−40.1 MiB)`.
 pub fn change(change: &Change, with_program: bool) -> String {
     let program = match with_program {
         true => format!("{}: ", change.program),

@@ -1,4 +1,4 @@
-//! Writes what the fuzzer starts from: `cargo run -p skinflint-damage --example seeds -- FOLDER`.
+//! Writes the fuzzer's initial corpus: `cargo run -p skinflint-damage --example seeds -- FOLDER`.
 //!
 //! Not here: the fuzzer (fuzz/).
 

@@ -1,11 +1,11 @@
-//! How a trace comes to harm: what disks, crashes and copying do to it, from a seed.
+//! Damages a trace as disks, crashes and copying do, from a seed.
 //!
 //! ```text
 //!   blocks of the file ─► one to three blows ─► half of the time: checksums put right again
 //! ```
 //!
-//! K1  Only the layout of headers is known here (FORMAT.md), none of what is in a payload.
-//! K2  With its checksums put right, damage is no longer found by them: the decoders see it.
+//! K1  Only the layout of headers is known here (FORMAT.md), nothing of what is in a payload.
+//! K2  With its checksums repaired, damage is no longer found by them: it reaches the decoders.
 //!
 //! Not here: what must hold afterwards (reading.rs).
 
@@ -15,7 +15,7 @@ const FILE_HEADER: usize = 24;
 const BLOCK_HEADER: usize = 64;
 const MAGIC: [u8; 4] = [0xab, b'S', b'F', 0xba];
 const ZSTD: u8 = 1;
-/// No payload of a trace that is unpacked here is larger.
+/// The most bytes of a trace's payload that is unpacked here.
 const MOST_UNPACKED: usize = 64 << 20;
 
 fn number(bytes: &[u8], at: usize) -> usize {
@@ -23,7 +23,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes(four) as usize
 }
 
-/// Where each whole block lies, as far as they follow each other.
+/// Returns the range of each whole block, as far as they follow each other.
 pub fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut at = FILE_HEADER;
@@ -38,7 +38,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Puts right every checksum that can be reached, so that what is wrong besides is seen.
+/// Repairs every checksum that can be reached, so that the other damage is seen.
 pub fn repair(bytes: &mut [u8]) {
     if bytes.len() >= FILE_HEADER {
         let crc = crc32fast::hash(&bytes[..20]);
@@ -53,7 +53,7 @@ pub fn repair(bytes: &mut [u8]) {
     }
 }
 
-/// The same trace with nothing compressed: a flipped bit then is a wrong number, and not a broken frame.
+/// Returns the same trace with nothing compressed: a flipped bit is then a wrong number, and not a broken frame.
 pub fn unpack(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes[..FILE_HEADER.min(bytes.len())].to_vec();
     for block in blocks(bytes) {
@@ -73,7 +73,7 @@ pub fn unpack(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A damaged copy, and what was done to it.
+/// Returns a damaged copy, and what was done to it.
 pub fn damaged(whole: &[u8], other: &[u8], seed: u64) -> (Vec<u8>, String) {
     let mut rng = Rng(seed);
     let mut bytes = if rng.below(2) == 0 {
@@ -137,7 +137,7 @@ fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
     }
 }
 
-/// A block of another trace, in the middle of this one or instead of one of its own.
+/// Puts a block of another trace into the middle of this one, or in place of one of its own.
 fn splice_block(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
     let (own, theirs) = (blocks(bytes), blocks(other));
     if own.is_empty() || theirs.is_empty() {
@@ -170,14 +170,14 @@ fn exchange_blocks(bytes: &mut Vec<u8>, rng: &mut Rng) -> &'static str {
     "two blocks exchanged"
 }
 
-/// Some of the bytes of a payload become a number as large, or as negative, as can be written.
+/// Replaces some of the bytes of a payload by a number as large, or as negative, as can be written.
 fn extreme_number(bytes: &mut [u8], rng: &mut Rng) {
     let own = blocks(bytes);
     let range = match own.len() {
         0 => 0..bytes.len(),
         many => {
             let block = own[rng.below(many)].clone();
-            // Lengths of headers are blown at by the other blows; here it is what payloads say.
+            // The other kinds of damage hit lengths in headers; this one hits payloads.
             (block.start + BLOCK_HEADER).min(block.end)..block.end
         }
     };

@@ -1,4 +1,4 @@
-//! Damaged traces, and what must hold of whatever is read from them. For tests and the fuzzer only.
+//! Damaged traces, and what must hold for whatever is read from them. For tests and the fuzzer only.
 //!
 //! ```text
 //!   made::trace(seed) ─┐
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! F1  The same seed gives the same bytes, everywhere.
-//! F2  [`reading::whole`] panics exactly when something is wrong that no input may cause: a figure that
-//!     does not add up, an event lost in silence, JSON that is none.
+//! F2  [`reading::whole`] panics exactly if something is wrong that no input may cause: a figure that
+//!     does not add up, an event lost in silence, invalid JSON.
 //!
 //! Not here: which programs are recorded (the tests of the command line), the fuzzer (fuzz/).
 
@@ -19,7 +19,7 @@ pub mod reading;
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -28,7 +28,7 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `bound`, which is at least 1.
+    /// Returns a number below `bound`, which is at least 1.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.bits() % bound.max(1) as u64) as usize
     }

@@ -4,7 +4,7 @@
 //!   heap: 1 MiB of blocks ─ three threads ─ marks, samples, snapshots with resident runs ─► bytes of a trace
 //! ```
 //!
-//! A1  A made-up trace is whole and obeys event.rs: read back, it says so.
+//! A1  A made-up trace is whole and obeys event.rs: reading it back shows that.
 //!
 //! Not here: anything realistic; real recordings are broken as well (the command line's tests).
 
@@ -94,7 +94,7 @@ impl Made {
         }
     }
 
-    /// One event, or two that belong together.
+    /// Makes one event, or two that belong together.
     fn step(&mut self, out: &mut Vec<Event>) {
         let chosen = self.rng.below(100);
         let kind = match chosen {
@@ -168,7 +168,7 @@ impl Made {
             }
         };
         let mut second = self.event(kind);
-        // Both halves are one thread's.
+        // Both halves belong to one thread.
         second.thread = released.thread;
         out.extend([released, second]);
     }
@@ -210,10 +210,10 @@ impl Made {
     }
 }
 
-/// A whole trace of about this many events.
+/// Returns a whole trace of about this many events.
 ///
 /// # Panics
-/// Never: memory takes what is written.
+/// Never: the memory takes what is written.
 pub fn trace(seed: u64, events: usize) -> Vec<u8> {
     let mut memory = Memory::default();
     write(&mut memory, seed, events).unwrap_or_else(|error| panic!("in memory: {error}"));

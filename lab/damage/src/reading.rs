@@ -1,15 +1,15 @@
-//! Reads whatever there is to the very end: every event, the report, its three views; and checks what must hold.
+//! Reads a trace to the very end: every event, the report, its three views; and checks what must hold.
 //!
 //! ```text
 //!   bytes ─► Trace ─► events ─► Analyzer ─► Report ─► text, JSON, HTML
 //!              └ refused: the message          └ books add up, nothing is lost in silence
 //! ```
 //!
-//! W1  What cannot be opened is refused with a message that names the file and says what to do.
-//! W2  Events that the headers announce either come or are in a damage that says how many. They come by ticket; two
-//!     of one ticket can only be blocks of different traces.
+//! W1  A trace that cannot be opened is refused with a message that names the file and says what to do.
+//! W2  Events that the headers announce are either delivered or in a damage that says how many. They come by ticket;
+//!     two events with one ticket can only be from blocks of different traces.
 //! W3  The rows of every books add up to its resident bytes; every instant is an edge of the windows, once; the JSON
-//!     can be read again.
+//!     can be read back.
 //!
 //! Not here: names of functions; files.
 
@@ -18,18 +18,18 @@ use skinflint_analysis::{Analyzer, Facts, Options, Symbolizer, WindowLimits};
 use skinflint_trace::Trace;
 use skinflint_view::{html, json, text};
 
-/// What became of it.
+/// The result of reading.
 #[derive(Debug)]
 pub enum Outcome {
-    /// There was nothing to read; the message.
+    /// There was nothing to read; this is the message.
     Refused(String),
     /// A report was made.
     Read {
-        /// Events that came.
+        /// Events that were delivered.
         events: u64,
         /// Events that a damage counts.
         lost: u64,
-        /// Sentences about what is missing.
+        /// The number of sentences about what is missing.
         said: usize,
     },
 }
@@ -45,7 +45,7 @@ impl Symbolizer for Nameless {
 /// Reads a trace to its end and writes its report in all forms.
 ///
 /// # Panics
-/// If something does not hold that has to for every input (F2).
+/// If something does not hold that has to hold for every input (F2).
 pub fn whole(bytes: &[u8]) -> Outcome {
     const NAME: &str = "under-test.sft";
     let trace = match Trace::from_bytes(bytes.to_vec(), NAME) {

@@ -1,4 +1,4 @@
-//! A thousand damaged traces, and what the fuzzer has found worth keeping: none brings anything down.
+//! Reads a thousand damaged traces, and what the fuzzer has found worth keeping: none causes a panic or a hang.
 //!
 //! Not here: real recordings (the command line's tests), the fuzzer itself (fuzz/).
 
@@ -8,13 +8,13 @@ use std::time::Duration;
 use skinflint_damage::reading::{Outcome, whole};
 use skinflint_damage::{breaking, made};
 
-/// No made-up trace takes a tenth of it, in a debug build beside other work.
+/// No made-up trace takes a tenth of this, in a debug build beside other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn in_time(bytes: &[u8], what: &str) -> Outcome {
     let (done, is_done) = std::sync::mpsc::channel();
     let bytes = bytes.to_vec();
-    // One that does not come to an end is left behind.
+    // A reading that does not end is left behind.
     std::thread::spawn(move || done.send(whole(&bytes)));
     let outcome = is_done.recv_timeout(PATIENCE);
     outcome.unwrap_or_else(|_| panic!("{what}: too long, or a panic"))
@@ -53,12 +53,12 @@ fn a_thousand_damaged_traces() {
             Outcome::Read { .. } => read += 1,
         }
     }
-    // Damage that is never noticed would be as strange as damage that is never read past.
+    // Damage that is never noticed would be as strange as damage that always prevents reading.
     println!("{read} read past the damage, {refused} refused, {unharmed} with nothing to say");
     assert!(read > 500 && refused > 0 && unharmed > 0);
 }
 
-/// What the fuzzer kept: each reaches code that no other does.
+/// Tests the fuzzer's corpus: each file reaches code that no other does.
 #[test]
 fn the_fuzzers_corpus() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/report");

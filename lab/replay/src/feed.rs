@@ -5,8 +5,8 @@
 //! ```
 //!
 //! E1  Epoch k is posted when all up to k − `LEAD` are done, so at most `LEAD` are under way and a buffer is free.
-//! E2  Whoever raises `feed_calls` from 0 is the feed until it is 0 again; others only raise it. So one thread
-//!     at a time touches the feed and the file.
+//! E2  The thread that raises `feed_calls` from 0 is the feed until it is 0 again; other threads only raise it. So
+//!     one thread at a time touches the feed and the file.
 //! E3  An epoch with flags is posted when all before it are done; its points are taken just before: all is quiet.
 //! E4  A payload is checked and its chunks are known to fit before any of it is posted.
 //!
@@ -20,29 +20,29 @@ use crate::points;
 use crate::stage::{Posted, Stage};
 use crate::system;
 
-/// Slots made at a time: 16 pages.
+/// The number of slots made at a time: 16 pages.
 const SLOTS_AHEAD: u32 = 4096;
 
-/// Where the reading stands.
+/// The position of the reading.
 pub struct Feed {
     fd: i32,
     /// Bytes read of the script.
     offset: u64,
-    /// The epoch to read next.
+    /// The number of the epoch to read next.
     next: u32,
-    /// The first epoch that is not done.
+    /// The number of the first epoch that is not done.
     oldest: u32,
-    /// The header of `next`, if it was read already.
+    /// The header of `next`, if it was already read.
     pending: Option<Epoch>,
     ended: bool,
-    /// Slots that exist.
+    /// The number of slots that exist.
     populated: u32,
     /// Time spent here, nanoseconds.
     pub spent_ns: u64,
 }
 
 impl Feed {
-    /// A feed whose file stands after the header.
+    /// Creates a feed whose file is positioned after the header.
     pub fn new(fd: i32, offset: u64) -> Feed {
         Feed {
             fd,
@@ -113,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Has so many slots exist.
+    /// Makes this many slots exist.
     fn populate(&mut self, stage: &Stage, slots: u32) {
         if slots > self.populated {
             if slots - 1 > stage.memory.slot_mask() {
@@ -195,7 +195,7 @@ impl Feed {
     }
 }
 
-/// Reads on, or has the thread that does so look again (E2).
+/// Reads on, or makes the thread that is reading look again (E2).
 pub fn advance(stage: &'static Stage) {
     // ORDER: AcqRel; pairs with the exchange below: the feed is handed from thread to thread.
     if stage.feed_calls.fetch_add(1, Ordering::AcqRel) != 0 {
@@ -220,7 +220,7 @@ pub fn advance(stage: &'static Stage) {
     }
 }
 
-/// A chunk of this epoch is done.
+/// Notes that a chunk of this epoch is done.
 pub fn done(stage: &'static Stage, epoch: u32) {
     stage.moved();
     // ORDER: AcqRel; pairs with the Acquire in `step`, so that the next epochs see what was done in this one.

@@ -1,4 +1,4 @@
-//! The script: a recorded trace made ready to be played again, as fast as an allocator can go.
+//! The script: a recorded trace prepared for replaying it, as fast as an allocator can go.
 //!
 //! ```text
 //!   .sft ─► compile (crate compare) ─► script ─► skinflint-replay (this package's program) ─► report

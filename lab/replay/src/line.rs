@@ -1,21 +1,22 @@
 //! Lines of text and of JSON, put together without allocating.
 //!
-//! J1  A line has a fixed room; what does not fit is cut, and the line is still closed. No line of the report comes near it.
+//! J1  A line has a fixed size; what does not fit is cut, and the line is still closed. No line of the report comes
+//!     near the limit.
 //!
-//! Not here: what is said (tally.rs, points.rs).
+//! Not here: the content (tally.rs, points.rs).
 
 use crate::system;
 
 const ROOM: usize = 2048;
 
-/// A line in the making.
+/// A line being built.
 pub struct Line {
     bytes: [u8; ROOM],
     len: usize,
 }
 
 impl Line {
-    /// An empty line.
+    /// Creates an empty line.
     pub fn new() -> Line {
         Line {
             bytes: [0; ROOM],
@@ -23,7 +24,7 @@ impl Line {
         }
     }
 
-    /// A JSON object whose field `line` says what it is.
+    /// Creates a JSON object whose field `line` says what it is.
     pub fn object(name: &[u8]) -> Line {
         let mut line = Line::new();
         line.raw(b"{\"line\":\"");
@@ -32,7 +33,7 @@ impl Line {
         line
     }
 
-    /// Bytes as they are.
+    /// Adds bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         // Room for the end of an object is kept (J1).
         let room = (ROOM - 4).saturating_sub(self.len).min(bytes.len());
@@ -40,7 +41,7 @@ impl Line {
         self.len += room;
     }
 
-    /// A number in decimal digits.
+    /// Adds a number in decimal digits.
     pub fn decimal(&mut self, mut value: u64) {
         let mut digits = [0; 20];
         let mut at = digits.len();
@@ -61,19 +62,19 @@ impl Line {
         self.raw(b"\":");
     }
 
-    /// A field that is a number.
+    /// Adds a field that is a number.
     pub fn number(&mut self, key: &[u8], value: u64) {
         self.key(key);
         self.decimal(value);
     }
 
-    /// A field that is true or false.
+    /// Adds a field that is true or false.
     pub fn flag(&mut self, key: &[u8], value: bool) {
         self.key(key);
         self.raw(if value { b"true" } else { b"false" });
     }
 
-    /// A field that is text; control characters, quotes and what is not ASCII become `?`.
+    /// Adds a field that is text; control characters, quotes and what is not ASCII become `?`.
     pub fn text(&mut self, key: &[u8], value: &[u8]) {
         self.key(key);
         self.raw(b"\"");
@@ -84,7 +85,7 @@ impl Line {
         self.raw(b"\"");
     }
 
-    /// Ends the object and writes the line; `false` if that failed.
+    /// Ends the object and writes the line; returns `false` if that failed.
     pub fn close_to(mut self, fd: i32) -> bool {
         self.bytes[self.len] = b'}';
         self.bytes[self.len + 1] = b'\n';
@@ -92,7 +93,7 @@ impl Line {
         self.write_to(fd)
     }
 
-    /// Writes the line as it is; `false` if that failed.
+    /// Writes the line as it is; returns `false` if that failed.
     pub fn write_to(&self, fd: i32) -> bool {
         system::write_all(fd, &self.bytes[..self.len])
     }

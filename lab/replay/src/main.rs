@@ -7,7 +7,7 @@
 //!             resident memory, floor ─► report (JSON lines)   slots (shared memory of our own)
 //! ```
 //!
-//! M1  The only calls of the malloc family are those of the script. What the program needs itself lies in one memfd
+//! M1  The only calls of the malloc family are those of the script. What the program itself needs lies in one memfd
 //!     (memory.rs): its blocks are counted by the kernel, so the allocator's memory is known to the page.
 //! M2  One exception: `pthread_create` allocates what glibc needs for a thread, as it did in the recorded program.
 //! M3  The recorded main thread is played by the main thread, every other by a thread of its own.
@@ -37,7 +37,7 @@ use core::ffi::{c_char, c_int};
 
 use options::Options;
 
-/// A panic is a fault of ours: say where, and stop.
+/// Handles a panic, which is a fault of ours: prints where it was, and stops.
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     let mut line = line::Line::new();
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn main(count: c_int, values: *const *const c_char) -> c_i
     threads::perform(options)
 }
 
-/// Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
+/// Is never called, since nothing unwinds; the prebuilt `core` names it if it is not optimised away (debug builds).
 // SAFETY: the name is the unwinder's; without `std` nothing else defines it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}

@@ -5,11 +5,12 @@
 //! ```
 //!
 //! A1  The mapping lives as long as the process; each area is handed out once, so references into it are `'static`.
-//! A2  Its pages come into being when they are touched and are counted by the kernel: `st_blocks` of the memfd is what
-//!     the replayer holds, to the page, and anybody can read it through /proc/PID/fd while the script is played.
+//! A2  Its pages come into being when they are touched and are counted by the kernel: `st_blocks` of the memfd is
+//!     what the replayer holds, to the page, and any program can read it through /proc/PID/fd while the script is
+//!     replayed.
 //! A3  Fresh memory is zero.
 //!
-//! Not here: what lies in the areas (stage.rs, slots.rs, threads.rs, points.rs).
+//! Not here: the content of the areas (stage.rs, slots.rs, threads.rs, points.rs).
 
 use core::ffi::c_int;
 
@@ -17,16 +18,16 @@ use skinflint_replay::script::{LEAD, MAX_PAYLOAD_BYTES};
 
 use crate::slots::Slot;
 
-/// Bytes of a thread's stack, with the page that guards its lower end.
+/// The size of a thread's stack, with the page that guards its lower end.
 pub const STACK_BYTES: usize = 256 << 10;
 const PAGE: usize = 4096;
-/// Bytes after a buffer, so that what looks ahead (`AHEAD` of player.rs, two words more) stays inside.
+/// The room after a buffer, so that what looks ahead (`AHEAD` of player.rs, two words more) stays inside.
 const SLACK: usize = PAGE;
-/// Address space for slots, binary logarithms, in the order in which they are tried: 32 bits of slots, then what a
-/// limited address space (`ulimit -v`, valgrind) may still have.
+/// The address space for slots as binary logarithms, in the order in which they are tried: 32 bits of slots, then
+/// what a limited address space (`ulimit -v`, valgrind) may still have.
 const SLOTS_LOG2: [u32; 4] = [36, 33, 30, 28];
 
-/// The mapping.
+/// The mapping and its areas.
 #[derive(Clone, Copy)]
 pub struct Memory {
     base: *mut u8,
@@ -40,8 +41,8 @@ pub struct Memory {
     slots_log2: u32,
 }
 
-/// Addresses for counting pages (points.rs): an eighth of those for slots, which is room for 14 million groups of 2 MiB
-/// with a block in them, or for 58,000 in the smallest.
+/// The address space for counting pages (points.rs): an eighth of that for slots, which is room for 14 million groups
+/// of 2 MiB with a block in them, or for 58,000 in the smallest.
 const SCRATCH_SHIFT: u32 = 3;
 
 fn map(fd: c_int, whole: usize) -> Result<*mut u8, c_int> {
@@ -64,10 +65,10 @@ const fn pages(bytes: usize) -> usize {
 }
 
 impl Memory {
-    /// Maps areas for a stage, so many threads of so many bytes each, and everything else.
+    /// Maps areas for a stage, for this many threads of this many bytes each, and for everything else.
     ///
     /// # Errors
-    /// The error number of the kernel.
+    /// The kernel's error number.
     pub fn new(stage_bytes: usize, threads: usize, part_bytes: usize) -> Result<Memory, c_int> {
         // SAFETY: a C string; no memory is passed.
         let fd = unsafe { libc::memfd_create(c"skinflint-replay".as_ptr(), libc::MFD_CLOEXEC) };
@@ -106,35 +107,35 @@ impl Memory {
         unsafe { self.base.add(offset) }
     }
 
-    /// Where the stage lies.
+    /// Returns the address of the stage.
     pub fn stage(&self) -> *mut u8 {
         self.at(0)
     }
 
-    /// Where the threads' parts lie.
+    /// Returns the address of the threads' parts.
     pub fn parts(&self) -> *mut u8 {
         self.at(self.parts)
     }
 
-    /// The buffer of this epoch.
+    /// Returns the buffer of this epoch.
     pub fn buffer(&self, epoch: u32) -> *mut u8 {
         self.at(self.buffers + (epoch % LEAD) as usize * (MAX_PAYLOAD_BYTES + SLACK))
     }
 
-    /// Where this stack lies; its lowest page is made inaccessible.
+    /// Returns the address of this stack; its lowest page is made inaccessible.
     pub fn stack(&self, number: usize) -> *mut u8 {
         let stack = self.at(self.stacks + number * STACK_BYTES);
-        // SAFETY: a page of ours that nobody uses yet (A1).
+        // SAFETY: a page of ours that no thread uses yet (A1).
         unsafe { libc::mprotect(stack.cast(), PAGE, libc::PROT_NONE) };
         stack
     }
 
-    /// Where pages are counted.
+    /// Returns the address of the area where pages are counted.
     pub fn scratch(&self) -> *mut u8 {
         self.at(self.scratch)
     }
 
-    /// Bytes of that.
+    /// Returns the size of that area in bytes.
     pub fn scratch_bytes(&self) -> usize {
         self.slots - self.scratch
     }
@@ -142,7 +143,7 @@ impl Memory {
     /// Gives the pages of the scratch area back: it reads as zero again.
     pub fn drop_scratch(&self) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: no memory is passed; nobody holds references into the scratch area now.
+        // SAFETY: no memory is passed; no references into the scratch area exist now.
         unsafe {
             libc::fallocate(
                 self.fd,
@@ -153,17 +154,17 @@ impl Memory {
         };
     }
 
-    /// Where the slots lie.
+    /// Returns the address of the slots.
     pub fn slots(&self) -> *mut u8 {
         self.at(self.slots)
     }
 
-    /// What a slot's number is cut to, so that it is one of the table.
+    /// Returns the mask that a slot's number is cut with, so that it is one of the table.
     pub fn slot_mask(&self) -> u32 {
         ((1_u64 << self.slots_log2) / size_of::<Slot>() as u64 - 1) as u32
     }
 
-    /// Has the pages of these slots exist, all at once, so that the player does not meet them one by one.
+    /// Makes the pages of these slots exist, all at once, so that the player does not fault on them one by one.
     pub fn populate(&self, slots: core::ops::Range<u32>) {
         let (start, end) = (
             slots.start as usize * size_of::<Slot>(),
@@ -180,7 +181,7 @@ impl Memory {
         }
     }
 
-    /// Bytes that exist of all this (A2).
+    /// Returns the bytes of the mapping that exist (A2).
     pub fn held_bytes(&self) -> u64 {
         // SAFETY: a structure of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };

@@ -22,28 +22,28 @@ Plays a compiled trace on the allocator of the process (LD_PRELOAD chooses it) a
   --check         write a mark into each block and look whether it is still there
 ";
 
-/// What was asked for.
+/// The options of a replay.
 #[derive(Clone, Copy)]
 pub struct Options {
     /// The script's path.
     pub script: &'static CStr,
     /// The report's path.
     pub report: &'static CStr,
-    /// Recorded nanoseconds for each that passes, in thousandths; 0 as fast as it goes.
+    /// Recorded nanoseconds for each nanosecond that passes, in thousandths; 0 means as fast as possible.
     pub paced_milli: u64,
-    /// How long to wait at the end, milliseconds.
+    /// The time to wait at the end, milliseconds.
     pub idle_ms: u64,
-    /// No allocator is called.
+    /// Whether no allocator is called.
     pub null: bool,
-    /// Blocks are marked.
+    /// Whether blocks are marked.
     pub check: bool,
 }
 
-/// What the command line asks for.
+/// The request of the command line.
 pub enum Asked {
-    /// This.
+    /// A script is to be replayed.
     Play(Options),
-    /// Nothing more; the status to end with.
+    /// Nothing more is to be done; this is the exit status.
     Answered(c_int),
 }
 
@@ -57,7 +57,7 @@ fn refuse(what: &[u8], word: &[u8]) -> Asked {
     Asked::Answered(2)
 }
 
-/// A number with up to three decimals, in thousandths; at most 10^6.
+/// Parses a number with up to three decimals, in thousandths; at most 10^6.
 fn thousandths(text: &[u8]) -> Option<u64> {
     let (mut value, mut decimals, mut digits) = (0_u64, None, 0);
     for &byte in text {
@@ -84,7 +84,7 @@ fn thousandths(text: &[u8]) -> Option<u64> {
 }
 
 impl Options {
-    /// Reads the command line; what is wrong is said here.
+    /// Reads the command line; errors are printed here.
     ///
     /// # Safety
     /// `values` are `count` C strings that live as long as the process.

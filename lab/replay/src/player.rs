@@ -1,4 +1,4 @@
-//! The player: does a chunk's operations, one after the other.
+//! The player: performs a chunk's operations, one after the other.
 //!
 //! ```text
 //!   word ─► kind, slot ─► [wait] ─► malloc │ free │ realloc … ─► touch ─► slot
@@ -7,14 +7,14 @@
 //! Cost of its own, for each operation: one or two words read, one jump, one load and two stores of the slot's line,
 //! which was asked for some words ago, and a few counts. `--null` measures it.
 //!
-//! X1  Words are read up to two beyond the chunk at most, and `AHEAD` for prefetching; buffers have room behind them.
+//! X1  Words are read at most two beyond the chunk, and `AHEAD` for prefetching; buffers have room behind them.
 //! X2  An address of a slot is used only while the slot is live and its address not 0: then it is a block that the
 //!     allocator gave and that was not released, as long as allocator and script are right.
-//! X3  Writes stay within the size asked for.
-//! X4  What violates the order (a release without a block, a second block in a slot, a wait for what is past) is
-//!     counted and not done.
+//! X3  Writes stay within the requested size.
+//! X4  An operation that violates the order (a release without a block, a second block in a slot, a wait for what is
+//!     past) is counted and not done.
 //!
-//! Not here: where chunks come from (feed.rs), starting threads (threads.rs).
+//! Not here: the source of chunks (feed.rs), starting threads (threads.rs).
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use core::sync::atomic::Ordering;
@@ -28,27 +28,28 @@ use crate::tally::Tally;
 use crate::threads;
 
 const PAGE: u64 = 4096;
-/// Words looked ahead for slots. `--null` on a trace of Python with 731,000 live blocks (bench/compare/replayed.py
-/// --keep), ns an operation: 10 without looking ahead, 6.9 with 32 words, 5.9 with 64; 2026-11-21, Xeon, two busy cores.
+/// The number of words looked ahead for slots. `--null` on a trace of Python with 731,000 live blocks
+/// (bench/compare/replayed.py --keep), ns per operation: 10 without looking ahead, 6.9 with 32 words, 5.9 with 64;
+/// 2026-11-21, Xeon, two busy cores.
 const AHEAD: usize = 64;
-/// Operations between two rings while somebody waits.
+/// The number of operations between two rings while a thread waits.
 const RING_EACH: u32 = 32;
-/// Memory that `--null` hands out to a thread, over and over; it stays in the cache.
+/// The memory that `--null` hands out to a thread, over and over; it stays in the cache.
 const NULL_BYTES: u64 = 64 << 10;
-/// Threads that have such memory of their own: others share, and would pay for each other's lines.
+/// The number of threads that have their own such memory: others share, and would pay for each other's lines.
 const NULL_THREADS: u64 = 128;
 
-/// A replay in recorded time that is later than this does not catch up.
+/// The lateness beyond which a replay in recorded time does not catch up.
 const LATE_NS: u64 = 20_000_000;
 
-/// How the allocator is called.
+/// The mode in which the allocator is called.
 pub const PLAIN: u8 = 0;
-/// It is not called.
+/// The mode in which it is not called.
 pub const NULL: u8 = 1;
-/// It is called, and blocks are marked.
+/// The mode in which it is called, and blocks are marked.
 pub const CHECKED: u8 = 2;
 
-/// (Beginning of the schedule, when a recorded moment is due), monotonic nanoseconds.
+/// Returns (the beginning of the schedule, when a recorded moment is due), in monotonic nanoseconds.
 pub fn due_ns(stage: &Stage, recorded_ns: u64) -> (u64, u64) {
     // ORDER: Relaxed; a number by itself.
     let schedule_ns = stage.schedule_ns.load(Ordering::Relaxed);
@@ -56,8 +57,8 @@ pub fn due_ns(stage: &Stage, recorded_ns: u64) -> (u64, u64) {
     (schedule_ns, schedule_ns + passed as u64)
 }
 
-/// Sleeps until a recorded moment, by `--paced`. Who is late by more than `LATE_NS` has everything after it moved by
-/// as much: pauses of the program stay as long as they were, which is when allocators give memory back.
+/// Sleeps until a recorded moment, for `--paced`. If a thread is late by more than `LATE_NS`, everything after it is
+/// moved by as much: pauses of the program stay as long as they were, and allocators give memory back in pauses.
 #[cold]
 fn sleep_until_recorded(stage: &Stage, recorded_ns: u64) {
     let (schedule_ns, due_ns) = due_ns(stage, recorded_ns);
@@ -65,7 +66,7 @@ fn sleep_until_recorded(stage: &Stage, recorded_ns: u64) {
     if late_ns == 0 {
         system::sleep_until(due_ns);
     } else if late_ns > LATE_NS {
-        // ORDER: Relaxed; whoever is first moves it, for all.
+        // ORDER: Relaxed; the first thread moves it, for all.
         let moved = stage.schedule_ns.compare_exchange(
             schedule_ns,
             schedule_ns + late_ns,
@@ -95,18 +96,18 @@ pub struct Player {
     recorded_ns: u64,
 }
 
-/// What the chunk was.
+/// The result of a chunk.
 pub enum Played {
     /// All of it is done.
     Whole,
     /// All of it is done, and the thread ends.
     Ended,
-    /// It is none, from this word on.
+    /// It is no valid chunk, from this word on.
     Wrong(usize, &'static str),
 }
 
 impl Player {
-    /// A player of this thread, which counts into this tally; it must be its thread's.
+    /// Creates the player of this thread, which counts into this tally; the tally must be its thread's.
     pub fn new(stage: &'static Stage, number: u32, tally: &'static mut Tally) -> Player {
         Player {
             stage,
@@ -198,10 +199,11 @@ impl Player {
         u64::from(low) | core::mem::take(&mut self.size_high)
     }
 
-    /// Rings if somebody waits for a slot: now and then, and at the end of a chunk.
+    /// Rings if a thread waits for a slot: now and then, and at the end of a chunk.
     #[inline(always)]
     fn ring_if_waited_for(&mut self, at_end: bool) {
-        // ORDER: Relaxed; who is not seen now is seen at the next operation, or looks again by itself (stage.rs).
+        // ORDER: Relaxed; a waiter that is not seen now is seen at the next operation, or looks again by itself
+        //       (stage.rs).
         if self.stage.waiting.load(Ordering::Relaxed) != 0 {
             self.until_ring -= 1;
             if at_end || self.until_ring == 0 {
@@ -228,7 +230,7 @@ impl Player {
         );
     }
 
-    /// The next block of `--null`.
+    /// Returns the next block of `--null`.
     #[inline(always)]
     fn null(&mut self, size: u64) -> *mut u8 {
         let bytes = (size.min(PAGE) + 15) & !15;
@@ -286,7 +288,7 @@ impl Player {
         self.ring_if_waited_for(false);
     }
 
-    /// The allocator gave nothing: the slot is live without an address.
+    /// Notes that the allocator returned null: the slot is live without an address.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, slot: &Slot, before: State) {
@@ -395,7 +397,7 @@ impl Player {
         self.ring_if_waited_for(false);
     }
 
-    /// What is not done all the time.
+    /// Performs the operations that are rare.
     #[inline(never)]
     fn rare(
         &mut self,
@@ -419,7 +421,8 @@ impl Player {
                         self.touch::<PLAIN>(block, 8.min(state.size()), state.size());
                         self.touch_next = before;
                     }
-                    // Counts as an operation (S3 of slots.rs), so that a release by another thread can wait for it.
+                    // It counts as an operation (S3 of slots.rs), so that a release by another thread can wait for
+                    // it.
                     slot.set(state, block as u64, state.size());
                     self.ring_if_waited_for(false);
                 }
@@ -443,11 +446,11 @@ impl Player {
         Ok(())
     }
 
-    /// Until the slot's count is this.
+    /// Waits until the slot's count is this.
     fn wait(&mut self, slot: &Slot, number: u32, count: u32) {
         const MASK: u32 = (1 << COUNT_BITS) - 1;
         let ahead = || slot.state().count().wrapping_sub(count) & MASK;
-        // Behind, as long as the difference is negative.
+        // The count is behind as long as the difference is negative.
         let mut is_there = || ahead() <= MASK / 2;
         if !is_there() {
             let begun = system::thread_cpu_ns();
@@ -461,7 +464,7 @@ impl Player {
         }
     }
 
-    /// Looks whether the mark is still there.
+    /// Checks whether the mark is still there.
     fn look(&mut self, block: *mut u8, size: u64, slot_number: u32) {
         if size >= 8 && !block.is_null() {
             // SAFETY: X2, X3.
@@ -473,7 +476,7 @@ impl Player {
     }
 }
 
-/// What a slot knows of a size.
+/// Returns what a slot holds of a size.
 #[inline(always)]
 fn known(size: u64) -> u64 {
     size.min((1 << 40) - 1)

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Q1  A point is taken when no thread plays (E3 of feed.rs), so slots and tallies stand still.
-//! Q2  The floor is the number of distinct 4 KiB pages that hold a byte of a live block, as asked for, at the addresses
+//! Q2  The floor is the number of distinct 4 KiB pages that hold a requested byte of a live block, at the addresses
 //!     of this run, and are resident: what the program never touched of a large block needs no memory. Pages strictly
 //!     inside a block are counted, its first and last are marked in a set.
 //! Q3  The set's memory is ours (memory.rs) and given back at once. A group with a page in it stands for 2 MiB of
-//!     addresses; where a heap has so many that the room does not suffice, there is no figure.
-//! Q4  `rss_bytes` is anonymous plus shared memory of the process, less what is ours: allocators with shared memory
-//!     count too. It includes what the C library and the loader dirty, the same for every allocator.
+//!     addresses; if a heap has so many groups that the room does not suffice, there is no figure.
+//! Q4  `rss_bytes` is anonymous plus shared memory of the process, minus what is ours: allocators with shared memory
+//!     count too. It includes what the C library and the loader dirty, which is the same for every allocator.
 //!
 //! Not here: when points are due (the script says so).
 
@@ -26,7 +26,7 @@ use crate::stage::Stage;
 use crate::system;
 
 const PAGE_SHIFT: u32 = 12;
-/// Pages of a group, which is an entry of the set.
+/// The number of pages of a group, which is an entry of the set.
 const GROUP_PAGES: u64 = 512;
 
 /// An entry of the set: the group's number + 1, and a bit for each of its pages.
@@ -41,7 +41,7 @@ struct PageSet {
     groups: *mut Group,
     mask: usize,
     used: usize,
-    /// Groups for which there is room behind `groups`.
+    /// The number of groups for which there is room behind `groups`.
     room: usize,
 }
 
@@ -97,7 +97,7 @@ impl PageSet {
         self.mask = capacity * 2 - 1;
         self.used = 0;
         for at in 0..capacity {
-            // SAFETY: an entry of the old table, which nobody changes now.
+            // SAFETY: an entry of the old table, which no thread changes now.
             let group = unsafe { &*old.add(at) };
             if group.key != 0 {
                 self.group(group.key - 1).pages = group.pages;
@@ -107,12 +107,12 @@ impl PageSet {
     }
 }
 
-/// Pages of blocks from here on are looked at one by one: smaller ones are touched whole.
+/// The size from which the pages of blocks are looked at one by one: smaller blocks are touched whole.
 const LARGE_BYTES: u64 = 16 << 10;
-/// Pages asked for at a time.
+/// The number of pages asked for at a time.
 const LOOK_PAGES: usize = 4096;
 
-/// How many of these pages are resident.
+/// Returns how many of these pages are resident.
 fn resident_pages(mut first: u64, end: u64) -> u64 {
     let mut there = [0_u8; LOOK_PAGES];
     let mut count = 0;
@@ -137,7 +137,7 @@ fn resident_pages(mut first: u64, end: u64) -> u64 {
     count
 }
 
-/// Pages that hold a live block (Q2); slots up to `top` are looked at.
+/// Counts the pages that hold a live block (Q2); slots up to `top` are looked at.
 fn floor_pages(stage: &Stage, top: u32) -> Option<u64> {
     let mut set = PageSet::new(stage);
     let mut pages = 0;
@@ -168,7 +168,7 @@ fn floor_pages(stage: &Stage, top: u32) -> Option<u64> {
     Some(pages)
 }
 
-/// A field of /proc/self/status, bytes.
+/// Returns a field of /proc/self/status, in bytes.
 fn field(text: &[u8], name: &[u8]) -> u64 {
     let mut lines = text.split(|&byte| byte == b'\n');
     let Some(line) = lines.find(|line| line.starts_with(name)) else {
@@ -178,7 +178,7 @@ fn field(text: &[u8], name: &[u8]) -> u64 {
     digits.fold(0_u64, |sum, &byte| sum * 10 + u64::from(byte - b'0')) * 1024
 }
 
-/// (anonymous, shared) resident memory of this process.
+/// Returns the (anonymous, shared) resident memory of this process.
 fn resident() -> (u64, u64) {
     let fd = system::open(c"/proc/self/status", libc::O_RDONLY);
     if fd < 0 {
@@ -193,7 +193,7 @@ fn resident() -> (u64, u64) {
     )
 }
 
-/// Names of the points of an epoch.
+/// The names of the points of an epoch.
 const NAMES: [(u32, &[u8]); 5] = [
     (point::PROGRESS, b"progress"),
     (point::PEAK, b"peak"),

@@ -5,43 +5,44 @@
 //!              └ flags: points to take before it         └ one thread's operations of the epoch
 //! ```
 //!
-//! F1  An epoch is played only when all epochs up to the second before it are done ([`LEAD`]). So what an operation
-//!     needs of another thread is waited for by `Wait` only if it lies in the same epoch or the one before.
+//! F1  An epoch is played only when all epochs up to the second before it are done ([`LEAD`]). So an operation needs
+//!     a `Wait` for another thread's operation only if that lies in the same epoch or the one before.
 //! F2  Every operation on a slot (acquire, regrow, release) raises its count by one; `Wait` names the count that the
 //!     next operation expects.
-//! F3  All lengths are checked before they are used; a fault names the byte of the file.
-//! F4  Header, epochs and payloads have checks of 32 bits: damage is found before it is played.
+//! F3  All lengths are checked before they are used; a fault gives the byte of the file.
+//! F4  Header, epochs and payloads have checks of 32 bits: damage is found before it is replayed.
 //!
-//! Not here: reading files, playing (main.rs and its modules).
+//! Not here: reading files, replaying (main.rs and its modules).
 
-/// First bytes of a script: as those of a trace, with `SFP` for `SFT`.
+/// The first bytes of a script: those of a trace, with `SFP` for `SFT`.
 pub const MAGIC: [u8; 8] = [0x89, b'S', b'F', b'P', 0x0d, 0x0a, 0x1a, 0x0a];
-/// First bytes of an epoch.
+/// The first bytes of an epoch.
 pub const EPOCH_MAGIC: u32 = u32::from_le_bytes([0xab, b'S', b'F', 0xbb]);
-/// Version of the format; another major version is refused.
+/// The version of the format; another major version is refused.
 pub const MAJOR: u16 = 1;
 /// Later minor versions only use fields that are 0 in this one.
 pub const MINOR: u16 = 0;
-/// Bytes of the file's header.
+/// The size of the file's header.
 pub const HEADER_BYTES: usize = 128;
-/// Bytes of an epoch's header.
+/// The size of an epoch's header.
 pub const EPOCH_BYTES: usize = 64;
-/// Bytes of a chunk's header.
+/// The size of a chunk's header.
 pub const CHUNK_BYTES: usize = 16;
-/// Bytes of an epoch's chunks, at most.
+/// The most bytes of an epoch's chunks.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
-/// Events of an epoch, at most.
+/// The most events of an epoch.
 pub const EPOCH_EVENTS: u32 = 4096;
 /// An epoch begins when all but the last `LEAD - 1` before it are done (F1).
 pub const LEAD: u32 = 2;
-/// Threads of a script, at most.
+/// The most threads of a script.
 pub const MAX_THREADS: u32 = 1 << 20;
-/// Bits of the count of operations on a slot (F2), which wraps.
+/// The bits of the count of operations on a slot (F2), which wraps.
 pub const COUNT_BITS: u32 = 23;
-/// Words of an operation, at most.
+/// The most words of an operation.
 pub const OP_WORDS: usize = 3;
 
-/// What the low four bits of an operation's first word say. The other 28 are the low bits of the slot (or the thread).
+/// The meaning of the low four bits of an operation's first word. The other 28 are the low bits of the slot (or the
+/// thread).
 pub mod op {
     /// malloc: size.
     pub const MALLOC: u32 = 1;
@@ -55,9 +56,9 @@ pub mod op {
     pub const FREE: u32 = 5;
     /// Wait until the slot's count is this (F2).
     pub const WAIT: u32 = 6;
-    /// The next acquisition touches so many pages from its start, no more.
+    /// The next acquisition touches this many pages from its start, no more.
     pub const TOUCH_NEXT: u32 = 7;
-    /// The block's pages up to so many are touched now.
+    /// The block's pages up to this number are touched now.
     pub const TOUCH: u32 = 8;
     /// High bits for the next operation: the slot's above 28; the size's above 32.
     pub const HIGH: u32 = 9;
@@ -65,20 +66,20 @@ pub mod op {
     pub const START: u32 = 10;
     /// This thread ends.
     pub const END: u32 = 11;
-    /// So many microseconds later, by the recording.
+    /// This many microseconds have passed, by the recording.
     pub const TIME: u32 = 12;
 
     /// Words of an operation by its low four bits; 0 where there is none.
     pub const WORDS: [u8; 16] = [0, 2, 2, 3, 2, 1, 2, 2, 2, 2, 1, 1, 2, 0, 0, 0];
 }
 
-/// What is taken before an epoch, when everything before it is done: bits of its flags.
+/// The points that are taken before an epoch, when everything before it is done: bits of its flags.
 pub mod point {
-    /// Every so many operations: resident memory.
+    /// A point of progress, every some operations: resident memory.
     pub const PROGRESS: u32 = 1;
-    /// Most bytes live.
+    /// The most bytes are live.
     pub const PEAK: u32 = 2;
-    /// Fewest bytes live after the peak.
+    /// The fewest bytes after the peak are live.
     pub const AFTER_FREE: u32 = 4;
     /// A mark of the recording.
     pub const MARK: u32 = 8;
@@ -86,27 +87,27 @@ pub mod point {
     pub const END: u32 = 16;
 }
 
-/// What is wrong with a script, and at which byte of what was given to the function.
+/// A fault of a script, and its byte in the input of the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// Bytes from the beginning of the part.
     pub at: usize,
-    /// What.
+    /// The fault.
     pub what: &'static str,
 }
 
 /// The file's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
-    /// Threads that are numbered.
+    /// Number of threads.
     pub threads: u32,
     /// The thread that is played by the process's first; its allocators treat it specially.
     pub main: u32,
-    /// Operations on blocks; for progress only.
+    /// Number of operations on blocks; for progress only.
     pub ops: u64,
-    /// Most bytes live (as asked for) at one time in the recording.
+    /// The most requested bytes live at one time in the recording.
     pub peak_live_bytes: u64,
-    /// From the trace's beginning to its end, nanoseconds.
+    /// The time from the trace's beginning to its end, nanoseconds.
     pub recorded_ns: u64,
     /// The trace's uid, 16 hex digits.
     pub uid: [u8; 16],
@@ -115,25 +116,25 @@ pub struct Header {
 /// An epoch's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Epoch {
-    /// From 0, wrapping.
+    /// Its number, from 0, wrapping.
     pub index: u32,
     /// Bits of [`point`].
     pub flags: u32,
-    /// Chunks: threads that do something in it.
+    /// Number of chunks: threads that do something in it.
     pub chunks: u32,
     /// Bytes of its chunks.
     pub payload_bytes: u32,
-    /// Which mark, if [`point::MARK`].
+    /// The number of the mark, if [`point::MARK`].
     pub mark: u32,
     /// Operations on blocks before it.
     pub first_op: u64,
-    /// When it began in the recording, nanoseconds.
+    /// The time of its beginning in the recording, nanoseconds.
     pub time_ns: u64,
-    /// Bytes that live before it, as asked for.
+    /// Requested bytes that live before it.
     pub live_bytes: u64,
     /// Blocks that live before it.
     pub live_blocks: u32,
-    /// Slots used up to its end: all of its slots are below.
+    /// Number of slots used up to its end: all of its slots are below.
     pub slots: u32,
     /// Check of the payload.
     pub payload_check: u32,
@@ -142,16 +143,16 @@ pub struct Epoch {
 /// A chunk's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
-    /// Whose operations.
+    /// The thread of the operations.
     pub thread: u32,
     /// Words of operations; filled up to an even number with zeros, which are not counted.
     pub words: u32,
-    /// When the first began in the recording, nanoseconds.
+    /// The time of its first operation in the recording, nanoseconds.
     pub time_ns: u64,
 }
 
-/// A check of 32 bits over bytes: eight at a time, mixed by a multiplication, which is its cost.
-/// Finds damage, not malice.
+/// Computes a check of 32 bits over bytes: eight at a time, mixed by a multiplication, which is its cost. It finds
+/// damage, not malice.
 pub fn check(bytes: &[u8]) -> u32 {
     let mut sum = 0x9e37_79b9_7f4a_7c15_u64 ^ bytes.len() as u64;
     let mut words = bytes.chunks_exact(8);
@@ -185,7 +186,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 impl Header {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         put(&mut bytes, 0, &MAGIC);
@@ -206,7 +207,7 @@ impl Header {
     /// Reads the header.
     ///
     /// # Errors
-    /// If it is none, of another major version, damaged, or names a thread that there is not.
+    /// If it is no header, of another major version, damaged, or names a thread that does not exist.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Fault> {
         let fault = |at, what| Err(Fault { at, what });
         if bytes[..8] != MAGIC {
@@ -252,7 +253,7 @@ impl Header {
 }
 
 impl Epoch {
-    /// The header's bytes, for this payload.
+    /// Returns the header's bytes, for this payload.
     pub fn to_bytes(&self, payload: &[u8]) -> [u8; EPOCH_BYTES] {
         let mut bytes = [0; EPOCH_BYTES];
         put(&mut bytes, 0, &EPOCH_MAGIC.to_le_bytes());
@@ -275,7 +276,7 @@ impl Epoch {
     /// Reads the header of the epoch that must be number `index`.
     ///
     /// # Errors
-    /// If it is none, damaged, another epoch's, or too long.
+    /// If it is no header, damaged, another epoch's, or too long.
     pub fn from_bytes(bytes: &[u8; EPOCH_BYTES], index: u32) -> Result<Epoch, Fault> {
         let fault = |at, what| Err(Fault { at, what });
         if u32_at(bytes, 0) != EPOCH_MAGIC {
@@ -314,7 +315,7 @@ impl Epoch {
 }
 
 impl Chunk {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
         let mut bytes = [0; CHUNK_BYTES];
         put(&mut bytes, 0, &self.thread.to_le_bytes());
@@ -323,15 +324,15 @@ impl Chunk {
         bytes
     }
 
-    /// Bytes of the chunk with its header.
+    /// Returns the bytes of the chunk with its header.
     pub fn bytes(&self) -> usize {
         CHUNK_BYTES + (self.words as usize).next_multiple_of(2) * 4
     }
 
-    /// Reads the chunk at `at` in a payload of a script with so many threads.
+    /// Reads the chunk at `at` in a payload of a script with this many threads.
     ///
     /// # Errors
-    /// If it does not fit, or its thread is none.
+    /// If it does not fit, or its thread does not exist.
     pub fn from_payload(payload: &[u8], at: usize, threads: u32) -> Result<Chunk, Fault> {
         let Some(bytes) = payload.get(at..at + CHUNK_BYTES) else {
             let what = "an epoch ends within the header of a chunk";
@@ -379,7 +380,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words.
+    /// Returns the words.
     pub fn as_slice(&self) -> &[u32] {
         &self.words[..self.len]
     }
@@ -394,7 +395,7 @@ const SLOT_BITS: u32 = 28;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 
 impl Op {
-    /// Its words.
+    /// Returns its words.
     pub fn words(&self) -> Words {
         let (kind, slot, value, extra) = match *self {
             Op::Malloc { slot, size } => (op::MALLOC, slot, Some(size), None),
@@ -425,10 +426,10 @@ impl Op {
         words
     }
 
-    /// The first operation of some words, and how many of them it takes.
+    /// Returns the first operation of some words, and how many of them it takes.
     ///
     /// # Errors
-    /// If there is none of that number, or it is cut.
+    /// If there is no operation of that number, or it is cut.
     pub fn first(words: &[u32]) -> Result<(Op, usize), &'static str> {
         let (mut slot_high, mut value_high, mut at) = (0, 0, 0);
         loop {

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! S1  Numbers are cut to the table by `Memory::slot_mask` before they are used; the table exists where it was touched.
-//! S2  `address` is stored before `state` with Release, and read after it: who sees a count sees the block.
-//! S3  Every operation on a slot raises its count by one, whatever came of it.
+//! S2  `address` is stored before `state` with Release, and read after it: a thread that sees a count sees the block.
+//! S3  Every operation on a slot raises its count by one, whatever its result.
 //!
 //! Not here: what is done to blocks (player.rs).
 
@@ -20,30 +20,30 @@ const COUNT_SHIFT: u32 = SIZE_BITS + 1;
 const _: () = assert!(COUNT_SHIFT + COUNT_BITS == 64);
 const _: () = assert!(size_of::<Slot>() < 24);
 
-/// A slot.
+/// A slot with its block.
 pub struct Slot {
     address: AtomicU64,
     state: AtomicU64,
 }
 
-/// What a slot says.
+/// The state of a slot.
 #[derive(Clone, Copy)]
 pub struct State(u64);
 
 impl State {
-    /// Whether there is a block.
+    /// Reports whether there is a block.
     #[inline]
     pub fn is_live(self) -> bool {
         self.0 & LIVE != 0
     }
 
-    /// Its size as asked for, at most 2^40 − 1.
+    /// Returns its requested size, at most 2^40 − 1.
     #[inline]
     pub fn size(self) -> u64 {
         self.0 & (LIVE - 1)
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations so far.
     #[inline]
     pub fn count(self) -> u32 {
         (self.0 >> COUNT_SHIFT) as u32
@@ -55,21 +55,21 @@ impl State {
 }
 
 impl Slot {
-    /// What it says now.
+    /// Returns the present state.
     #[inline]
     pub fn state(&self) -> State {
         // ORDER: Acquire; pairs with the Release in `set` and `clear` of the thread that did the operation before (S2).
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// The block's address; 0 if the allocator gave none.
+    /// Returns the block's address; 0 if the allocator gave none.
     #[inline]
     pub fn address(&self) -> u64 {
         // ORDER: Relaxed; read after `state` (S2).
         self.address.load(Ordering::Relaxed)
     }
 
-    /// There is a block now.
+    /// Notes that there is a block now.
     #[inline]
     pub fn set(&self, before: State, address: u64, size: u64) {
         // ORDER: Relaxed; published by the next line (S2).
@@ -79,7 +79,7 @@ impl Slot {
         self.state.store(before.next(low), Ordering::Release);
     }
 
-    /// There is none now.
+    /// Notes that there is no block now.
     #[inline]
     pub fn clear(&self, before: State) {
         // ORDER: Release; pairs with the Acquire in `state`: the free is over when this is seen.

@@ -1,4 +1,4 @@
-//! What all threads share: mailboxes, waits, and how the program ends before its time.
+//! What all threads share: mailboxes, waits, and how the program ends early.
 //!
 //! ```text
 //!   feed ── post ──► part.ring[4] ── take ──► its player        part = one recorded thread
@@ -7,11 +7,12 @@
 //!
 //! H1  A ring's entry is written by the feed before `posted` is raised (Release) and read after it was seen
 //!     (Acquire). At most `LEAD` are on their way (E1 of feed.rs), so none is overwritten.
-//! H2  `tally`, `handle` and `stack` of a part belong to its thread, or to who starts or joins it; `fed` to the feed.
+//! H2  `tally`, `handle` and `stack` of a part belong to its thread, or to the thread that starts or joins it; `fed`
+//!     to the feed.
 //! H3  Every sleep has a limit. If all threads stay asleep while nothing moves, the script cannot go on, and the
-//!     program says so.
+//!     program reports that.
 //!
-//! Not here: what is played (player.rs), reading the script (feed.rs).
+//! Not here: operations (player.rs), reading the script (feed.rs).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -27,15 +28,15 @@ use crate::system;
 use crate::tally::Tally;
 use crate::threads::Threads;
 
-/// Entries of a mailbox; a power of two, at least `LEAD`.
+/// The number of entries of a mailbox; a power of two, at least `LEAD`.
 const RING: usize = 4;
-/// How long a thread sleeps at most before it looks again.
+/// The longest that a thread sleeps before it looks again.
 const MAILBOX_NS: u64 = 1_000_000_000;
 const WAIT_NS: u64 = 1_000_000;
-/// Looks before a thread sleeps: some microseconds, about what sleeping and waking costs.
+/// The number of looks before a thread sleeps: some microseconds, about the cost of sleeping and waking.
 const MAILBOX_SPINS: u32 = 400;
 const WAIT_SPINS: u32 = 400;
-/// Nothing moves and all sleep for so long: stuck.
+/// The time for which nothing moves and all sleep before the script is stuck.
 const STUCK_NS: u64 = 4_000_000_000;
 
 /// A chunk that waits to be played.
@@ -43,13 +44,13 @@ const STUCK_NS: u64 = 4_000_000_000;
 pub struct Posted {
     /// Its words.
     pub words: *const u32,
-    /// How many.
+    /// The number of words.
     pub count: usize,
     /// Its epoch.
     pub epoch: u32,
-    /// Where its words lie in the script.
+    /// The position of its words in the script.
     pub offset: u64,
-    /// When it began in the recording, nanoseconds.
+    /// The time of its beginning in the recording, nanoseconds.
     pub time_ns: u64,
 }
 
@@ -61,13 +62,13 @@ pub struct Part {
     ring: [UnsafeCell<Posted>; RING],
     /// 1 once started.
     pub started: AtomicU32,
-    /// The epoch after the last that it got a chunk of; the feed's.
+    /// The epoch after the last one of which it got a chunk; it belongs to the feed.
     pub fed: UnsafeCell<u32>,
-    /// Its thread; H2.
+    /// Its thread (H2).
     pub handle: UnsafeCell<libc::pthread_t>,
-    /// Its stack's number; H2.
+    /// Its stack's number (H2).
     pub stack: UnsafeCell<usize>,
-    /// Its counts; H2.
+    /// Its counts (H2).
     pub tally: UnsafeCell<Tally>,
 }
 
@@ -75,21 +76,21 @@ pub struct Part {
 pub struct Stage {
     /// Our memory.
     pub memory: Memory,
-    /// What was asked for.
+    /// The options of the command line.
     pub options: Options,
     /// The script's header.
     pub header: Header,
-    /// Where the report goes.
+    /// The descriptor of the report.
     pub report_fd: i32,
-    /// What two looks at a thread's CPU clock cost by themselves, nanoseconds: chunks may be short.
+    /// The cost of two looks at a thread's CPU clock, nanoseconds: chunks may be short.
     pub clock_ns: u64,
-    /// When the first chunk was posted, monotonic nanoseconds.
+    /// The time when the first chunk was posted, monotonic nanoseconds.
     pub begun_ns: AtomicU64,
-    /// The same for `--paced`, moved by how late it was.
+    /// The beginning of the schedule for `--paced`, moved by how late it was.
     pub schedule_ns: AtomicU64,
-    /// By how much it was moved.
+    /// The time by which it was moved, nanoseconds.
     pub late_ns: AtomicU64,
-    /// The feed; owned by who raised `feed_calls` from 0.
+    /// The feed, owned by the thread that raised `feed_calls` from 0.
     pub feed: UnsafeCell<Feed>,
     /// Calls of the feed that are not answered.
     pub feed_calls: AtomicU32,
@@ -102,7 +103,7 @@ pub struct Stage {
     /// Threads that sleep until a slot changes.
     pub waiting: AtomicU32,
     bell: AtomicU32,
-    /// Threads that exist, and those of them that sleep in a wait of ours.
+    /// Number of threads that exist; `blocked` counts those of them that sleep in a wait of ours.
     pub alive: AtomicU32,
     blocked: AtomicU32,
     moves: AtomicU64,
@@ -113,14 +114,14 @@ pub struct Stage {
 /// The one stage; set before a second thread exists.
 static STAGE: AtomicPtr<Stage> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Looks whether anything still moves.
+/// A watch over whether anything still moves.
 pub struct Watch {
     moves: u64,
     since_ns: u64,
 }
 
 impl Stage {
-    /// Puts a stage to its place in our memory.
+    /// Puts a stage into its place in our memory.
     pub fn install(
         memory: Memory,
         options: Options,
@@ -157,7 +158,7 @@ impl Stage {
         Stage::the()
     }
 
-    /// The stage.
+    /// Returns the stage.
     pub fn the() -> &'static Stage {
         // ORDER: Acquire; pairs with the Release in `install`.
         let stage = STAGE.load(Ordering::Acquire);
@@ -165,7 +166,7 @@ impl Stage {
         unsafe { &*stage }
     }
 
-    /// A recorded thread, which must be below `header.threads`.
+    /// Returns a recorded thread; its number must be below `header.threads`.
     pub fn part(&self, number: u32) -> &'static Part {
         debug_assert!(number < self.header.threads);
         let parts: *const Part = self.memory.parts().cast();
@@ -173,22 +174,22 @@ impl Stage {
         unsafe { &*parts.add(number as usize) }
     }
 
-    /// Which recorded thread this is.
+    /// Returns the number of a recorded thread.
     pub fn number(&self, part: &Part) -> u32 {
         // SAFETY: all parts lie in one array (`part`).
         unsafe { core::ptr::from_ref(part).offset_from(self.part(0)) as u32 }
     }
 
-    /// The first slot; S1 of slots.rs says which indices are valid.
+    /// Returns the first slot; S1 of slots.rs says which indices are valid.
     pub fn slots(&self) -> *const Slot {
         self.memory.slots().cast()
     }
 
-    /// Counts of all threads together. Only when all is quiet (T1).
+    /// Returns the counts of all threads together. Call it only when all is quiet (T1).
     pub fn sum(&self) -> Tally {
         let mut sum = Tally::default();
         for number in 0..self.header.threads {
-            // SAFETY: H2 and T1: nobody writes while all is quiet.
+            // SAFETY: H2 and T1: no thread writes while all is quiet.
             sum.add(unsafe { &*self.part(number).tally.get() });
         }
         sum
@@ -197,7 +198,8 @@ impl Stage {
     /// Puts a chunk into a mailbox (H1).
     pub fn post(&self, number: u32, chunk: Posted) {
         let part = self.part(number);
-        // ORDER: Relaxed; only the feed raises it, and who feeds has seen what fed before (AcqRel of `feed_calls`).
+        // ORDER: Relaxed; only the feed raises it, and each feed has seen what the feed before did (AcqRel of
+        //       `feed_calls`).
         let posted = part.posted.load(Ordering::Relaxed);
         // SAFETY: H1: this entry has been played.
         unsafe { *part.ring[posted as usize % RING].get() = chunk };
@@ -210,7 +212,7 @@ impl Stage {
         }
     }
 
-    /// The next chunk of a part, of which so many were taken; `None` when the script is over.
+    /// Returns the next chunk of a part that has taken `taken` chunks; `None` when the script is over.
     pub fn take(&self, part: &Part, taken: u32) -> Option<Posted> {
         // ORDER: Acquire; pairs with the store in `post` (H1).
         let is_there = || part.posted.load(Ordering::Acquire) != taken;
@@ -241,7 +243,7 @@ impl Stage {
         Some(unsafe { *part.ring[taken as usize % RING].get() })
     }
 
-    /// The script is over: wakes everybody.
+    /// Ends the script: wakes all threads that sleep.
     pub fn end(&self) {
         // ORDER: Release; pairs with the Acquire in `take`.
         self.over.store(1, Ordering::Release);
@@ -260,7 +262,8 @@ impl Stage {
             }
         }
         let mut watch = self.fall_asleep();
-        // ORDER: Relaxed; who does not see it rings at its next operation, or we look again after `WAIT_NS`.
+        // ORDER: Relaxed; a thread that does not see it rings at its next operation, or we look again after
+        //       `WAIT_NS`.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         loop {
             // ORDER: Acquire; pairs with the Release in `ring`.
@@ -276,7 +279,7 @@ impl Stage {
         self.wake_up();
     }
 
-    /// Something was done that somebody may wait for.
+    /// Wakes the threads that may wait for what was done.
     #[cold]
     #[inline(never)]
     pub fn ring(&self) {
@@ -285,7 +288,7 @@ impl Stage {
         system::futex_wake(&self.bell);
     }
 
-    /// A chunk is done: something moved.
+    /// Notes that a chunk is done: something moved.
     pub fn moved(&self) {
         // ORDER: Relaxed; a count, for `look` only.
         self.moves.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +311,7 @@ impl Stage {
         self.moved();
     }
 
-    /// H3.
+    /// Ends the program if nothing moves any more (H3).
     fn look(&self, watch: &mut Watch) {
         // ORDER: Relaxed, all three; what is not yet seen is seen at the next look.
         let moves = self.moves.load(Ordering::Relaxed);
@@ -324,7 +327,7 @@ impl Stage {
         }
     }
 
-    /// Ends the program: says what is wrong with the script and where.
+    /// Ends the program: prints what is wrong with the script and where.
     pub fn fail(&self, status: i32, offset: u64, what: &[u8]) -> ! {
         fail(
             self.options.script.to_bytes(),
@@ -336,7 +339,7 @@ impl Stage {
     }
 }
 
-/// As [`Stage::fail`], while there is no stage yet. `offset` is a byte of the script, or `u64::MAX`.
+/// Does what [`Stage::fail`] does while there is no stage yet. `offset` is a byte of the script, or `u64::MAX`.
 pub fn fail(script: &[u8], report_fd: i32, status: i32, offset: u64, what: &[u8]) -> ! {
     let mut text = Line::new();
     text.raw(b"skinflint-replay: ");

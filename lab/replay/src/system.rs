@@ -1,4 +1,4 @@
-//! The few things asked of the kernel.
+//! The few calls of the kernel.
 //!
 //! Y1  Nothing here allocates; pointers passed on live as long as the call.
 //!
@@ -23,17 +23,17 @@ fn clock(id: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of the monotonic clock.
+/// Returns the nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread, nanoseconds. Cost: a system call.
+/// Returns the CPU time of the calling thread, nanoseconds. Cost: a system call.
 pub fn thread_cpu_ns() -> u64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What stands between two looks at [`thread_cpu_ns`] with nothing between them: the least of some.
+/// Returns the cost of two looks at [`thread_cpu_ns`] with nothing between them: the least of several.
 pub fn clock_cost_ns() -> u64 {
     (0..64)
         .map(|_| {
@@ -44,7 +44,7 @@ pub fn clock_cost_ns() -> u64 {
         .unwrap_or(0)
 }
 
-/// User and system time of the process, nanoseconds.
+/// Returns the user and system time of the process, nanoseconds.
 pub fn process_cpu_ns() -> (u64, u64) {
     // SAFETY: a structure of integers, for which zeros are values.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
@@ -54,7 +54,7 @@ pub fn process_cpu_ns() -> (u64, u64) {
     (ns(usage.ru_utime), ns(usage.ru_stime))
 }
 
-/// Sleeps until the monotonic clock says so.
+/// Sleeps until this time of the monotonic clock.
 pub fn sleep_until(ns: u64) {
     let time = libc::timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
@@ -76,7 +76,7 @@ pub fn sleep_until(ns: u64) {
     }
 }
 
-/// Sleeps while `word` is `value`, at most so long; may return early.
+/// Sleeps while `word` is `value`, at most for the limit; may return early.
 pub fn futex_wait(word: &AtomicU32, value: u32, limit_ns: u64) {
     let limit = libc::timespec {
         tv_sec: (limit_ns / 1_000_000_000) as i64,
@@ -87,14 +87,14 @@ pub fn futex_wait(word: &AtomicU32, value: u32, limit_ns: u64) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, &limit) };
 }
 
-/// Wakes all that sleep on `word`.
+/// Wakes all threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word outlives the call (Y1).
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
 }
 
-/// Opens a file; negative if that fails.
+/// Opens a file; returns a negative number if that fails.
 pub fn open(path: &CStr, flags: c_int) -> c_int {
     // SAFETY: a C string, not kept (Y1).
     unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o644) }
@@ -106,13 +106,13 @@ pub fn close(fd: c_int) {
     unsafe { libc::close(fd) };
 }
 
-/// The error of the last call that failed.
+/// Returns the error of the last call that failed.
 pub fn error() -> c_int {
     // SAFETY: the C library's own thread-local word (Y1).
     unsafe { *libc::__errno_location() }
 }
 
-/// What an error number means, in the C locale.
+/// Returns the text of an error number, in the C locale.
 pub fn error_text(number: c_int, text: &mut [u8; 128]) -> &[u8] {
     // SAFETY: at most `len` bytes of the local buffer are written, with a nought (Y1).
     unsafe { libc::strerror_r(number, text.as_mut_ptr().cast(), text.len()) };
@@ -123,7 +123,7 @@ pub fn error_text(number: c_int, text: &mut [u8; 128]) -> &[u8] {
 /// Reads until the buffer is full or the file ends.
 ///
 /// # Errors
-/// The error number.
+/// The error number of the read.
 pub fn read_full(fd: c_int, buffer: &mut [u8]) -> Result<usize, c_int> {
     let mut done = 0;
     while done < buffer.len() {
@@ -140,7 +140,7 @@ pub fn read_full(fd: c_int, buffer: &mut [u8]) -> Result<usize, c_int> {
     Ok(done)
 }
 
-/// Writes all of it; `false` if that fails.
+/// Writes all bytes; returns `false` if that fails.
 pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         // SAFETY: the bytes are read, not kept (Y1).

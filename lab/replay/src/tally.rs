@@ -1,4 +1,4 @@
-//! What each thread counts, and the last line of the report.
+//! The counts of each thread, and the last line of the report.
 //!
 //! T1  A tally is written by its thread alone, and read by others only when all is quiet (feed.rs, E3).
 //!
@@ -13,9 +13,9 @@ use crate::line::Line;
 pub struct Tally {
     /// Operations by their number.
     pub ops: [u64; 16],
-    /// Bytes acquired less bytes released, as asked for; may be negative in one thread.
+    /// Requested bytes acquired minus bytes released; may be negative in one thread.
     pub live_bytes: i64,
-    /// The same in blocks.
+    /// Blocks acquired minus blocks released.
     pub live_blocks: i64,
     /// Acquisitions that the allocator refused.
     pub refused: u64,
@@ -25,18 +25,18 @@ pub struct Tally {
     pub double_uses: u64,
     /// Blocks whose mark was overwritten (`--check`).
     pub overwritten: u64,
-    /// Waits that had to wait.
+    /// Waits that actually waited.
     pub slow_waits: u64,
     /// CPU time in chunks, waits not counted, nanoseconds.
     pub cpu_ns: u64,
     /// CPU time in waits, nanoseconds.
     pub waited_cpu_ns: u64,
-    /// Highest slot used.
+    /// The highest slot used.
     pub top_slot: u32,
 }
 
 impl Tally {
-    /// Adds another thread's.
+    /// Adds another thread's counts.
     pub fn add(&mut self, other: &Tally) {
         for (sum, more) in self.ops.iter_mut().zip(other.ops) {
             *sum += more;
@@ -53,14 +53,14 @@ impl Tally {
         self.top_slot = self.top_slot.max(other.top_slot);
     }
 
-    /// Operations on blocks.
+    /// Returns the number of operations on blocks.
     pub fn block_ops(&self) -> u64 {
         self.ops[op::MALLOC as usize..=op::FREE as usize]
             .iter()
             .sum()
     }
 
-    /// Adds its fields to a line.
+    /// Adds the fields to a line.
     pub fn say(&self, line: &mut Line) {
         line.number(b"ops", self.block_ops());
         let kinds = [

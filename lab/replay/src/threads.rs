@@ -5,7 +5,7 @@
 //!   START in a script ─► pthread_create on a stack of ours ─► its chunks ─► END ─► joined by the next START
 //! ```
 //!
-//! B1  `Threads` is changed under its lock only. A stack is used again after its thread was joined.
+//! B1  `Threads` is changed only under its lock. A stack is used again only after its thread was joined.
 //! B2  Threads that have no END stay asleep until the process ends, as they did in the recording: their caches live.
 //!
 //! Not here: mailboxes (stage.rs), operations (player.rs).
@@ -25,10 +25,10 @@ use crate::points;
 use crate::stage::{self, Part, Stage};
 use crate::system;
 
-/// Ended threads that wait to be joined; more are left as they are.
+/// The most ended threads that wait to be joined; further ones are left as they are.
 const ENDED: usize = 1024;
 
-/// Starting and joining (B1).
+/// The state of starting and joining (B1).
 pub struct Threads {
     lock: AtomicU32,
     inner: UnsafeCell<Inner>,
@@ -41,7 +41,7 @@ struct Inner {
 }
 
 impl Threads {
-    /// Nobody was started.
+    /// Creates the state before any thread was started.
     pub fn new() -> Threads {
         let inner = Inner {
             stacks: 0,
@@ -95,7 +95,7 @@ pub fn start(stage: &'static Stage, number: u32) -> Result<(), &'static str> {
     stage.alive.fetch_add(1, Ordering::Relaxed);
     // SAFETY: a structure that the next call fills.
     let mut attributes: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
-    // SAFETY: the stack is nobody else's (B1); attributes and handle outlive the calls; `run` takes a part.
+    // SAFETY: the stack is no other thread's (B1); attributes and handle outlive the calls; `run` takes a part.
     let error = unsafe {
         *part.stack.get() = stack;
         libc::pthread_attr_init(&mut attributes);
@@ -117,13 +117,13 @@ pub fn start(stage: &'static Stage, number: u32) -> Result<(), &'static str> {
     }
 }
 
-/// A started thread, from its beginning to its end.
+/// Runs a started thread, from its beginning to its end.
 extern "C" fn run(part: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passes a part, which lives for ever.
     let part: &'static Part = unsafe { &*part.cast() };
     let stage = Stage::the();
     if !play_all(stage, part) {
-        // B2.
+        // The thread has no END: it sleeps until the process ends (B2).
         loop {
             // SAFETY: no memory is passed.
             unsafe { libc::pause() };
@@ -222,7 +222,7 @@ fn read_header(options: &Options, fd: i32, report_fd: i32) -> Header {
     }
 }
 
-/// The whole run; returns the exit status: 0, or 1 if the order was violated.
+/// Performs the whole run; returns the exit status: 0, or 1 if the order was violated.
 pub fn perform(options: Options) -> c_int {
     let (fd, report_fd) = open(&options);
     let header = read_header(&options, fd, report_fd);
@@ -295,7 +295,7 @@ fn finish(stage: &'static Stage) -> c_int {
     let mut line = Line::object(b"end");
     sum.say(&mut line);
     line.number(b"wall_ns", wall_ns);
-    // SAFETY: E2 of feed.rs: the script is over, nobody feeds.
+    // SAFETY: E2 of feed.rs: the script is over, no thread feeds.
     line.number(b"feed_ns", unsafe { (*stage.feed.get()).spent_ns });
     // ORDER: Relaxed; all is quiet.
     line.number(b"late_ns", stage.late_ns.load(Ordering::Relaxed));

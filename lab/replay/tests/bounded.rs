@@ -1,12 +1,12 @@
-//! Memory does not grow with the length of a trace: not the compiler's, not the player's.
+//! Memory does not grow with the length of a trace: neither the compiler's nor the player's.
 //!
 //! ```text
 //!   2 million events (SKINFLINT_LONG=1: 100 million) ─► .sft ─► compile ─► pipe ─► skinflint-replay --null
 //!                                                          │ VmHWM                    │ own_bytes
 //! ```
 //!
-//! U1  The bounds are those of the live blocks, of which there are as many in the long form as in the short one.
-//! U2  One test in a process of its own: what it measures is its own memory.
+//! U1  The bounds depend on the live blocks, which are equally many in the long form and in the short one.
+//! U2  There is one test in this process: what it measures is its own memory.
 
 use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use skinflint_trace::*;
 const LIVE: u64 = 200_000;
 const THREADS: u64 = 4;
 
-/// Threads that each replace blocks of their own by chance, and now and then one of a neighbour's.
+/// Writes a trace of threads that each replace random blocks of their own, and now and then one of a neighbour's.
 fn write_trace(path: &std::path::Path, events: u64) {
     let process = ProcessInfo {
         pid: 7,

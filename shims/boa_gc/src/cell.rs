@@ -1,11 +1,11 @@
-//! A cell whose contents may change while its object is shared; the collector leaves out what is being written.
+//! A cell whose contents may change while its object is shared; the collector skips one that is being written.
 //!
 //! ```text
 //!   GcRefCell │ flag │ value │     flag: 0 unused · n read n times · MAX being written
 //! ```
 //!
 //! B1  There is either one [`GcRefMut`], or any number of [`GcRef`]s, or none: the flag counts them.
-//! B2  A cell that is being written tells no edges: its handles then count as coming from outside, so nothing that
+//! B2  A cell that is being written reports no edges: its handles then count as coming from outside, so nothing that
 //!     they lead to ends.
 //!
 //! Not here: a barrier. None is needed, since handles are counted (`examine`).
@@ -27,11 +27,11 @@ pub struct GcRefCell<T: ?Sized + 'static> {
     value: UnsafeCell<T>,
 }
 
-/// The cell is being written.
+/// The error of a cell that is being written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BorrowError;
 
-/// The cell is being read or written.
+/// The error of a cell that is being read or written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BorrowMutError;
 
@@ -51,7 +51,7 @@ impl std::error::Error for BorrowError {}
 impl std::error::Error for BorrowMutError {}
 
 impl<T> GcRefCell<T> {
-    /// A cell with a value in it.
+    /// Creates a cell with a value in it.
     pub const fn new(value: T) -> Self {
         Self {
             flag: Cell::new(0),
@@ -59,17 +59,17 @@ impl<T> GcRefCell<T> {
         }
     }
 
-    /// Its value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized> GcRefCell<T> {
-    /// Reads.
+    /// Borrows the value for reading.
     ///
     /// # Panics
-    /// If it is being written.
+    /// If the cell is being written.
     #[track_caller]
     pub fn borrow(&self) -> GcRef<'_, T> {
         match self.try_borrow() {
@@ -78,10 +78,10 @@ impl<T: ?Sized> GcRefCell<T> {
         }
     }
 
-    /// Writes.
+    /// Borrows the value for writing.
     ///
     /// # Panics
-    /// If it is being read or written.
+    /// If the cell is being read or written.
     #[track_caller]
     pub fn borrow_mut(&self) -> GcRefMut<'_, T> {
         match self.try_borrow_mut() {
@@ -90,10 +90,10 @@ impl<T: ?Sized> GcRefCell<T> {
         }
     }
 
-    /// Reads, if it is not being written.
+    /// Borrows the value for reading, if it is not being written.
     ///
     /// # Errors
-    /// It is.
+    /// If the cell is being written.
     #[inline]
     pub fn try_borrow(&self) -> Result<GcRef<'_, T>, BorrowError> {
         if self.flag.get() == WRITTEN {
@@ -105,10 +105,10 @@ impl<T: ?Sized> GcRefCell<T> {
         Ok(GcRef { value, hold })
     }
 
-    /// Writes, if it is not in use.
+    /// Borrows the value for writing, if it is not in use.
     ///
     /// # Errors
-    /// It is.
+    /// If the cell is being read or written.
     #[inline]
     pub fn try_borrow_mut(&self) -> Result<GcRefMut<'_, T>, BorrowMutError> {
         if self.flag.get() != 0 {
@@ -123,10 +123,10 @@ impl<T: ?Sized> GcRefCell<T> {
         })
     }
 
-    /// The value, for the collector, unless it is being written (B2).
+    /// Returns the value for the collector, unless it is being written (B2).
     #[inline]
     fn visible(&self) -> Option<&T> {
-        // SAFETY: B1: nobody has it for writing, and while the collector looks nothing else runs.
+        // SAFETY: B1: no borrow for writing exists, and while the collector looks nothing else runs.
         (self.flag.get() != WRITTEN).then(|| unsafe { &*self.value.get() })
     }
 }
@@ -160,7 +160,7 @@ unsafe impl<T: Trace + ?Sized> Trace for GcRefCell<T> {
     }
 }
 
-// SAFETY: as for `RefCell`: who has the cell has the value, and nobody else looks at the flag.
+// SAFETY: as for `RefCell`: the owner of the cell has the value, and no other thread looks at the flag.
 unsafe impl<T: ?Sized + Send> Send for GcRefCell<T> {}
 
 struct ReadHold<'a> {
@@ -171,7 +171,7 @@ impl<'a> ReadHold<'a> {
     #[inline]
     fn new(flag: &'a Cell<usize>) -> Self {
         let readers = flag.get() + 1;
-        // Leaked readers add up; one more would read as a writer.
+        // Leaked readers add up; one more would look like a writer.
         assert!(readers != WRITTEN, "a cell has too many readers to count");
         flag.set(readers);
         Self { flag }
@@ -203,10 +203,10 @@ pub struct GcRef<'a, T: ?Sized + 'static> {
 }
 
 impl<'a, T: ?Sized> GcRef<'a, T> {
-    /// The same value as another type.
+    /// Treats the value as another type.
     ///
     /// # Safety
-    /// It is one of that type.
+    /// The value must be one of that type.
     #[must_use]
     pub unsafe fn cast<U>(orig: Self) -> GcRef<'a, U> {
         GcRef {
@@ -215,7 +215,7 @@ impl<'a, T: ?Sized> GcRef<'a, T> {
         }
     }
 
-    /// One more reader of the same part.
+    /// Adds another reader of the same part.
     #[allow(clippy::should_implement_trait)]
     #[must_use]
     pub fn clone(orig: &GcRef<'a, T>) -> GcRef<'a, T> {
@@ -225,7 +225,7 @@ impl<'a, T: ?Sized> GcRef<'a, T> {
         }
     }
 
-    /// Reads a part of it, if there is one.
+    /// Borrows a part of it for reading, if there is one.
     pub fn try_map<U, F>(orig: Self, part: F) -> Option<GcRef<'a, U>>
     where
         U: ?Sized,
@@ -237,7 +237,7 @@ impl<'a, T: ?Sized> GcRef<'a, T> {
         })
     }
 
-    /// Reads a part of it.
+    /// Borrows a part of it for reading.
     pub fn map<U, F>(orig: Self, part: F) -> GcRef<'a, U>
     where
         U: ?Sized,
@@ -249,7 +249,7 @@ impl<'a, T: ?Sized> GcRef<'a, T> {
         }
     }
 
-    /// Reads two parts of it.
+    /// Borrows two parts of it for reading.
     pub fn map_split<U, V, F>(orig: Self, parts: F) -> (GcRef<'a, U>, GcRef<'a, V>)
     where
         U: ?Sized,
@@ -296,17 +296,17 @@ impl<T: ?Sized + Display> Display for GcRef<'_, T> {
 
 /// A value that is being written.
 pub struct GcRefMut<'a, T: ?Sized> {
-    /// No reference: as an argument that would claim to be the only one for longer than it is.
+    /// It is not a reference, which as an argument would claim to be the only one for longer than it is.
     value: NonNull<T>,
     hold: WriteHold<'a>,
     marker: PhantomData<&'a mut T>,
 }
 
 impl<'a, T: ?Sized> GcRefMut<'a, T> {
-    /// The same value as another type.
+    /// Treats the value as another type.
     ///
     /// # Safety
-    /// It is one of that type.
+    /// The value must be one of that type.
     #[must_use]
     pub unsafe fn cast<V>(orig: Self) -> GcRefMut<'a, V> {
         GcRefMut {
@@ -316,7 +316,7 @@ impl<'a, T: ?Sized> GcRefMut<'a, T> {
         }
     }
 
-    /// Writes a part of it, if there is one.
+    /// Borrows a part of it for writing, if there is one.
     pub fn try_map<V, F>(mut orig: GcRefMut<'a, T>, part: F) -> Option<GcRefMut<'a, V>>
     where
         V: ?Sized,
@@ -329,7 +329,7 @@ impl<'a, T: ?Sized> GcRefMut<'a, T> {
         })
     }
 
-    /// Writes a part of it.
+    /// Borrows a part of it for writing.
     pub fn map<V, F>(mut orig: Self, part: F) -> GcRefMut<'a, V>
     where
         V: ?Sized,
@@ -348,7 +348,7 @@ impl<T: ?Sized> Deref for GcRefMut<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: B1: it is this one's alone.
+        // SAFETY: B1: this borrow is the only one.
         unsafe { self.value.as_ref() }
     }
 }
@@ -356,7 +356,7 @@ impl<T: ?Sized> Deref for GcRefMut<'_, T> {
 impl<T: ?Sized> DerefMut for GcRefMut<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: B1: it is this one's alone.
+        // SAFETY: B1: this borrow is the only one.
         unsafe { self.value.as_mut() }
     }
 }

@@ -1,10 +1,10 @@
-//! When something is collected, how much at a time, and what is remembered of it.
+//! When something is collected, how much at a time, and what is logged of it.
 //!
 //! ```text
 //!   slice (each 64 allocations):  queue ─► doomed ─► free cells back ─► due? ─► collection
 //! ```
 //!
-//! Q1  A slice does a bounded number of objects, whatever waits.
+//! Q1  A slice handles a bounded number of objects, however many wait.
 //! Q2  Each step that was done in a pause is an [`Event`]; the last [`EVENTS`] are kept.
 //!
 //! Not here: what is garbage (`examine`), what happens to it (`ending`).
@@ -24,18 +24,18 @@ use crate::skinflint::{Event, Step};
 use crate::tenant::{Tenant, class_of};
 use crate::verify::{check, garbage_by_sets};
 
-/// Events that are kept.
+/// The number of events that are kept.
 pub(crate) const EVENTS: usize = 1 << 10;
-/// Objects out of the queue that a slice ends.
+/// The number of objects from the queue that a slice ends.
 const QUEUE_SLICE: usize = 512;
-/// Doomed objects that a slice goes on with.
+/// The number of doomed objects that a slice continues with.
 const DOOMED_SLICE: usize = 256;
-/// Free cells that a slice gives back.
+/// The number of free cells that a slice gives back.
 const FLUSH_SLICE: usize = 2048;
-/// Slices shorter than this are no events.
+/// The duration below which a slice is no event.
 const NOTED_NS: u64 = 100_000;
 
-/// What is remembered.
+/// The log of events and sums.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) events: VecDeque<Event>,
@@ -45,7 +45,7 @@ pub(crate) struct Log {
     pub(crate) start: Option<Instant>,
 }
 
-/// When something began, by the clock on the wall and by this thread's processor time.
+/// The beginning of something, by the wall clock and by this thread's processor time.
 struct Begun(Instant, u64);
 
 impl Begun {
@@ -53,7 +53,7 @@ impl Begun {
         Begun(Instant::now(), thread_cpu_ns())
     }
 
-    /// Nanoseconds since then by both.
+    /// Returns the nanoseconds since then by both clocks.
     fn elapsed(&self) -> (u64, u64) {
         (
             self.0.elapsed().as_nanos() as u64,
@@ -63,7 +63,7 @@ impl Begun {
 }
 
 impl Local {
-    /// Nanoseconds since this thread's collector first asked.
+    /// Returns the nanoseconds since this thread's collector first asked.
     pub(crate) fn now_ns(&self) -> u64 {
         let start = *self.log.borrow_mut().start.get_or_insert_with(Instant::now);
         start.elapsed().as_nanos() as u64
@@ -87,7 +87,7 @@ impl Local {
         }
     }
 
-    /// Some work, within an allocation (Q1).
+    /// Does some work within an allocation (Q1).
     pub(crate) fn slice(&self) {
         let tenant = self.current();
         if self.stress.get() > 0 {
@@ -126,7 +126,7 @@ impl Local {
         self.step(&tenant);
     }
 
-    /// Ends all that waits for it, between the program's own work.
+    /// Ends everything that waits for its end, between the program's own work.
     pub(crate) fn rest(&self) {
         if !self.busy.replace(true) {
             self.end_queued(usize::MAX);
@@ -136,7 +136,7 @@ impl Local {
         }
     }
 
-    /// What is due of the tenant that allocates.
+    /// Does what is due for the tenant that allocates.
     fn step(&self, tenant: &Rc<Tenant>) {
         if tenant.is_marking.get() {
             self.major_slice(tenant);
@@ -147,7 +147,7 @@ impl Local {
         {
             self.begin_marking(tenant, Reason::ClientBytes);
         } else if tenant.is_flush() || (tenant.settling.get() && self.doomed.borrow().is_empty()) {
-            // Where much was freed by counts, the next collection is due earlier, and less is kept for it.
+            // If much was freed by counts, the next collection is due earlier, and less is kept for it.
             let shrunk = self.growth.get().threshold(tenant.kept_bytes(), 0);
             tenant.threshold.set(tenant.threshold.get().min(shrunk));
             tenant.settling.set(true);
@@ -155,7 +155,7 @@ impl Local {
         }
     }
 
-    /// Goes on marking; once that is done, examines what was not marked.
+    /// Continues marking; once that is done, examines what was not marked.
     fn major_slice(&self, tenant: &Rc<Tenant>) {
         self.busy.set(true);
         let begun = Begun::now();
@@ -216,7 +216,7 @@ impl Local {
         self.client_collected();
     }
 
-    /// Asks twice, if it is to be verified.
+    /// Examines the suspects, a second time in another way if results are to be verified.
     fn examine(&self, suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<Erased> {
         if !self.verify.get() {
             return garbage_of(suspects, pairs);
@@ -227,7 +227,7 @@ impl Local {
         garbage
     }
 
-    /// Before all cells are walked over, if that is to be verified.
+    /// Checks the cells before all of them are walked over, if that is to be verified.
     fn check_cells(&self, tenant: &Tenant) {
         if self.verify.get() {
             tenant.check_cells();
@@ -292,7 +292,8 @@ impl Local {
         });
     }
 
-    /// Hands garbage over to be ended, and has ephemerons on it lose their keys. Returns how many those are.
+    /// Hands garbage over to be ended, and makes ephemerons on it lose their keys. Returns the number of these
+    /// ephemerons.
     pub(crate) fn doom(&self, set: &[Rc<Tenant>], garbage: Vec<Erased>) -> usize {
         let mut dead = Vec::new();
         for tenant in set {
@@ -322,7 +323,7 @@ impl Local {
         *now = maps;
     }
 
-    /// A tenant was collected: the next threshold.
+    /// Sets the next threshold of a tenant that was collected.
     fn collected(&self, tenant: &Tenant) {
         let now_ns = self.now_ns();
         let since = now_ns.saturating_sub(tenant.collected_ns.replace(now_ns));
@@ -350,14 +351,14 @@ impl Local {
         }
     }
 
-    /// Everything, in all heaps.
+    /// Collects everything, in all heaps.
     pub(crate) fn force_collect(&self) {
         let all = self.all_tenants();
         self.collect_now(&all, Reason::Asked);
         self.give_all_back(&all);
     }
 
-    /// What is free goes, and tenants that have ended and are empty by now.
+    /// Gives back what is free, and removes tenants that have ended and are empty by now.
     pub(crate) fn give_all_back(&self, all: &[Rc<Tenant>]) {
         for tenant in all {
             tenant.give_back(0);

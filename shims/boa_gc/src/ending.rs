@@ -1,4 +1,4 @@
-//! How objects end: one by one when their last handle went, cycles in two passes.
+//! How objects end: one by one after their last handle went, cycles in two passes.
 //!
 //! ```text
 //!   queue ─► finalize ─► drop the value ─► free the cell                   (its handles go with it: their objects queue)
@@ -6,12 +6,12 @@
 //!                   └─► drop each ──► free those without handles; the others when their last holder is dropped
 //! ```
 //!
-//! Y1  What is in the queue has no handles, and no weak references: nobody can come by it again.
-//! Y2  Handles to doomed objects lie in doomed objects only. So nothing changes them but finalizers, and after
+//! Y1  An object in the queue has no handles, and no weak references: no code can reach it again.
+//! Y2  Handles to doomed objects lie only in doomed objects. So nothing changes them except finalizers, and after
 //!     these only the drops here.
-//! Y3  A doomed object's cell is freed when its value is dropped and its handles are: while one of the cycle is left
-//!     that leads to it, its head is there to be counted down.
-//! Y4  A finalizer or drop that panics has run. It is counted; the object ends with the others.
+//! Y3  A doomed object's cell is freed after its value and its handles are dropped: while an object of the cycle is
+//!     left that leads to it, its head is there to be counted down.
+//! Y4  A finalizer or drop that panics has run. The panic is counted; the object ends with the others.
 //!
 //! Not here: which cycles are doomed (`examine`).
 
@@ -21,22 +21,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::local::{Local, dropping, unreferenced};
 use crate::object::{DOOMED, ENDED, Erased, QUEUED, WEAKLY, head};
 
-/// Panics of finalizers and drops, in all threads.
+/// The number of panics of finalizers and drops, in all threads.
 pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
 
 /// Garbage that is ended in slices.
 pub(crate) struct Doomed {
-    /// With the handles of each when it was doomed.
+    /// The objects, with the number of handles of each when it was doomed.
     objects: Vec<(Erased, u32)>,
     next: usize,
     /// Ephemerons that lost their keys and are alive: their values end with the others. Each has a handle of ours.
     pairs: Vec<Erased>,
-    /// All of them; then they are dropped.
+    /// Whether all were finalized; then they are dropped.
     finalized: bool,
 }
 
 impl Doomed {
-    /// Objects that `examine` found, and ephemerons that are alive and have lost their keys.
+    /// Takes objects that `examine` found, and ephemerons that are alive and have lost their keys.
     pub(crate) fn new(objects: Vec<Erased>, pairs: Vec<Erased>) -> Doomed {
         for &pair in &pairs {
             // SAFETY: they are alive.
@@ -59,20 +59,20 @@ impl Doomed {
     }
 }
 
-/// Runs what may panic (Y4).
+/// Runs something that may panic (Y4).
 fn contained(act: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(act)) {
         // ORDER: Relaxed: a count for reports.
         PANICS.fetch_add(1, Ordering::Relaxed);
-        // Dropping somebody's payload may panic in turn.
+        // Dropping the payload may panic in turn.
         core::mem::forget(payload);
     }
 }
 
-/// Finalizers of an object and its parts.
+/// Runs the finalizers of an object and its parts.
 ///
 /// # Safety
-/// It has not ended.
+/// The object must not have ended.
 unsafe fn finalize(object: Erased) {
     // SAFETY: as the caller promises.
     let vtable = unsafe { head(object) }.vtable;
@@ -83,7 +83,7 @@ unsafe fn finalize(object: Erased) {
 /// Drops the value.
 ///
 /// # Safety
-/// It has not ended, and nobody uses the value any more.
+/// The object must not have ended, and no code may use the value any more.
 unsafe fn drop_value(object: Erased) {
     // SAFETY: as the caller promises.
     let head = unsafe { head(object) };
@@ -93,13 +93,13 @@ unsafe fn drop_value(object: Erased) {
     head.set(ENDED);
 }
 
-/// Drops the values of ephemerons without keys, and our handles to these.
+/// Drops the values of ephemerons without keys, and our handles to these ephemerons.
 fn end_values(pairs: Vec<Erased>) {
     for pair in pairs {
         // SAFETY: it has a handle of ours.
         let head = unsafe { head(pair) };
         if let Some(fns) = head.vtable.pair {
-            // SAFETY: it has lost its key, so nobody looks at the value; finalizers have run.
+            // SAFETY: it has lost its key, so no code looks at the value; finalizers have run.
             contained(|| dropping(|| unsafe { (fns.drop_value)(pair) }));
         }
         if head.drop_handle() {
@@ -109,11 +109,11 @@ fn end_values(pairs: Vec<Erased>) {
 }
 
 impl Local {
-    /// Works the queue off, at most `most` objects; how many it was.
+    /// Ends objects of the queue, at most `most`; returns how many it ended.
     pub(crate) fn end_queued(&self, most: usize) -> usize {
         let (mut done, mut by_count) = (0, 0);
         while done < most {
-            // The borrow is not held: ending one queues others.
+            // The borrow is not held: ending an object queues others.
             let next = self.queue.borrow_mut().pop();
             let Some(object) = next else {
                 let mut queue = self.queue.borrow_mut();
@@ -130,13 +130,13 @@ impl Local {
                 unsafe {
                     finalize(object);
                     if head.handles() > 0 {
-                        // Its own finalizer gave somebody a handle.
+                        // Its own finalizer handed out a handle.
                         head.clear(QUEUED);
                         continue;
                     }
                     self.on_account_of(object, || drop_value(object));
                 }
-                // One that had ended was found by an examination, and waited for its last handle.
+                // An object that had already ended was found by an examination, and waited for its last handle.
                 by_count += 1;
             }
             head.clear(QUEUED);
@@ -146,7 +146,7 @@ impl Local {
         done
     }
 
-    /// Goes on with doomed cycles, for at most `most` objects; how many it was.
+    /// Continues with doomed cycles, for at most `most` objects; returns how many.
     pub(crate) fn end_doomed(&self, most: usize) -> usize {
         let mut done = 0;
         while done < most {
@@ -181,8 +181,8 @@ impl Local {
         done
     }
 
-    /// Runs finalizers, a quarter of the batch or `most`, and looks at all of it before the program goes on: with a handle
-    /// that a finalizer gave away, it could change what is doomed (Y2).
+    /// Runs finalizers, a quarter of the batch or `most`, and checks the whole batch before the program goes on: with
+    /// a handle that a finalizer handed out, it could change what is doomed (Y2).
     fn finalize_some(&self, batch: &mut Doomed, most: usize) -> usize {
         let len = batch.objects.len();
         if batch.next == 0 {
@@ -211,7 +211,8 @@ impl Local {
         done
     }
 
-    /// A finalizer gave a doomed object to somebody: all of its batch live on, and are found again later if need be.
+    /// Handles a finalizer that handed out a doomed object: its whole batch lives on, and is found again later if
+    /// need be.
     fn spare(&self, batch: &mut Doomed) {
         for (object, _) in batch.objects.drain(..) {
             // SAFETY: none of the batch was dropped yet.

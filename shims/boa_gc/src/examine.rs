@@ -1,4 +1,5 @@
-//! Which of some objects are garbage: those whose handles all lie in others of them, and that nothing alive leads to.
+//! Finds which of some objects are garbage: those whose handles all lie in others of them, and that nothing alive
+//! leads to.
 //!
 //! ```text
 //!   suspects ─► each counts its edges at their ends ─► handles > edges: somebody outside has one ─► alive
@@ -6,28 +7,29 @@
 //!            ◄──────────────────────────── what is left is garbage ◄───────┘
 //! ```
 //!
-//! J1  Any set of objects may be suspected, whatever was changed since they were chosen: the answer depends on the counts
-//!     and edges at the moment of asking alone, and nothing runs meanwhile.
-//! J2  What is not suspected is taken to be alive. So garbage that hangs on a dead object outside of the set is found
+//! J1  Any set of objects may be suspected, whatever was changed since they were chosen: the answer depends only on
+//!     the counts and edges at the moment of asking, and nothing runs meanwhile.
+//! J2  What is not suspected is considered alive. So garbage that hangs on a dead object outside of the set is found
 //!     when both are suspected.
-//! J3  The work is that of the suspects and of the ephemerons on them; nobody else's edges are looked at.
+//! J3  The work is that of the suspects and of the ephemerons on them; the edges of other objects are not looked at.
 //! J4  A pair's value is followed when the pair and the key are alive (W2).
 //!
-//! The idea of examining a subset by counts is that of CPython's collector (N. Schemenauer, 2000) and of trial
-//! deletion (Lins 1990; Bacon and Rajan 2001).
+//! Source: examining a subset by counts comes from CPython's collector (N. Schemenauer, 2000) and from trial deletion
+//! (Lins 1990; Bacon and Rajan 2001).
 //!
-//! Not here: who is suspected (`collect`), how garbage ends (`ending`).
+//! Not here: the choice of suspects (`collect`), how garbage ends (`ending`).
 
 use crate::object::{DOOMED, ENDED, Erased, LISTED, QUEUED, SUSPECT, WEAKLY, head};
 use crate::trace::Tracer;
 
-/// Whether an object can be suspected: not if its end is being seen to already.
+/// Reports whether an object can be suspected: not if it is already ending.
 pub(crate) fn can_be_suspected(object: Erased) -> bool {
     // SAFETY: the caller walks cells that are not free, or free with a head (`tenant`, N1).
     !unsafe { head(object) }.has(QUEUED | DOOMED | ENDED)
 }
 
-/// Those of `suspects` that are garbage; they are doomed from now on. `pairs` has every ephemeron on any of them.
+/// Returns those of `suspects` that are garbage; they are doomed from now on. `pairs` has every ephemeron on any of
+/// them.
 pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<Erased> {
     for &object in &suspects {
         // SAFETY: suspects have not ended, and nothing ends meanwhile (J1).
@@ -68,13 +70,13 @@ pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<
 
 struct Reached {
     tracer: Tracer,
-    /// Alive, and their keys perhaps not.
+    /// Ephemerons that are alive, and whose keys perhaps are not.
     pairs: Vec<Erased>,
 }
 
 impl Reached {
-    /// An ephemeron that is no suspect, and so alive, but whose key is one: its value is alive only if the key is, so its
-    /// edges are counted like a suspect's.
+    /// Adds an ephemeron that is no suspect, and so alive, but whose key is a suspect: its value is alive only if the
+    /// key is, so its edges are counted like a suspect's.
     fn add_open(&mut self, pair: Erased) {
         // SAFETY: those on the list are not free (`tenant`, N2).
         let head = unsafe { head(pair) };
@@ -93,7 +95,7 @@ impl Reached {
         }
     }
 
-    /// Follows all that was told, among suspects.
+    /// Follows all edges that were reported, among suspects.
     fn follow(&mut self) {
         while let Some(object) = self.tracer.stack.pop() {
             // SAFETY: edges lead to objects whose cells are not free (H1).
@@ -130,7 +132,7 @@ impl Reached {
                     self.follow();
                 }
             }
-            // New pairs may have come, so that there are as many as before.
+            // New pairs may have come, so that there are equally many as before.
             if self.pairs.is_empty() || self.pairs.len() == before {
                 let settled = self.pairs.iter().all(|&pair| {
                     // SAFETY: as above.
@@ -146,8 +148,8 @@ impl Reached {
     }
 }
 
-/// Has the ephemerons of a list whose keys are garbage lose them, and takes them off it. Returns those that are alive:
-/// their values are to be ended. Those that are garbage themselves keep their value until they end.
+/// Makes the ephemerons of a list whose keys are garbage lose them, and removes them from the list. Returns those
+/// that are alive: their values are to be ended. Those that are garbage themselves keep their value until they end.
 pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
     let mut dead = Vec::new();
     pairs.retain(|&pair| {

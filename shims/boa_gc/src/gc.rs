@@ -1,4 +1,4 @@
-//! Handles: `Gc<T>`, and `GcErased`, which has forgotten the type.
+//! Handles: `Gc<T>`, and `GcErased`, without the type.
 //!
 //! ```text
 //!   Gc<T> ──► │ handles, state │ vtable │ value │        clone: +1      drop: −1, and at 0: queued (`local`)
@@ -6,10 +6,10 @@
 //!
 //! P1  A handle leads to an object whose cell is not free (H1), and whose value has not ended unless the handle lies
 //!     in garbage.
-//! P2  Dropping a handle ends nothing at once: what it was the last handle of ends within a later allocation. So a
-//!     list of ten million nodes drops without recursion.
+//! P2  Dropping a handle ends nothing at once: an object that loses its last handle ends within a later allocation.
+//!     So a list of ten million nodes drops without recursion.
 //!
-//! Not here: what is then done (`ending`).
+//! Not here: how objects end (`ending`).
 
 use core::any::TypeId;
 use core::cmp::Ordering;
@@ -25,15 +25,16 @@ use crate::object::{Erased, GcBox, Head, Of, VTable};
 use crate::trace::{Finalize, Trace, Tracer};
 use crate::weak::{Ephemeron, WeakGc};
 
-/// A counted pointer to a collected value, which cannot be changed but through cells.
+/// A counted pointer to a collected value, which can be changed only through cells.
 pub struct Gc<T: Trace + ?Sized + 'static> {
     object: NonNull<GcBox<T>>,
-    /// Not to be sent to other threads.
+    /// Keeps the handle from being sent to other threads.
     marker: PhantomData<Rc<T>>,
 }
 
 impl<T: Trace> Gc<T> {
-    /// A new object in the heap of the tenant that is entered. May collect some, and end what nobody refers to.
+    /// Creates an object in the heap of the tenant that is entered. May collect a little, and end what nothing refers
+    /// to.
     ///
     /// # Panics
     /// With [`OutOfMemory`](crate::skinflint::OutOfMemory) as the payload if there is no memory within the tenant's
@@ -44,7 +45,7 @@ impl<T: Trace> Gc<T> {
         Self::of_vtable(value, Of::<T>::PLAIN)
     }
 
-    /// The same for a type that has more functions.
+    /// Creates an object of a type that has more functions.
     #[inline]
     pub(crate) fn of_vtable(value: T, vtable: &'static VTable) -> Self {
         let (object, state) = local::allocate(vtable);
@@ -60,7 +61,7 @@ impl<T: Trace> Gc<T> {
         unsafe { Self::from_raw(object) }
     }
 
-    /// A new object that has a weak reference to itself. Within `make` that cannot be upgraded yet.
+    /// Creates an object that has a weak reference to itself. Within `make` that reference cannot be upgraded yet.
     #[must_use]
     pub fn new_cyclic<F>(make: F) -> Self
     where
@@ -74,7 +75,7 @@ impl<T: Trace> Gc<T> {
 }
 
 impl<T: Trace + ?Sized> Gc<T> {
-    /// The address of the object's box, which keeps its count of this handle.
+    /// Returns the address of the object's box, which keeps its count of this handle.
     #[must_use]
     pub fn into_raw(this: Self) -> NonNull<GcBox<T>> {
         let object = this.object;
@@ -82,10 +83,11 @@ impl<T: Trace + ?Sized> Gc<T> {
         object
     }
 
-    /// A handle from an address.
+    /// Makes a handle from an address.
     ///
     /// # Safety
-    /// It comes from [`Gc::into_raw`], once for each time, with the same type or one that `T` can be read as.
+    /// The address must come from [`Gc::into_raw`], once for each call of it, with the same type or one that `T` can
+    /// be read as.
     #[must_use]
     pub const unsafe fn from_raw(object: NonNull<GcBox<T>>) -> Self {
         Self {
@@ -94,25 +96,25 @@ impl<T: Trace + ?Sized> Gc<T> {
         }
     }
 
-    /// Whether the two lead to the same object.
+    /// Reports whether two handles lead to the same object.
     #[must_use]
     pub fn ptr_eq<U: Trace + ?Sized>(this: &Self, other: &Gc<U>) -> bool {
         core::ptr::addr_eq(this.object.as_ptr(), other.object.as_ptr())
     }
 
-    /// The type that the object was made as.
+    /// Returns the type that the object was made as.
     #[must_use]
     pub fn type_id(this: &Self) -> TypeId {
         this.head().vtable.type_id
     }
 
-    /// Whether it was made as a `U`.
+    /// Reports whether the object was made as a `U`.
     #[must_use]
     pub fn is<U: Trace + 'static>(this: &Self) -> bool {
         Gc::type_id(this) == TypeId::of::<U>()
     }
 
-    /// The same handle as a `Gc<U>`, if the object was made as one.
+    /// Returns the same handle as a `Gc<U>`, if the object was made as one.
     #[must_use]
     pub fn downcast<U: Trace + 'static>(this: Self) -> Option<Gc<U>> {
         if !Gc::is::<U>(&this) {
@@ -122,10 +124,10 @@ impl<T: Trace + ?Sized> Gc<T> {
         Some(unsafe { Gc::cast_unchecked(this) })
     }
 
-    /// The same handle as a `Gc<U>`.
+    /// Returns the same handle as a `Gc<U>`.
     ///
     /// # Safety
-    /// The object can be read as a `U` whenever the result is used as one.
+    /// The object must be readable as a `U` whenever the result is used as one.
     #[must_use]
     pub unsafe fn cast_unchecked<U: Trace + 'static>(this: Self) -> Gc<U> {
         let object = Gc::into_raw(this).cast::<GcBox<U>>();
@@ -133,10 +135,10 @@ impl<T: Trace + ?Sized> Gc<T> {
         unsafe { Gc::from_raw(object) }
     }
 
-    /// A reference to the same handle as a `Gc<U>`.
+    /// Returns a reference to the same handle as a `Gc<U>`.
     ///
     /// # Safety
-    /// The object can be read as a `U` whenever the result is used as one.
+    /// The object must be readable as a `U` whenever the result is used as one.
     #[must_use]
     pub unsafe fn cast_ref_unchecked<U: Trace + 'static>(this: &Self) -> &Gc<U> {
         // SAFETY: handles of sized types are a pointer each; a wide one begins with it.
@@ -160,10 +162,10 @@ impl<T: Trace + ?Sized> Gc<T> {
     }
 }
 
-/// One more handle to an object that is known by its address.
+/// Makes another handle to an object that is known by its address.
 ///
 /// # Safety
-/// Its value has not ended.
+/// The object's value must not have ended.
 pub(crate) unsafe fn handle_to<T: Trace + ?Sized>(object: NonNull<GcBox<T>>) -> Gc<T> {
     // SAFETY: as the caller promises; the handle is counted first.
     unsafe {
@@ -286,7 +288,7 @@ impl<T: Trace + ?Sized> AsRef<T> for Gc<T> {
     }
 }
 
-/// What stands for the type in a `GcErased`; there is no value of it, and nobody looks.
+/// Stands for the type in a `GcErased`; no value of it exists, and none is read.
 pub(crate) struct Unknown(());
 
 impl Finalize for Unknown {}
@@ -295,56 +297,56 @@ unsafe impl Trace for Unknown {
     empty_trace!();
 }
 
-/// A `Gc` that has forgotten its type.
+/// A `Gc` without its type.
 #[repr(transparent)]
 pub struct GcErased(Gc<Unknown>);
 
 impl GcErased {
-    /// Forgets the type.
+    /// Forgets the type of a handle.
     #[must_use]
     pub fn new<T: Trace>(gc: Gc<T>) -> Self {
         // SAFETY: nothing reads the object as an `Unknown`: this type does not dereference.
         Self(unsafe { Gc::cast_unchecked(gc) })
     }
 
-    /// Whether the two lead to the same object.
+    /// Reports whether two handles lead to the same object.
     #[must_use]
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         Gc::ptr_eq(&this.0, &other.0)
     }
 
-    /// The type that the object was made as.
+    /// Returns the type that the object was made as.
     #[must_use]
     pub fn type_id(&self) -> TypeId {
         Gc::type_id(&self.0)
     }
 
-    /// Whether it was made as a `T`.
+    /// Reports whether the object was made as a `T`.
     #[must_use]
     pub fn is<T: Trace + 'static>(&self) -> bool {
         Gc::is::<T>(&self.0)
     }
 
-    /// The handle with its type, if the object was made as a `T`.
+    /// Returns the handle with its type, if the object was made as a `T`.
     #[must_use]
     pub fn downcast<T: Trace + 'static>(self) -> Option<Gc<T>> {
         Gc::downcast(self.0)
     }
 
-    /// The handle with a type.
+    /// Returns the handle with a type.
     ///
     /// # Safety
-    /// The object can be read as a `T`.
+    /// The object must be readable as a `T`.
     #[must_use]
     pub unsafe fn downcast_unchecked<T: Trace + 'static>(self) -> Gc<T> {
         // SAFETY: as the caller promises.
         unsafe { Gc::cast_unchecked(self.0) }
     }
 
-    /// A reference to the handle with a type.
+    /// Returns a reference to the handle with a type.
     ///
     /// # Safety
-    /// The object can be read as a `T`.
+    /// The object must be readable as a `T`.
     #[must_use]
     pub unsafe fn downcast_ref_unchecked<T: Trace + 'static>(&self) -> &Gc<T> {
         // SAFETY: as the caller promises.
@@ -372,9 +374,9 @@ unsafe impl Trace for GcErased {
     });
 }
 
-/// For [`Ephemeron`]: the handle that it is.
+/// Implements the comparison of [`Ephemeron`], which is a handle.
 impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
-    /// Whether the two are the same ephemeron.
+    /// Reports whether both are the same ephemeron.
     #[must_use]
     pub fn ptr_eq(this: &Self, other: &Self) -> bool {
         Gc::ptr_eq(this.pair(), other.pair())

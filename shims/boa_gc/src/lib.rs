@@ -10,13 +10,13 @@
 //!                 tenant ─► skinflint_gc::Heap: chunks, arenas, cells           one for each tab, request, isolate
 //! ```
 //!
-//! With `[patch.crates-io] boa_gc = { path = "…/shims/boa_gc" }` a program that uses Boa uses this instead. What is
-//! beside the interface is in [`skinflint`]: tenants, reasons, pauses, limits.
+//! With `[patch.crates-io] boa_gc = { path = "…/shims/boa_gc" }` a program that uses Boa uses this crate instead. The
+//! functions beside Boa's interface are in [`skinflint`]: tenants, reasons, pauses, limits.
 //!
-//! Z1  Nothing ends but within an allocation, a [`force_collect`] or a call of [`skinflint`]: exactly the moments at
-//!     which boa_gc may collect.
-//! Z2  Objects of cycles have all their finalizers run before the first of them is dropped, and are dropped before
-//!     a cell of theirs is used again.
+//! Z1  Nothing ends except within an allocation, a [`force_collect`] or a call of [`skinflint`]: exactly the moments
+//!     at which boa_gc may collect.
+//! Z2  All objects of a cycle have run their finalizers before the first of them is dropped, and are dropped before a
+//!     cell of theirs is used again.
 //! Z3  Nothing recurses with the depth of a structure, and nothing in a pause grows with what is alive in other
 //!     tenants.
 //! Z4  Everything here belongs to one thread; threads have heaps of their own.

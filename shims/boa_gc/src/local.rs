@@ -1,4 +1,4 @@
-//! What a thread has: the tenant that is entered, the queue of what is to end, and the counter to the next slice.
+//! The state of a thread: the tenant that is entered, the queue of what is to end, and the counter to the next slice.
 //!
 //! ```text
 //!   Gc::new ─► ticks −1 ─► 0? slice(): queue, doomed, collection ─► tenant.take ─► cell
@@ -7,10 +7,10 @@
 //!
 //! V1  An object is in the queue at most once ([`QUEUED`]).
 //! V2  While `busy` no slice begins: finalizers and drops may allocate, and do not nest.
-//! V3  When the thread ends everything is collected. What handles outside still lead to stays where it is, unended: they
-//!     may be dropped later than this.
+//! V3  When the thread ends, everything is collected. Objects that handles outside still lead to stay where they are,
+//!     unended: the handles may be dropped later than this.
 //!
-//! Not here: what is done in a slice (`ending`, `collect`).
+//! Not here: the work of a slice (`ending`, `collect`).
 
 use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::skinflint::{Observer, OutOfMemory};
 use crate::tenant::Tenant;
 use crate::weak_map::AnyWeakMap;
 
-/// Allocations between two slices.
+/// The number of allocations between two slices.
 pub(crate) const TICKS: u32 = 64;
 
 thread_local! {
@@ -40,7 +40,7 @@ thread_local! {
 /// The state of a thread.
 pub(crate) struct Local {
     ticks: Cell<u32>,
-    /// Kept by `tenants`.
+    /// The tenant that is entered; `tenants` keeps it alive.
     pub(crate) current: Cell<*const Tenant>,
     pub(crate) system: Cell<bool>,
     pub(crate) separate: Cell<bool>,
@@ -48,7 +48,7 @@ pub(crate) struct Local {
     pub(crate) queue: RefCell<Vec<Erased>>,
     pub(crate) doomed: RefCell<VecDeque<Doomed>>,
     pub(crate) world: World,
-    /// By number of heap.
+    /// The tenants, by number of heap.
     tenants: RefCell<Vec<Option<Rc<Tenant>>>>,
     default: Cell<*const Tenant>,
     pub(crate) growth: Cell<Growth>,
@@ -57,19 +57,19 @@ pub(crate) struct Local {
     pub(crate) verify: Cell<bool>,
     /// Whether a tenant has a limit (W2).
     pub(crate) limits_outside: Cell<bool>,
-    /// What the client counted when somebody looked.
+    /// The bytes that the client counted at the last look.
     pub(crate) outside_seen: Cell<usize>,
-    /// Garbage is ended where a collection finds it, for comparison.
+    /// Whether garbage is ended where a collection finds it, for comparison.
     pub(crate) sweep_in_pause: Cell<bool>,
-    /// Unmarked objects that are examined at once.
+    /// The number of unmarked objects that are examined at once.
     pub(crate) few: Cell<usize>,
     pub(crate) client: Cell<Option<fn() -> usize>>,
     pub(crate) client_threshold: Cell<usize>,
     pub(crate) observer: Cell<Option<Observer>>,
-    /// Whether somebody wants to know of new objects.
+    /// Whether new objects are to be reported: to an observer, or to marking.
     watched: Cell<bool>,
     pub(crate) log: RefCell<Log>,
-    /// How objects of tenants to come are placed; `None`: in their heaps.
+    /// How objects of future tenants are placed; `None` means in their heaps.
     pub(crate) placement: Cell<Option<Placement>>,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Owner {
             return;
         }
         LOCAL.set(local);
-        // SAFETY: it was leaked by `start`, and ends here; nobody has a reference beyond a call.
+        // SAFETY: it was leaked by `start`, and ends here; no code has a reference beyond a call.
         unsafe { (*local).force_collect() };
         LOCAL.set(core::ptr::null());
         // SAFETY: the same.
@@ -93,20 +93,20 @@ impl Drop for Owner {
             .iter()
             .any(|tenant| tenant.objects() > 0)
         {
-            // V3.
+            // Handles outside still lead to objects of this thread (V3).
             core::mem::forget(local);
         }
     }
 }
 
-/// The thread's state.
+/// Returns the thread's state.
 #[inline]
 pub(crate) fn get<'a>() -> &'a Local {
     let local = LOCAL.get();
     if local.is_null() {
         return start();
     }
-    // SAFETY: it lives until the thread ends, and nobody keeps it beyond a call.
+    // SAFETY: it lives until the thread ends, and no code keeps it beyond a call.
     unsafe { &*local }
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn get<'a>() -> &'a Local {
 fn start<'a>() -> &'a Local {
     let local: &'a Local = Box::leak(Box::new(Local::new()));
     LOCAL.set(local);
-    // After the end of the thread's owner there is nobody to end it: then it stays.
+    // After the end of the thread's owner nothing can end it: then it stays.
     let _ = OWNER.try_with(|_| ());
     let default = local.add_tenant("default", usize::MAX);
     local.default.set(Rc::as_ptr(&default));
@@ -122,14 +122,15 @@ fn start<'a>() -> &'a Local {
     local
 }
 
-/// Whether [`Finalize::finalize`](crate::Finalize::finalize) may look at other objects: not while values are dropped.
+/// Reports whether [`Finalize::finalize`](crate::Finalize::finalize) may look at other objects: not while values are
+/// dropped.
 #[must_use]
 #[inline]
 pub fn finalizer_safe() -> bool {
     !DROPPING.get()
 }
 
-/// Drops something of which the finalizers have run.
+/// Drops something whose finalizers have run.
 pub(crate) fn dropping(act: impl FnOnce()) {
     struct Before(bool);
     impl Drop for Before {
@@ -141,7 +142,7 @@ pub(crate) fn dropping(act: impl FnOnce()) {
     act();
 }
 
-/// Whether any [`WeakMap`](crate::WeakMap) of this thread was not collected yet.
+/// Reports whether any [`WeakMap`](crate::WeakMap) of this thread was not collected yet.
 #[must_use]
 pub fn has_weak_maps() -> bool {
     !get().weak_maps.borrow().is_empty()
@@ -152,7 +153,7 @@ pub(crate) fn add_weak_map(map: Box<dyn AnyWeakMap>) {
     get().weak_maps.borrow_mut().push(map);
 }
 
-/// A cell for an object of such a vtable, and the first state of its head.
+/// Returns a cell for an object of this vtable, and the first state of its head.
 #[inline]
 pub(crate) fn allocate(vtable: &'static VTable) -> (Erased, u32) {
     let local = get();
@@ -171,7 +172,7 @@ pub(crate) fn allocate(vtable: &'static VTable) -> (Erased, u32) {
     (cell.cast(), if system { lies | SYSTEM } else { lies })
 }
 
-/// An object was written.
+/// Notes that an object was written.
 #[inline]
 pub(crate) fn allocated(object: Erased) {
     let local = get();
@@ -180,18 +181,18 @@ pub(crate) fn allocated(object: Erased) {
     }
 }
 
-/// The last handle of an object is gone. Cost: a load, a branch, three stores.
+/// Notes that the last handle of an object is gone. Cost: a load, a branch, three stores.
 #[inline]
 pub(crate) fn unreferenced(object: Erased) {
     // SAFETY: the cell is not free: it had a handle just now.
     let head = unsafe { head(object) };
     if head.has(QUEUED) || (head.has(WEAKLY | DOOMED) && !head.has(ENDED)) {
-        // The collector's to find, or on its way.
+        // The collector is to find it, or it is already on its way.
         return;
     }
     let local = LOCAL.get();
     if local.is_null() {
-        // V3.
+        // The thread has ended (V3).
         return;
     }
     head.set(QUEUED);
@@ -199,7 +200,7 @@ pub(crate) fn unreferenced(object: Erased) {
     unsafe { (*local).queue.borrow_mut().push(object) };
 }
 
-/// `pair` has a key from now on.
+/// Notes that `pair` has a key from now on.
 pub(crate) fn refer_weakly(key: Erased, pair: Erased) {
     // SAFETY: both are alive: the caller has handles.
     unsafe { head(key) }.set(WEAKLY);
@@ -241,7 +242,7 @@ impl Local {
         }
     }
 
-    /// A tenant with a heap of its own.
+    /// Creates a tenant with a heap of its own.
     pub(crate) fn add_tenant(&self, name: &str, limit_bytes: usize) -> Rc<Tenant> {
         if limit_bytes != usize::MAX && !self.limits_outside.replace(true) {
             self.begin_outside();
@@ -249,7 +250,7 @@ impl Local {
         let heap = self.world.heap(name, limit_bytes);
         let number = heap.id() as usize;
         let placed = self.placement.get().and_then(|placement| {
-            // Without address space for pages objects lie in the heap as ever, and `placement` says so.
+            // Without address space for pages, objects lie in the heap as usual, and `placement` shows that.
             placement.space(heap.id(), limit_bytes, self.verify.get())
         });
         let growth = self.growth.get();
@@ -270,7 +271,7 @@ impl Local {
         *slot = None;
     }
 
-    /// The tenant that an object lies with.
+    /// Returns the tenant that an object belongs to.
     pub(crate) fn tenant_of(&self, object: Erased) -> Rc<Tenant> {
         // SAFETY: it is an object of a heap of ours.
         let number = unsafe { number_of(object) };
@@ -279,12 +280,12 @@ impl Local {
         tenant.expect("an object's heap outlives it").clone()
     }
 
-    /// All of them.
+    /// Returns all tenants.
     pub(crate) fn all_tenants(&self) -> Vec<Rc<Tenant>> {
         self.tenants.borrow().iter().flatten().cloned().collect()
     }
 
-    /// The one that is entered.
+    /// Returns the tenant that is entered.
     pub(crate) fn current(&self) -> Rc<Tenant> {
         // SAFETY: `tenants` keeps it, and it was made by an `Rc`.
         unsafe {
@@ -293,18 +294,18 @@ impl Local {
         }
     }
 
-    /// Enters another, which `tenants` has.
+    /// Enters another tenant, which `tenants` must have.
     pub(crate) fn enter(&self, tenant: *const Tenant) {
         self.settle_outside();
         self.current.set(tenant);
     }
 
-    /// The default one.
+    /// Returns the default tenant.
     pub(crate) fn default_tenant(&self) -> *const Tenant {
         self.default.get()
     }
 
-    /// Allocations until the next slice.
+    /// Sets the number of allocations until the next slice.
     pub(crate) fn set_ticks(&self, ticks: u32) {
         self.ticks.set(ticks.max(1));
     }
@@ -323,7 +324,7 @@ impl Local {
         }
     }
 
-    /// A cell after everything was collected, or a panic that the host catches.
+    /// Takes a cell after everything was collected, or panics, which the host may catch.
     #[cold]
     #[inline(never)]
     fn take_at_last(&self, vtable: &'static VTable, system: bool) -> (core::ptr::NonNull<u8>, u32) {
@@ -338,7 +339,7 @@ impl Local {
         }
     }
 
-    /// Somebody may want to know of new objects from now on, or no more.
+    /// Updates whether new objects are to be reported.
     pub(crate) fn watch(&self) {
         let marking = self
             .tenants
@@ -363,7 +364,8 @@ impl Local {
         }
     }
 
-    /// Frees the cell of an object that has ended and has no handles. One that a list knows is left to it.
+    /// Frees the cell of an object that has ended and has no handles. If a list knows the object, freeing it is left
+    /// to the list.
     pub(crate) fn free(&self, object: Erased) {
         // SAFETY: the caller has it from a queue or list, which keep cells from being freed.
         if unsafe { head(object) }.has(LISTED) {

@@ -6,19 +6,20 @@
 //!                    └── those that something else has handles to ◄─ sift: they count each other's edges, in slices
 //! ```
 //!
-//! M1  What is marked is taken to be alive until the next cycle. What is not marked is only suspected: `examine` asks its
-//!     counts at one moment. So whatever the program changes while marking goes on, nothing alive is lost; what was missed
-//!     only makes the last step longer.
-//! M2  It begins with nothing: objects that are allocated meanwhile are alive, and lead to the rest of what the program
-//!     uses, its shapes, prototypes and scopes.
-//! M3  Pointers on the stack may be out of date: their cells may be free, or hold another object. As long as a tenant is
-//!     being marked its cells keep their sizes and heads (no [`Tenant::give_back`]), so each is a cell of ours. Marking
-//!     an object that nobody told keeps it until the next cycle. Before another tenant gives memory back, pointers to it
-//!     are taken off the stack.
-//! M4  A slice pops a bounded number of objects. (One object may tell many edges.)
-//! M5  A program that moves a subtree from an object that was not marked yet to one that was hides it. Sifting finds it
-//!     again: counts that change meanwhile make it less exact, and it decides nothing but where marking goes on.
-//! M6  Only what is being sifted or examined has [`SUSPECT`] set. Who examines ends all sifting first.
+//! M1  What is marked is considered alive until the next cycle. What is not marked is only suspected: `examine`
+//!     checks its counts at one moment. So whatever the program changes while marking goes on, nothing alive is lost;
+//!     what was missed only makes the last step longer.
+//! M2  Marking begins with nothing: objects that are allocated meanwhile are alive, and lead to the rest of what the
+//!     program uses, its shapes, prototypes and scopes.
+//! M3  Pointers on the stack may be out of date: their cells may be free, or hold another object. As long as a tenant
+//!     is being marked its cells keep their sizes and heads (no [`Tenant::give_back`]), so each pointer leads to a
+//!     cell of ours. Marking an object that no edge reported keeps it until the next cycle. Before another tenant
+//!     gives memory back, pointers to it are removed from the stack.
+//! M4  A slice pops a bounded number of objects. (One object may report many edges.)
+//! M5  A program that moves a subtree from an object that was not marked yet to one that was hides the subtree.
+//!     Sifting finds it again: counts that change meanwhile make sifting less exact, but it decides only where
+//!     marking goes on.
+//! M6  Only what is being sifted or examined has [`SUSPECT`] set. An examination ends all sifting first.
 //!
 //! Not here: the last step (`collect`), what is garbage (`examine`).
 
@@ -33,40 +34,40 @@ use crate::placed::number_of;
 use crate::tenant::Tenant;
 use crate::trace::Tracer;
 
-/// Objects popped for each one allocated, at least.
+/// The least number of objects popped for each one allocated.
 const LEAST: usize = 8;
-/// Turns of following and opening pairs in one slice.
+/// The turns of following and opening pairs in one slice.
 const TURNS: usize = 4;
-/// So many unmarked objects are examined at once: a millisecond or two.
+/// The number of unmarked objects that are examined at once: a millisecond or two.
 pub(crate) const FEW: usize = 4096;
-/// Times that a cycle sifts at most.
+/// The most times that a cycle sifts.
 const SIFTS: u32 = 8;
 
-/// A cycle that goes on.
+/// A marking cycle that is under way.
 pub(crate) struct Marking {
     pub(crate) reason: Reason,
     tracer: Tracer,
-    /// Alive, and their keys are not marked yet.
+    /// Ephemerons that are alive, and whose keys are not marked yet.
     pairs: Vec<Erased>,
-    /// At so many bytes it ends, whatever is left to be followed (M1).
+    /// The number of bytes at which it ends, whatever is left to be followed (M1).
     last_bytes: usize,
-    /// Objects popped for each tick.
+    /// The number of objects popped for each tick.
     pub(crate) budget: usize,
-    /// Whether anything was told so far.
+    /// Whether any edge was reported so far.
     begun: bool,
     sift: Option<Sift>,
-    /// Times that it may still sift.
+    /// The number of times that it may still sift.
     sifts: u32,
-    /// Unmarked objects when it sifted last.
+    /// The number of unmarked objects when it last sifted.
     unmarked: usize,
 }
 
-/// Unmarked objects that count their edges at each other.
+/// Unmarked objects that count their edges to each other.
 struct Sift {
     objects: Vec<Erased>,
     next: usize,
     pass: Pass,
-    /// Objects that something else has handles to.
+    /// The number of objects that something else has handles to.
     found: usize,
 }
 
@@ -81,7 +82,7 @@ impl Local {
     /// Begins a cycle of a tenant.
     pub(crate) fn begin_marking(&self, tenant: &Tenant, reason: Reason) {
         let threshold = tenant.threshold.get().max(1);
-        // All of it is to be marked while the heap grows by a quarter of what it grew since the last time.
+        // Everything is to be marked while the heap grows by a quarter of what it grew since the last time.
         let grown = tenant.kept_bytes().saturating_sub(tenant.survived.get());
         let room = (grown.max(threshold / 8) / 4).max(1);
         let ratio = (tenant.kept_bytes() / room).clamp(LEAST, 64);
@@ -100,7 +101,7 @@ impl Local {
         self.watch();
     }
 
-    /// Gives a cycle up: no marks are left.
+    /// Gives up a cycle: no marks are left.
     pub(crate) fn abandon_marking(&self, tenant: &Tenant) {
         if tenant.is_marking.replace(false) {
             if let Some(mut marking) = tenant.marking.borrow_mut().take() {
@@ -111,7 +112,7 @@ impl Local {
         }
     }
 
-    /// Memory of a tenant is about to be given back: who is marking elsewhere must not look at it (M3).
+    /// Prepares for giving back a tenant's memory: markings of other tenants must not look at it (M3).
     pub(crate) fn forget_foreign(&self, tenant: &Tenant) {
         for other in self.all_tenants() {
             if let Some(marking) = other.marking.borrow_mut().as_mut() {
@@ -123,7 +124,7 @@ impl Local {
         }
     }
 
-    /// Goes on for a slice; whether nothing is left to be followed.
+    /// Continues for a slice; returns whether nothing is left to be followed.
     pub(crate) fn mark_some(&self, tenant: &Rc<Tenant>) -> bool {
         let mut marking = tenant.marking.borrow_mut();
         let Some(marking) = marking.as_mut() else {
@@ -153,7 +154,7 @@ impl Local {
         false
     }
 
-    /// Nobody sifts any more (M6).
+    /// Ends all sifting (M6).
     pub(crate) fn end_sifting(&self) {
         for tenant in self.all_tenants() {
             if let Some(marking) = tenant.marking.borrow_mut().as_mut() {
@@ -163,7 +164,7 @@ impl Local {
     }
 }
 
-/// Has an ephemeron count the edges of its value, if it is alive and its key is suspected.
+/// Makes an ephemeron count the edges of its value, if it is alive and its key is suspected.
 fn count_open(pair: Erased) {
     // SAFETY: M3.
     let head = unsafe { head(pair) };
@@ -179,7 +180,7 @@ fn count_open(pair: Erased) {
 }
 
 impl Tenant {
-    /// An object was allocated while marking goes on (M2).
+    /// Notes an object that was allocated while marking goes on (M2).
     pub(crate) fn tell_new(&self, object: Erased) {
         if let Some(marking) = self.marking.borrow_mut().as_mut() {
             marking.begun = true;
@@ -189,14 +190,14 @@ impl Tenant {
 }
 
 impl Marking {
-    /// Begins to sift what is not marked, if that is much; false: it is little, or it was done often enough.
+    /// Begins to sift what is not marked; returns false if that is little, or it was done often enough.
     fn begin_sift(&mut self, tenant: &Tenant, few: usize) -> bool {
         if self.sifts == 0 {
             return false;
         }
         let mut objects = Vec::new();
         tenant.each_unmarked(|object| objects.push(object));
-        // What the last time did not make much smaller is mostly garbage.
+        // What the last sift did not make much smaller is mostly garbage.
         let before = std::mem::replace(&mut self.unmarked, objects.len());
         if objects.len() <= few || objects.len() > before / 4 * 3 {
             return false;
@@ -211,7 +212,7 @@ impl Marking {
         true
     }
 
-    /// Gives sifting up.
+    /// Gives up sifting.
     fn end_sift(&mut self) {
         let Some(sift) = self.sift.take() else {
             return;
@@ -222,12 +223,12 @@ impl Marking {
         }
     }
 
-    /// Goes on sifting. At the end what was found is on the stack; if that is nothing, there is no use in doing it again.
+    /// Continues sifting. At the end what was found is on the stack; if nothing was found, doing it again is useless.
     fn sift_some(&mut self, left: &mut usize) {
         let Some(sift) = &mut self.sift else {
             return;
         };
-        // Two passes of three look at heads only.
+        // Two of the three passes look only at heads.
         let end = sift.objects.len().min(sift.next + 2 * *left);
         *left -= (end - sift.next).div_ceil(2).min(*left);
         for &object in &sift.objects[sift.next..end] {
@@ -252,7 +253,7 @@ impl Marking {
             sift.next = 0;
             sift.pass = match sift.pass {
                 Pass::Suspect => {
-                    // Values of pairs whose keys are not marked explain nothing but what the pairs lead to.
+                    // Values of pairs whose keys are not marked explain only what the pairs lead to.
                     self.pairs.iter().for_each(|&pair| count_open(pair));
                     Pass::Count
                 }
@@ -296,7 +297,7 @@ impl Marking {
         }
     }
 
-    /// Follows the values of pairs whose keys are marked, or not of this heap.
+    /// Follows the values of pairs whose keys are marked, or belong to another heap.
     fn open_pairs(&mut self, tenant: &Tenant) {
         let heap = tenant.heap.id();
         let tracer = &mut self.tracer;

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! H1  `handles` is the number of `Gc`s that lead to the object, wherever they lie: on stacks, in other objects, in
-//!     other heaps. Nobody can come by an object whose count is 0, except by a weak reference.
+//!     other heaps. An object whose count is 0 can be reached only by a weak reference.
 //! H2  The value is dropped once; from then on `ENDED` is set, and only the head is looked at. The cell is free when
-//!     `handles` is 0 as well.
-//! H3  The vtable is that of the type the object was made with, whatever its handles were cast to since.
+//!     `handles` is 0, too.
+//! H3  The vtable is that of the type that the object was made with, whatever its handles were cast to since.
 //!
-//! Not here: whose the cell is (`tenant`), when an object ends (`ending`).
+//! Not here: which tenant the cell belongs to (`tenant`), when an object ends (`ending`).
 
 use core::any::TypeId;
 use core::cell::Cell;
@@ -25,26 +25,26 @@ use crate::trace::{Trace, Tracer};
 /// An object of unknown type: the address of its head.
 pub(crate) type Erased = NonNull<Head>;
 
-/// Waits in the queue of those to be ended or freed.
+/// The object waits in the queue of those to be ended or freed.
 pub(crate) const QUEUED: u32 = 1 << 31;
-/// Somebody may refer to it weakly: its end is the collector's to find.
+/// Weak references to the object may exist: only the collector finds its end.
 pub(crate) const WEAKLY: u32 = 1 << 30;
-/// Is examined just now, and was not found to be alive yet.
+/// The object is being examined, and was not found to be alive yet.
 pub(crate) const SUSPECT: u32 = 1 << 29;
-/// Garbage that waits for its end; nobody outside of the garbage has a handle.
+/// The object is garbage that waits for its end; only garbage has handles to it.
 pub(crate) const DOOMED: u32 = 1 << 28;
-/// Its value is gone (H2).
+/// The object's value is gone (H2).
 pub(crate) const ENDED: u32 = 1 << 27;
-/// Its cell lies among the runtime's own objects.
+/// The object's cell lies among the runtime's own objects.
 pub(crate) const SYSTEM: u32 = 1 << 26;
-/// An ephemeron that a table of its key's tenant knows.
+/// The object is an ephemeron that a table of its key's tenant knows.
 pub(crate) const LISTED: u32 = 1 << 25;
-/// Lies where a policy placed it, not in the tenant's heap (`placed`).
+/// The object lies where a policy placed it, not in the tenant's heap (`placed`).
 pub(crate) const PLACED: u32 = 1 << 24;
-/// The bits below count edges.
+/// The bits that count edges.
 const EDGES: u32 = PLACED - 1;
 
-/// What every object begins with. A free cell has the counts in the same place, and its link where the vtable is.
+/// The beginning of every object. A free cell has the counts in the same place, and its link where the vtable is.
 #[repr(C)]
 pub(crate) struct Head {
     handles: Cell<u32>,
@@ -61,7 +61,7 @@ impl Head {
         }
     }
 
-    /// The vtable, unless the value has ended: then there may be something else in its place.
+    /// Returns the vtable, unless the value has ended: then there may be something else in its place.
     #[inline]
     pub(crate) fn vtable_if_alive(&self) -> Option<&'static VTable> {
         (!self.has(ENDED)).then_some(self.vtable)
@@ -72,7 +72,7 @@ impl Head {
         self.handles.get()
     }
 
-    /// One more handle. Cost: a load, a branch, a store.
+    /// Counts one more handle. Cost: a load, a branch, a store.
     #[inline]
     pub(crate) fn take_handle(&self) {
         let handles = self.handles.get() + 1;
@@ -82,7 +82,7 @@ impl Head {
         self.handles.set(handles);
     }
 
-    /// One handle less; whether it was the last. Cost: a load, a store, a branch.
+    /// Counts one handle less; returns whether it was the last. Cost: a load, a store, a branch.
     #[inline]
     #[must_use]
     pub(crate) fn drop_handle(&self) -> bool {
@@ -106,7 +106,7 @@ impl Head {
         self.state.set(self.state.get() & !flag);
     }
 
-    /// Counts an edge, if the object is a suspect. The count stops at its greatest.
+    /// Counts an edge, if the object is a suspect. The count stops at its maximum.
     #[inline]
     pub(crate) fn count_edge(&self) {
         let state = self.state.get();
@@ -115,13 +115,13 @@ impl Head {
         }
     }
 
-    /// Becomes a suspect without edges.
+    /// Makes the object a suspect without edges.
     #[inline]
     pub(crate) fn suspect(&self) {
         self.state.set(self.state.get() & !EDGES | SUSPECT);
     }
 
-    /// Whether suspects hold every handle that there is. A count that has stopped explains nothing.
+    /// Reports whether suspects hold every handle that exists. A count that has stopped explains nothing.
     #[inline]
     pub(crate) fn is_explained(&self) -> bool {
         let edges = self.state.get() & EDGES;
@@ -146,7 +146,8 @@ impl fmt::Debug for Head {
     }
 }
 
-/// The box that a `Gc` leads to. Opaque; for code that keeps handles as addresses ([`Gc::into_raw`](crate::Gc::into_raw)).
+/// The box that a `Gc` leads to. It is opaque, for code that keeps handles as addresses
+/// ([`Gc::into_raw`](crate::Gc::into_raw)).
 #[derive(Debug)]
 #[repr(C)]
 pub struct GcBox<T: Trace + ?Sized + 'static> {
@@ -157,9 +158,9 @@ pub struct GcBox<T: Trace + ?Sized + 'static> {
 type TraceFn = unsafe fn(Erased, &mut Tracer);
 type ObjectFn = unsafe fn(Erased);
 
-/// What is known of the type of an object.
+/// What the collector knows about the type of an object.
 pub(crate) struct VTable {
-    /// Tells the edges.
+    /// Reports the edges.
     pub(crate) trace: TraceFn,
     /// Counts the edges at their ends.
     pub(crate) count: ObjectFn,
@@ -168,19 +169,19 @@ pub(crate) struct VTable {
     /// Drops the value.
     pub(crate) drop: ObjectFn,
     pub(crate) type_id: TypeId,
-    /// Of the whole box.
+    /// Bytes of the whole box.
     pub(crate) bytes: usize,
     pub(crate) align: usize,
-    /// Of an ephemeron.
+    /// The functions of an ephemeron, if it is one.
     pub(crate) pair: Option<&'static PairFns>,
     pub(crate) name: fn() -> &'static str,
 }
 
-/// What an ephemeron can do beside.
+/// The additional functions of an ephemeron.
 pub(crate) struct PairFns {
-    /// Its key, if it was not lost.
+    /// Returns its key, if it was not lost.
     pub(crate) key: unsafe fn(Erased) -> Option<Erased>,
-    /// Tells the edges of its value.
+    /// Reports the edges of its value.
     pub(crate) trace_value: TraceFn,
     /// Forgets its key.
     pub(crate) lose_key: ObjectFn,
@@ -188,40 +189,40 @@ pub(crate) struct PairFns {
     pub(crate) drop_value: ObjectFn,
 }
 
-/// The functions of a type, by its name.
+/// The functions of a type, found by its name.
 pub(crate) struct Of<T>(PhantomData<T>);
 
 impl<T: Trace + 'static> Of<T> {
     /// # Safety
-    /// The object is a `GcBox<T>` and has not ended.
+    /// The object must be a `GcBox<T>` that has not ended.
     unsafe fn value<'a>(object: Erased) -> &'a T {
         // SAFETY: as the caller promises.
         unsafe { &(*object.cast::<GcBox<T>>().as_ptr()).value }
     }
 
     /// # Safety
-    /// As [`Of::value`].
+    /// Those of [`Of::value`].
     unsafe fn trace(object: Erased, tracer: &mut Tracer) {
-        // SAFETY: as the caller promises; types tell what they contain.
+        // SAFETY: as the caller promises; types report what they contain.
         unsafe { Self::value(object).trace(tracer) };
     }
 
     /// # Safety
-    /// As [`Of::value`].
+    /// Those of [`Of::value`].
     unsafe fn count(object: Erased) {
         // SAFETY: as above.
         unsafe { Self::value(object).trace_non_roots() };
     }
 
     /// # Safety
-    /// As [`Of::value`].
+    /// Those of [`Of::value`].
     unsafe fn finalize(object: Erased) {
         // SAFETY: as above.
         unsafe { Self::value(object) }.run_finalizer();
     }
 
     /// # Safety
-    /// As [`Of::value`], and it ends with this (H2).
+    /// Those of [`Of::value`]; the object ends with this call (H2).
     unsafe fn drop(object: Erased) {
         // SAFETY: as the caller promises.
         unsafe { core::ptr::drop_in_place(&raw mut (*object.cast::<GcBox<T>>().as_ptr()).value) };
@@ -244,10 +245,10 @@ impl<T: Trace + 'static> Of<T> {
     pub(crate) const PLAIN: &'static VTable = &Self::vtable(None);
 }
 
-/// The head of an object.
+/// Returns the head of an object.
 ///
 /// # Safety
-/// The object's cell is not free.
+/// The object's cell must not be free.
 #[inline]
 pub(crate) unsafe fn head<'a>(object: Erased) -> &'a Head {
     // SAFETY: as the caller promises: cells that are not free begin with a head.

@@ -1,4 +1,4 @@
-//! What a tenant's objects hold outside of their heap, by the client's count, as part of the tenant's limit.
+//! What a tenant's objects hold outside of their heap, as the client counts it; it is part of the tenant's limit.
 //!
 //! ```text
 //!   enter, leave ─► what was counted since is the entered tenant's ─┐
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! W1  The client counts bytes of this thread. They grow and fall by what the entered tenant does; what the drop of a
-//!     value gives back is the value's tenant's, whoever is entered.
-//! W2  Where no tenant has a limit nobody is asked.
-//! W3  A tenant's limit is looked at between two allocations of objects, and when its client asks. What is acquired
-//!     between two looks is not refused: it is too late by so much.
+//!     value gives back belongs to the value's tenant, whichever tenant is entered.
+//! W2  If no tenant has a limit, the client is not asked.
+//! W3  A tenant's limit is checked between two allocations of objects, and when its client asks. What is acquired
+//!     between two checks is not refused: the check comes too late by that much.
 //!
 //! Not here: the limit of the heap itself, which refuses (`skinflint_gc`).
 
@@ -20,36 +20,36 @@ use crate::object::Erased;
 use crate::skinflint::OutOfMemory;
 use crate::tenant::Tenant;
 
-/// Collections in a row that may leave less than a sixteenth of the limit.
+/// The number of collections in a row that may leave less than a sixteenth of the limit.
 const INEFFECTIVE: u32 = 4;
 
 impl Tenant {
-    /// Bytes of its objects and of what they hold outside.
+    /// Returns the bytes of its objects and of what they hold outside.
     fn whole_bytes(&self) -> usize {
         self.live_bytes() + self.outside_bytes()
     }
 
-    /// Bytes outside, if they are counted.
+    /// Returns the bytes outside, if they are counted.
     pub(crate) fn outside_bytes(&self) -> usize {
-        // What others had acquired for it may make it fall below nothing.
+        // It may fall below 0 by what other tenants had acquired for it.
         usize::try_from(self.outside.get()).unwrap_or(0)
     }
 }
 
 impl Local {
-    /// Begins anew: from here on bytes are the entered tenant's.
+    /// Begins anew: from here on bytes belong to the entered tenant.
     pub(crate) fn begin_outside(&self) {
         self.outside_seen
             .set(self.client.get().map_or(0, |client| client()));
     }
 
-    /// Bytes that were counted since somebody looked.
+    /// Returns the bytes that were counted since the last look.
     fn outside_since(&self) -> isize {
         let now = self.client.get().map_or(0, |client| client());
         now.wrapping_sub(self.outside_seen.replace(now)) as isize
     }
 
-    /// What was counted since the last look is the entered tenant's (W1).
+    /// Charges what was counted since the last look to the entered tenant (W1).
     pub(crate) fn settle_outside(&self) {
         if self.limits_outside.get() {
             let since = self.outside_since();
@@ -59,7 +59,7 @@ impl Local {
         }
     }
 
-    /// Ends something of an object: what it gives back is its own tenant's (W1).
+    /// Ends a part of an object: what it gives back is credited to the object's own tenant (W1).
     pub(crate) fn on_account_of(&self, object: Erased, act: impl FnOnce()) {
         if !self.limits_outside.get() {
             return act();
@@ -71,7 +71,7 @@ impl Local {
         tenant.outside.set(tenant.outside.get() + since);
     }
 
-    /// Collects the entered tenant if it holds more than it may, and says so if that was not enough (W3).
+    /// Collects the entered tenant if it holds more than it may; an error if that was not enough (W3).
     pub(crate) fn keep_within(&self) -> Result<(), OutOfMemory> {
         if !self.limits_outside.get() || self.busy.get() {
             return Ok(());

@@ -1,18 +1,19 @@
-//! Objects under a free-list policy, in place of a tenant's heap: the policies' own pages under a program that runs.
+//! Objects under a free-list policy, in place of a tenant's heap: the policies' own pages under a running program.
 //!
 //! ```text
 //!   take ─► Placed::alloc ─► │ words, tenant ║ handles, state (PLACED), vtable, value │     give ─► its bit goes
 //!   tick ─► cycle: due, and nobody marks it? ─► stacks forget it ─► collect ─► holes ─► the policy
 //! ```
 //!
-//! X1  Objects above [`MAX_OBJECT`] bytes, or aligned to more than a word, lie in the heap as ever, and are counted.
-//! X2  A freed object's head says [`ENDED`](crate::object::ENDED) and [`PLACED`] without handles, and stays until the
-//!     next cycle: pointers that are out of date (`marking`, M3) find it as they would find a freed cell. A cycle is what
-//!     giving memory back is elsewhere: not while the tenant is marked, and after others' stacks have forgotten it.
-//! X3  A cycle frees nothing that was not freed by counts or by an examination before: it only makes room of it. So what a
-//!     program does is the same under every policy.
+//! X1  Objects above [`MAX_OBJECT`] bytes, or aligned to more than a word, lie in the heap as usual, and are counted.
+//! X2  A freed object's head has [`ENDED`](crate::object::ENDED) and [`PLACED`] without handles, and stays until the
+//!     next cycle: pointers that are out of date (`marking`, M3) find it as they would find a freed cell. A cycle
+//!     corresponds to giving memory back elsewhere: it does not run while the tenant is marked, and runs after
+//!     others' stacks have forgotten it.
+//! X3  A cycle frees nothing that was not freed by counts or by an examination before: it only makes that into room.
+//!     So a program does the same under every policy.
 //!
-//! Not here: which hole is taken (`skinflint_gc::policy`).
+//! Not here: the choice of a hole (`skinflint_gc::policy`).
 
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -27,7 +28,7 @@ use crate::local::Local;
 use crate::object::{Erased, PLACED, VTable, head};
 use crate::tenant::Tenant;
 
-/// Address space for the pages of a tenant without a limit of its own.
+/// The address space for the pages of a tenant without a limit of its own.
 const LIMIT_BYTES: usize = 4 << 30;
 
 /// How objects are placed.
@@ -40,14 +41,14 @@ pub(crate) struct Placement {
 /// The placed objects of a tenant.
 pub(crate) struct Objects {
     placed: RefCell<Placed>,
-    /// X1: objects, and their bytes.
+    /// Number of objects that lie in the heap, and their bytes (X1).
     outside: [Cell<u64>; 2],
 }
 
-/// Number of the tenant's heap.
+/// Returns the number of the tenant's heap.
 ///
 /// # Safety
-/// It is a cell of a tenant, with a head.
+/// The object must be a cell of a tenant, with a head.
 #[inline]
 pub(crate) unsafe fn number_of(object: Erased) -> u32 {
     // SAFETY: as the caller promises; X2.
@@ -60,7 +61,7 @@ pub(crate) unsafe fn number_of(object: Erased) -> u32 {
 }
 
 impl Placement {
-    /// An empty space for a tenant. `None`: the kernel refused the address space.
+    /// Creates an empty space for a tenant. Returns `None` if the kernel refused the address space.
     pub(crate) fn space(&self, heap: u32, limit_bytes: usize, check: bool) -> Option<Box<Objects>> {
         let mut plan = Plan {
             growth: self.growth,
@@ -76,13 +77,13 @@ impl Placement {
 }
 
 impl Objects {
-    /// X1.
+    /// Reports whether objects of this type are placed (X1).
     #[inline]
     pub(crate) fn places(vtable: &VTable) -> bool {
         vtable.bytes <= MAX_OBJECT && vtable.align <= ALIGN
     }
 
-    /// Room for an object that it [`places`](Objects::places).
+    /// Takes room for an object that it [`places`](Objects::places).
     pub(crate) fn take(&self, vtable: &VTable, name: &str) -> Result<NonNull<u8>, OutOfMemory> {
         let mut placed = self.placed.borrow_mut();
         placed.alloc(vtable.bytes).ok_or_else(|| OutOfMemory {
@@ -94,17 +95,17 @@ impl Objects {
         })
     }
 
-    /// An object that it does not place was allocated elsewhere.
+    /// Counts an object that it does not place and that was allocated elsewhere.
     pub(crate) fn count_outside(&self, bytes: usize) {
         for (sum, more) in self.outside.iter().zip([1, bytes as u64]) {
             sum.set(sum.get() + more);
         }
     }
 
-    /// X2.
+    /// Frees an object (X2).
     ///
     /// # Safety
-    /// It lies here, has ended, and was not freed before.
+    /// The object must lie here, have ended, and not have been freed before.
     pub(crate) unsafe fn free(&self, object: Erased) {
         // SAFETY: as the caller promises.
         unsafe { self.placed.borrow_mut().free(object.cast()) };
@@ -118,7 +119,7 @@ impl Objects {
         self.placed.borrow().is_marked(object.cast())
     }
 
-    /// Bytes of pages.
+    /// Returns the bytes of pages.
     pub(crate) fn committed_bytes(&self) -> usize {
         self.placed.borrow().committed_bytes()
     }
@@ -127,19 +128,19 @@ impl Objects {
         self.placed.borrow_mut().clear_marks();
     }
 
-    /// Every object that was not freed.
+    /// Visits every object that was not freed.
     pub(crate) fn each(&self, mut visit: impl FnMut(Erased)) {
         let placed = self.placed.borrow();
         placed.each(|object| visit(object.cast()));
     }
 
-    /// Those of them that are not marked.
+    /// Visits the objects that were not freed and are not marked.
     pub(crate) fn each_unmarked(&self, mut visit: impl FnMut(Erased)) {
         let placed = self.placed.borrow();
         placed.each_unmarked(|object| visit(object.cast()));
     }
 
-    /// Strategy, what it did, and X1's objects and bytes.
+    /// Returns the strategy, what it did, and the objects and bytes of X1.
     fn told(&self) -> (&'static str, Told, [u64; 2]) {
         let mut placed = self.placed.borrow_mut();
         let outside = self.outside.each_ref().map(Cell::get);
@@ -148,7 +149,8 @@ impl Objects {
 }
 
 impl Local {
-    /// A cycle of a tenant's pages, if one is due or `now` is asked for, and nobody is marking the tenant (X2).
+    /// Runs a cycle of a tenant's pages, if one is due or `now` is asked for, and the tenant is not being marked
+    /// (X2).
     pub(crate) fn cycle(&self, tenant: &Tenant, now: bool) {
         let Some(objects) = &tenant.placed else {
             return;
@@ -160,7 +162,7 @@ impl Local {
         }
     }
 
-    /// What a policy did in a tenant, after a last cycle.
+    /// Returns what a policy did in a tenant, after a last cycle.
     pub(crate) fn told_of(&self, tenant: &Rc<Tenant>) -> Option<(&'static str, Told, [u64; 2])> {
         let objects = tenant.placed.as_ref()?;
         self.abandon_marking(tenant);

@@ -1,4 +1,4 @@
-//! What is beside Boa's interface: tenants, limits, triggers, pauses.
+//! The functions beside Boa's interface: tenants, limits, triggers, pauses.
 //!
 //! ```
 //! use boa_gc::{Gc, skinflint::Tenant};
@@ -14,9 +14,10 @@
 //!   Tenant::new ─► enter() … Gc::new goes there … drop(Guard) ─► collect() · row() ─► end(): what is left, and why
 //! ```
 //!
-//! I1  All of it is this thread's alone, as the handles are.
-//! I2  What an object was allocated in stays its tenant, whoever refers to it. References between tenants are handles as any
-//!     others: they keep alive, and cycles across tenants go when all are collected together ([`crate::force_collect`]).
+//! I1  All of it belongs to this thread, as the handles do.
+//! I2  An object stays in the tenant in which it was allocated, whatever refers to it. References between tenants are
+//!     handles like any others: they keep objects alive, and cycles across tenants go when all are collected together
+//!     ([`crate::force_collect`]).
 //!
 //! Not here: anything that Boa itself calls.
 
@@ -31,12 +32,12 @@ pub use skinflint_gc::{Growth, Reason};
 use crate::local::{self, Local};
 use crate::tenant::Tenant as Heap;
 
-/// A heap of its own, for a tab, a request, an isolate.
+/// A tenant with a heap of its own, for a tab, a request, an isolate.
 pub struct Tenant {
     heap: Rc<Heap>,
 }
 
-/// While it lives, [`Gc::new`](crate::Gc::new) allocates in the tenant that was entered.
+/// A guard: while it lives, [`Gc::new`](crate::Gc::new) allocates in the tenant that was entered.
 #[must_use]
 pub struct Guard {
     before: Rc<Heap>,
@@ -54,46 +55,46 @@ impl Drop for Guard {
     }
 }
 
-/// What a tenant holds.
+/// The figures of what a tenant holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// As it was given.
+    /// The name that it was given.
     pub name: String,
     /// Bytes of objects that were allocated within [`system`].
     pub system_bytes: usize,
     /// Bytes of all others.
     pub user_bytes: usize,
-    /// Objects, those that wait for their end included.
+    /// Number of objects, including those that wait for their end.
     pub objects: u64,
     /// Megabytes of address space that its objects lie in.
     pub chunks: usize,
-    /// Bytes outside that [`set_client_bytes`] tells; the process's.
+    /// Bytes outside, of all tenants together, by [`set_client_bytes`].
     pub client_bytes: usize,
-    /// Whole collections of it, and those that were done in steps.
+    /// Number of whole collections of it, and of those that were done in steps.
     pub collections: u64,
 }
 
-/// What a tenant left.
+/// What a tenant left at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Objects that are still referred to from outside.
+    /// Number of objects that are still referred to from outside.
     pub objects_left: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub bytes_left: usize,
-    /// Who keeps one of them.
+    /// What keeps one of them alive.
     pub path: Option<String>,
 }
 
 /// How a policy placed a tenant's objects.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Its name.
+    /// The policy's name.
     pub policy: &'static str,
-    /// What it did and held.
+    /// The figures of what it did and held.
     pub told: Told,
-    /// Objects that it does not place: larger than half a page, or aligned to more than a word.
+    /// Number of objects that it does not place: larger than half a page, or aligned to more than a word.
     pub outside_objects: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub outside_bytes: u64,
 }
 
@@ -102,11 +103,11 @@ pub struct Placement {
 pub struct OutOfMemory {
     /// The tenant's name.
     pub tenant: String,
-    /// What was asked for.
+    /// The bytes that were asked for.
     pub bytes: usize,
-    /// What it holds.
+    /// The bytes that the tenant holds.
     pub held_bytes: usize,
-    /// Why there is no more, in words.
+    /// Why there is no more memory, in words.
     pub why: String,
 }
 
@@ -129,7 +130,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// What was done in a pause.
+/// The work that was done in a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// A whole collection at once.
@@ -140,7 +141,7 @@ pub enum Step {
     MajorSlice,
     /// What marking had not reached was examined.
     Final,
-    /// Objects were ended whose last handle went, or that were found to be garbage before.
+    /// Objects were ended that had lost their last handle, or that were found to be garbage before.
     SweepSlice,
 }
 
@@ -149,17 +150,17 @@ pub enum Step {
 pub struct Event {
     /// Why the collection that it belongs to was begun.
     pub reason: Reason,
-    /// Whose it is; `all` if several are collected together.
+    /// The tenant's name; `all` if several are collected together.
     pub tenant: Rc<str>,
     /// What was done.
     pub step: Step,
     /// How long the program stood still.
     pub pause_ns: u64,
-    /// Processor time of the thread in it: the same without what other programs took.
+    /// Processor time of the thread in the pause: without the time that other programs took.
     pub cpu_ns: u64,
     /// Bytes of objects before.
     pub bytes_before: usize,
-    /// The same afterwards.
+    /// Bytes of objects afterwards.
     pub bytes_after: usize,
     /// Objects that ended in it.
     pub freed_in_pause: u64,
@@ -172,43 +173,43 @@ pub struct Event {
 /// Sums since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Events.
+    /// Number of pauses that are events.
     pub pauses: u64,
-    /// Their time.
+    /// Time of these pauses.
     pub pause_ns: u64,
-    /// The longest.
+    /// The longest of these pauses.
     pub longest_ns: u64,
-    /// Time of slices that end objects, those that are no events included.
+    /// Time of slices that end objects, including those that are no events.
     pub slice_ns: u64,
-    /// The longest of these.
+    /// The longest of these slices.
     pub longest_slice_ns: u64,
-    /// Objects that ended because their last handle went.
+    /// Number of objects that ended because their last handle went.
     pub by_count: u64,
-    /// Objects that were found to be garbage.
+    /// Number of objects that were found to be garbage.
     pub by_examination: u64,
-    /// Objects that marking had not reached, garbage or not.
+    /// Number of objects that marking had not reached, garbage or not.
     pub suspects: u64,
-    /// Objects allocated.
+    /// Number of objects allocated.
     pub made: u64,
-    /// Objects there are.
+    /// Number of objects that exist.
     pub objects: u64,
-    /// Bytes of them.
+    /// Bytes of these objects.
     pub live_bytes: usize,
-    /// Finalizers and drops that panicked, in all threads.
+    /// Number of finalizers and drops that panicked, in all threads.
     pub panics: u64,
 }
 
-/// Who is told of allocations and frees, for traces of objects.
+/// Functions that are told of allocations and frees, for traces of objects.
 #[derive(Clone, Copy)]
 pub struct Observer {
-    /// Address, bytes and type of an object that was written.
+    /// Is called with the address, bytes and type of an object that was written.
     pub alloc: fn(usize, usize, &'static str),
-    /// Address of an object whose cell was freed.
+    /// Is called with the address of an object whose cell was freed.
     pub free: fn(usize),
 }
 
 impl Tenant {
-    /// A tenant that may hold `limit_bytes`: free cells included, and, as far as it can be seen in time
+    /// Creates a tenant that may hold `limit_bytes`: including free cells, and, as far as it can be seen in time
     /// ([`Tenant::within_limit`]), what its objects hold outside by [`set_client_bytes`].
     pub fn new(name: &str, limit_bytes: usize) -> Tenant {
         Tenant {
@@ -216,8 +217,8 @@ impl Tenant {
         }
     }
 
-    /// Allocates here until the guard is dropped. Guards end in the order opposite to that in which they began; one whose
-    /// tenant ended meanwhile leads back to the default tenant.
+    /// Allocates in this tenant until the guard is dropped. Guards end in the order opposite to that in which they
+    /// began; one whose tenant ended meanwhile leads back to the default tenant.
     pub fn enter(&self) -> Guard {
         let local = local::get();
         let before = local.current();
@@ -225,16 +226,16 @@ impl Tenant {
         Guard { before }
     }
 
-    /// Collects it alone, at once.
+    /// Collects only this tenant, at once.
     pub fn collect(&self) {
         local::get().collect_now(std::slice::from_ref(&self.heap), Reason::Asked);
     }
 
-    /// Whether it, and what it holds outside, is within its limit; collects it if not. This is asked at each 64th
-    /// allocation of an object, too; a client asks where its program can be ended.
+    /// Checks whether the tenant, with what it holds outside, is within its limit; collects it if not. This is also
+    /// checked at each 64th allocation of an object; a client checks at points where its program can be ended.
     ///
     /// # Errors
-    /// It holds more even so. To be asked while it is entered.
+    /// If it holds more even then. Call it while the tenant is entered.
     pub fn within_limit(&self) -> Result<(), OutOfMemory> {
         let local = local::get();
         if core::ptr::eq(local.current.get(), Rc::as_ptr(&self.heap)) {
@@ -243,13 +244,13 @@ impl Tenant {
         Ok(())
     }
 
-    /// Bytes that it holds outside by [`set_client_bytes`]; 0 if no tenant has a limit.
+    /// Returns the bytes that it holds outside by [`set_client_bytes`]; 0 if no tenant has a limit.
     pub fn outside_bytes(&self) -> usize {
         local::get().settle_outside();
         self.heap.outside_bytes()
     }
 
-    /// What it holds.
+    /// Returns what it holds.
     pub fn row(&self) -> Row {
         let client = local::get().client.get();
         Row {
@@ -263,8 +264,8 @@ impl Tenant {
         }
     }
 
-    /// What the policy did that places its objects ([`place_by`]), after a last cycle; `None`: its heap does that. Do not
-    /// ask within a finalizer.
+    /// Returns what the policy that places its objects did ([`place_by`]), after a last cycle; `None` if its heap
+    /// places them. Do not call it within a finalizer.
     pub fn placement(&self) -> Option<Placement> {
         let (policy, told, [outside_objects, outside_bytes]) = local::get().told_of(&self.heap)?;
         Some(Placement {
@@ -275,14 +276,14 @@ impl Tenant {
         })
     }
 
-    /// Ends it: everything that nothing outside refers to goes, and its memory. What is left is told, and goes when its last
-    /// handle does.
+    /// Ends the tenant: everything that nothing outside refers to goes, and its memory. What is left is returned, and
+    /// goes when its last handle does.
     pub fn end(self) -> Ended {
         let local = local::get();
         local.leave(&self.heap);
         local.collect_now(std::slice::from_ref(&self.heap), Reason::End);
         if self.heap.objects() > 0 {
-            // Cycles through other tenants.
+            // This collects cycles through other tenants.
             local.collect_now(&local.all_tenants(), Reason::End);
         }
         self.heap.closed.set(true);
@@ -302,7 +303,7 @@ impl Tenant {
 }
 
 impl Local {
-    /// A tenant that ends is not allocated in any more.
+    /// Leaves a tenant that ends: nothing is allocated in it any more.
     fn leave(&self, heap: &Rc<Heap>) {
         let current = self.current();
         if Rc::ptr_eq(&current, heap) {
@@ -311,7 +312,7 @@ impl Local {
     }
 }
 
-/// Runs `act`; what it allocates is the runtime's own, and lies apart from the program's objects.
+/// Runs `act`; what it allocates belongs to the runtime, and lies apart from the program's objects.
 pub fn system<T>(act: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -324,12 +325,12 @@ pub fn system<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Whether [`system`] has an effect; for measuring what it brings.
+/// Sets whether [`system`] has an effect; for measuring its benefit.
 pub fn separate_system(on: bool) {
     local::get().separate.set(on);
 }
 
-/// The last events, oldest first.
+/// Returns the last events, oldest first.
 pub fn collections() -> Vec<Event> {
     local::get().log.borrow().events.iter().cloned().collect()
 }
@@ -339,39 +340,42 @@ pub fn clear_collections() {
     local::get().log.borrow_mut().events.clear();
 }
 
-/// Whom to tell each event, at its end. `None`: nobody.
+/// Sets the function that is told each event, at its end; `None` for no function.
 pub fn on_event(heard: Option<fn(&Event)>) {
     local::get().log.borrow_mut().heard = heard;
 }
 
-/// How objects of tenants that are made from now on are placed: by a free-list policy, with room made of freed objects
-/// each time that `growth` − 1 times what lived was allocated; or, as ever, in cells of the heap (`None`). The thread's own
-/// first tenant keeps its heap. A program does the same under every policy; what differs is memory, and time.
+/// Sets how objects of tenants that are made from now on are placed: by a free-list policy, which makes room of freed
+/// objects each time that `growth` − 1 times what lived was allocated; or, as usual, in cells of the heap (`None`).
+/// The thread's own first tenant keeps its heap. A program does the same under every policy; what differs is memory,
+/// and time.
 pub fn place_by(policy: Option<(Strategy, f64)>) {
     let placement = policy.map(|(strategy, growth)| crate::placed::Placement { strategy, growth });
     local::get().placement.set(placement);
 }
 
-/// Bytes that objects hold outside of the heaps, as far as somebody knows: their growth makes collections due, too.
+/// Sets the function that counts the bytes that objects hold outside of the heaps: their growth makes collections
+/// due, too.
 pub fn set_client_bytes(client: Option<fn() -> usize>) {
     let local = local::get();
     local.client.set(client);
     local.begin_outside();
 }
 
-/// When heaps are collected; holds from the next collection of each on.
+/// Sets when heaps are collected; it holds from the next collection of each on.
 pub fn set_growth(growth: Growth) {
     local::get().growth.set(growth);
 }
 
-/// How many unmarked objects are examined in one pause; more are sifted in slices first. Fewer make the last step of a
-/// cycle shorter, and the cycle longer. 4096 at first.
+/// Sets how many unmarked objects are examined in one pause; more are sifted in slices first. A smaller number makes
+/// the last step of a cycle shorter, and the cycle longer. The default is 4096.
 pub fn examine_at_most(objects: usize) {
     local::get().few.set(objects);
 }
 
-/// For an event loop that has nothing to do, with any clock that does not go back: ends what waits for it, and collects
-/// tenants in which nothing was allocated for as long as the table says. Returns the tenants collected.
+/// Does the work of an event loop that has nothing else to do, with any clock that does not go back: ends what waits
+/// for its end, and collects tenants in which nothing was allocated for as long as the table says. Returns the number
+/// of tenants collected.
 pub fn tick(now_ns: u64) -> usize {
     let local = local::get();
     let idle_ns = local.growth.get().idle_ns;
@@ -397,7 +401,7 @@ pub fn tick(now_ns: u64) -> usize {
     collected
 }
 
-/// Memory is short: everything is collected, and all that is free goes back.
+/// Responds to a shortage of memory: everything is collected, and all that is free is given back.
 pub fn pressure() {
     let local = local::get();
     let all = local.all_tenants();
@@ -405,14 +409,14 @@ pub fn pressure() {
     local.give_all_back(&all);
 }
 
-/// Whom to tell of each object.
+/// Sets the observer that is told of each object.
 pub fn set_observer(observer: Option<Observer>) {
     let local = local::get();
     local.observer.set(observer);
     local.watch();
 }
 
-/// Sums of this thread.
+/// Returns the sums of this thread.
 pub fn stats() -> Stats {
     use core::sync::atomic::Ordering;
     let local = local::get();
@@ -428,26 +432,26 @@ pub fn stats() -> Stats {
     }
 }
 
-/// The rows of all tenants that have objects or may get some.
+/// Returns the rows of all tenants that have objects or may get some.
 pub fn rows() -> Vec<Row> {
     let all = local::get().all_tenants();
     all.into_iter().map(|heap| Tenant { heap }.row()).collect()
 }
 
-/// Collects at each `every`th allocation; 0: no more. For finding handles and edges that are not told.
+/// Collects at each `every`th allocation; 0 switches that off. For finding handles and edges that are not reported.
 pub fn stress(every: u32) {
     let local = local::get();
     local.stress.set(every);
     local.set_ticks(every);
 }
 
-/// After each examination a second one, by other means, has to come to the same garbage.
+/// Makes a second examination, by other means, follow each examination; it must find the same garbage.
 pub fn verify(on: bool) {
     local::get().verify.set(on);
 }
 
-/// Ends garbage in the pause that finds it, and what counts found with it, instead of a little at each allocation: what
-/// most collectors did once. For comparison; pauses are longer.
+/// Ends garbage in the pause that finds it, and what counts found with it, instead of a little at each allocation, as
+/// most collectors once did. For comparison; pauses are longer.
 pub fn sweep_in_pause(on: bool) {
     local::get().sweep_in_pause.set(on);
 }

@@ -1,4 +1,4 @@
-//! Edges of types that are not ours: the standard library's, and those of crates that Boa uses.
+//! Edges of types that are not ours: those of the standard library, and of crates that Boa uses.
 //!
 //! ```text
 //!   leaves!      no edges            each!   what an iterator gives       functions!   pointers to code, tuples
@@ -100,7 +100,7 @@ unsafe impl<T> Trace for PhantomData<T> {
     empty_trace!();
 }
 
-/// Types whose edges are those of what iterating over a reference gives.
+/// Types whose edges are those of the items of an iteration over a reference.
 macro_rules! each {
     ($([$($generics:tt)*] $whole:ty, $item:pat => $($part:ident),+;)*) => {$(
         impl<$($generics)*> Finalize for $whole {}
@@ -200,7 +200,7 @@ where
 }
 
 impl<T: Trace + Default> Finalize for Cell<T> {}
-// SAFETY: the value is visited while a default one stands in its place, and put back.
+// SAFETY: the value is visited while a default one is in its place, and put back.
 unsafe impl<T: Trace + Default> Trace for Cell<T> {
     custom_trace!(this, mark, {
         let value = this.take();
@@ -219,7 +219,7 @@ unsafe impl<T: Trace> Trace for OnceCell<T> {
     });
 }
 
-/// Pointers to functions of so many arguments, and tuples of so many parts.
+/// Pointers to functions with this many arguments, and tuples of this many parts.
 macro_rules! functions {
     ($($part:ident)*) => {
         functions!(@one $($part)*; extern "Rust" fn($($part),*) -> Ret);

@@ -5,13 +5,13 @@
 //!   give(cell)  ─► free[class] ── too much of it ──► give_back(): to the core, arenas and chunks that are empty go
 //! ```
 //!
-//! N1  A cell in `free` has a head that says [`ENDED`] and no handles, so a walk over all cells passes it over. Its second
-//!     word leads to the next one.
+//! N1  A cell in `free` has a head with [`ENDED`] and no handles, so a walk over all cells skips it. Its second word
+//!     leads to the next one.
 //! N2  `pairs` has every ephemeron whose key lies here, until it is emptied or found to have ended; those have
-//!     [`LISTED`] set, and their cells are freed by who takes them off the list.
+//!     [`LISTED`] set, and their cells are freed by the code that takes them off the list.
 //! N3  System objects and user objects lie in cells of different kinds, hence in different chunks.
-//! N4  A cell that the core says is taken holds an object, or is in `free`: who walks over all cells meets no other
-//!     (checked by [`Tenant::check_cells`] where examinations are verified).
+//! N4  A cell that the core counts as taken holds an object, or is in `free`: a walk over all cells meets no other
+//!     (checked by [`Tenant::check_cells`] if examinations are verified).
 //!
 //! Not here: which objects end.
 
@@ -25,7 +25,7 @@ use crate::marking::Marking;
 use crate::object::{DOOMED, ENDED, Erased, Head, LISTED, PLACED, QUEUED, SYSTEM, VTable, head};
 use crate::placed::Objects;
 
-/// Cells grow by this much.
+/// The step by which cell sizes grow.
 const STEP: usize = 8;
 /// The largest object that shares an arena.
 const MOST: usize = skinflint_gc::layout::MAX_CELL_BYTES;
@@ -54,10 +54,10 @@ const fn kinds(origin: Origin) -> [Kind; CLASSES] {
     kinds
 }
 
-/// By origin and size; class 0 is for objects that have pages of their own.
+/// The kinds by origin and size; class 0 is for objects that have pages of their own.
 static KINDS: [[Kind; CLASSES]; 2] = [kinds(Origin::User), kinds(Origin::System)];
 
-/// Bytes of the cell for an object, and its class.
+/// Returns the bytes of the cell for an object, and its class.
 #[inline]
 pub(crate) const fn class_of(vtable: &VTable) -> (usize, usize) {
     let step = if vtable.align > STEP {
@@ -73,46 +73,46 @@ pub(crate) const fn class_of(vtable: &VTable) -> (usize, usize) {
     }
 }
 
-/// A heap of its own with a name.
+/// A heap of its own, with a name.
 pub(crate) struct Tenant {
     pub(crate) name: Rc<str>,
     pub(crate) heap: Rc<Heap>,
     free: [[Cell<*mut Head>; CLASSES]; 2],
     pub(crate) free_bytes: Cell<usize>,
-    /// Of objects and what they hold outside (`outside`).
+    /// The limit of its objects and what they hold outside (`outside`).
     pub(crate) limit_bytes: usize,
     /// Bytes outside, while they are counted.
     pub(crate) outside: Cell<isize>,
-    /// Collections in a row that made little room.
+    /// Number of collections in a row that made little room.
     pub(crate) ineffective: Cell<u32>,
-    /// By origin: user, system.
+    /// Bytes of objects by origin: user, system.
     pub(crate) bytes: [Cell<usize>; 2],
     pub(crate) made: Cell<u64>,
     pub(crate) freed: Cell<u64>,
-    /// Bytes at which it is collected next.
+    /// The bytes at which it is collected next.
     pub(crate) threshold: Cell<usize>,
     pub(crate) collected_ns: Cell<u64>,
     pub(crate) collections: Cell<u64>,
-    /// N2.
+    /// Ephemerons on its objects (N2).
     pub(crate) pairs: RefCell<Vec<Erased>>,
     pub(crate) pairs_most: Cell<usize>,
-    /// Nobody will enter it again.
+    /// Whether it will never be entered again.
     pub(crate) closed: Cell<bool>,
-    /// For the idle timer: what `made` was then, and when.
+    /// For the idle timer: what `made` was at the last look, and the time of that look.
     pub(crate) looked: Cell<(u64, u64)>,
     pub(crate) collected_made: Cell<u64>,
-    /// A cycle that goes on (`marking`).
+    /// The marking cycle that is under way (`marking`).
     pub(crate) marking: RefCell<Option<Box<Marking>>>,
     pub(crate) is_marking: Cell<bool>,
-    /// Bytes that the last collection left.
+    /// The bytes that the last collection left.
     pub(crate) survived: Cell<usize>,
     /// Bytes of objects that are doomed and whose cells are not free yet.
     pub(crate) doomed_bytes: Cell<usize>,
-    /// Doomed objects are not all ended yet; after that what is free is given back.
+    /// Whether doomed objects are not all ended yet; after that what is free is given back.
     pub(crate) settling: Cell<bool>,
-    /// Where the next cells to be given back are looked for.
+    /// The place where the next cells to be given back are looked for.
     flushed: Cell<usize>,
-    /// Where a policy places what it can; the heap has the rest.
+    /// The pages in which a policy places what it can; the heap has the rest.
     pub(crate) placed: Option<Box<Objects>>,
 }
 
@@ -153,29 +153,29 @@ impl Tenant {
         }
     }
 
-    /// Bytes of objects.
+    /// Returns the bytes of objects.
     pub(crate) fn live_bytes(&self) -> usize {
         self.bytes[0].get() + self.bytes[1].get()
     }
 
-    /// Bytes of objects that are not known to be garbage.
+    /// Returns the bytes of objects that are not known to be garbage.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.live_bytes() - self.doomed_bytes.get()
     }
 
-    /// One that was doomed is free, or is doomed no more.
+    /// Notes that an object that was doomed is free, or is doomed no more.
     pub(crate) fn not_doomed(&self, vtable: &VTable) {
         let (_, bytes) = class_of(vtable);
         self.doomed_bytes.set(self.doomed_bytes.get() - bytes);
     }
 
-    /// Objects there are.
+    /// Returns the number of objects.
     pub(crate) fn objects(&self) -> u64 {
         self.made.get() - self.freed.get()
     }
 
-    /// A cell for an object, and what its state says of where that lies. Cost, if one was just freed: three loads and five
-    /// stores.
+    /// Takes a cell for an object, and returns what its state says about where it lies. Cost, if one was just freed:
+    /// three loads and five stores.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -194,7 +194,7 @@ impl Tenant {
         }
         let slot = &self.free[origin][class];
         let cell = match NonNull::new(slot.get()) {
-            // Pages of their own wait in the list of class 0 to be given back; they are of many sizes.
+            // Objects with pages of their own wait in the list of class 0 to be given back; they have many sizes.
             Some(free) if class > 0 => {
                 // SAFETY: N1.
                 slot.set(unsafe { free.cast::<[*mut Head; 2]>().as_ref()[1] });
@@ -230,10 +230,10 @@ impl Tenant {
         unsafe { self.heap.alloc(kind) }
     }
 
-    /// The cell of an object whose value has ended, or was never written.
+    /// Takes back the cell of an object whose value has ended, or was never written.
     ///
     /// # Safety
-    /// It lies here, nobody has a handle to it, and it is on no list.
+    /// The object must lie here, no handle to it may exist, and it must be on no list.
     pub(crate) unsafe fn give(&self, object: Erased) {
         // SAFETY: the cell is not free yet.
         let (system, vtable) = unsafe { (head(object).has(SYSTEM), head(object).vtable) };
@@ -248,7 +248,8 @@ impl Tenant {
         self.freed.set(self.freed.get() + 1);
         // SAFETY: the cell is not free yet.
         if unsafe { head(object) }.has(PLACED) {
-            // SAFETY: it is ours, and free from now on; its head stays, for who may still have its address (`placed`, X2).
+            // SAFETY: it is ours, and free from now on; its head stays, for code that may still have its address
+            //        (`placed`, X2).
             unsafe {
                 object.cast::<[u32; 2]>().write([0, ENDED | PLACED]);
                 self.of_policy().free(object);
@@ -268,19 +269,20 @@ impl Tenant {
         }
     }
 
-    /// Whether so much is free that the core should have it.
+    /// Reports whether so much is free that the core should have it.
     #[inline]
     pub(crate) fn is_flush(&self) -> bool {
         let free = self.free_bytes.get();
         free > (512 << 10) && free > self.live_bytes() / 4
     }
 
-    /// Gives freed cells to the core, at most `most`; whether none is left. Not while the tenant is being marked (`marking`, M3).
+    /// Gives freed cells to the core, at most `most`; returns whether none is left. It must not run while the tenant
+    /// is being marked (`marking`, M3).
     pub(crate) fn flush(&self, most: usize) -> bool {
         debug_assert!(!self.is_marking.get());
         let mut left = most;
         for at in 0..2 * CLASSES {
-            // On from where the last time ended: sizes that come first have no precedence.
+            // It continues from where the last time ended: no size has precedence.
             let slot = (self.flushed.get() + at) % (2 * CLASSES);
             let (origin, class) = (slot / CLASSES, slot % CLASSES);
             let slot = &self.free[origin][class];
@@ -290,7 +292,7 @@ impl Tenant {
                     return false;
                 }
                 left -= 1;
-                // SAFETY: N1; the cell lies in this heap and is used by nobody.
+                // SAFETY: N1; the cell lies in this heap and no object uses it.
                 unsafe {
                     slot.set(cell.cast::<[*mut Head; 2]>().as_ref()[1]);
                     self.heap.free(cell.cast());
@@ -301,7 +303,8 @@ impl Tenant {
         true
     }
 
-    /// Gives all freed cells to the core, and arenas that are empty to their chunks; of those, what is beyond `keep_bytes` goes.
+    /// Gives all freed cells to the core, and empty arenas to their chunks; of the empty chunks, what is beyond
+    /// `keep_bytes` goes.
     pub(crate) fn give_back(&self, keep_bytes: usize) {
         if self.is_marking.get() {
             return;
@@ -313,7 +316,7 @@ impl Tenant {
         self.heap.trim_to(keep_bytes);
     }
 
-    /// Goes on with giving back; a bounded number of cells, and at the end the arenas.
+    /// Continues giving back; a bounded number of cells, and at the end the arenas.
     pub(crate) fn give_back_some(&self, most: usize) {
         if self.flush(most) {
             self.settling.set(false);
@@ -324,7 +327,7 @@ impl Tenant {
         }
     }
 
-    /// All objects, those that have ended excepted.
+    /// Visits all objects, except those that have ended.
     pub(crate) fn each(&self, mut visit: impl FnMut(Erased)) {
         self.heap.each_object(|cell, _| {
             let object: Erased = cell.cast();
@@ -343,7 +346,7 @@ impl Tenant {
         }
     }
 
-    /// Megabytes of a policy's pages.
+    /// Returns the megabytes of a policy's pages.
     pub(crate) fn placed_chunks(&self) -> usize {
         self.placed
             .as_ref()
@@ -355,10 +358,10 @@ impl Tenant {
         placed.expect("an object that a policy placed is of a tenant with a policy")
     }
 
-    /// Marks an object; whether it was not marked before.
+    /// Marks an object; returns whether it was not marked before.
     ///
     /// # Safety
-    /// It is a cell of this tenant that has a head.
+    /// The object must be a cell of this tenant that has a head.
     pub(crate) unsafe fn mark(&self, object: Erased) -> bool {
         // SAFETY: as the caller promises; the heap is used by single cells.
         unsafe {
@@ -369,10 +372,10 @@ impl Tenant {
         }
     }
 
-    /// Whether an object is marked.
+    /// Reports whether an object is marked.
     ///
     /// # Safety
-    /// As [`Tenant::mark`].
+    /// Those of [`Tenant::mark`].
     pub(crate) unsafe fn is_marked(&self, object: Erased) -> bool {
         // SAFETY: as the caller promises.
         unsafe {
@@ -383,7 +386,7 @@ impl Tenant {
         }
     }
 
-    /// Tells every cell with a head that is not marked, and takes all marks away. `visit` may not allocate here.
+    /// Visits every cell with a head that is not marked, and removes all marks. `visit` may not allocate here.
     pub(crate) fn take_unmarked(&self, mut visit: impl FnMut(Erased)) {
         self.heap.take_unmarked(|cell| visit(cell.cast()));
         if let Some(placed) = &self.placed {
@@ -392,7 +395,7 @@ impl Tenant {
         }
     }
 
-    /// The same, and leaves the marks.
+    /// Visits every cell with a head that is not marked, and leaves the marks.
     pub(crate) fn each_unmarked(&self, mut visit: impl FnMut(Erased)) {
         self.heap.each_unmarked(|cell| visit(cell.cast()));
         if let Some(placed) = &self.placed {
@@ -400,10 +403,10 @@ impl Tenant {
         }
     }
 
-    /// N4, by counting. Cost: a look at every free cell, and at the head of each arena.
+    /// Checks N4, by counting. Cost: a look at every free cell, and at the head of each arena.
     ///
     /// # Panics
-    /// If there are cells that are neither.
+    /// If there are cells that are neither taken by an object nor in `free`.
     pub(crate) fn check_cells(&self) {
         let mut taken = 0;
         self.heap.each_object(|_, _| taken += 1);
@@ -427,7 +430,7 @@ impl Tenant {
         );
     }
 
-    /// Knows of an ephemeron on one of its objects (N2).
+    /// Adds an ephemeron on one of its objects (N2).
     pub(crate) fn add_pair(&self, pair: Erased) {
         let full = self.pairs.borrow().len() >= self.pairs_most.get();
         if full {
@@ -459,10 +462,10 @@ impl Tenant {
     }
 }
 
-/// Takes the flag of a list away.
+/// Clears the flag of a list.
 ///
 /// # Safety
-/// The cell is not free.
+/// The cell must not be free.
 pub(crate) unsafe fn unlist(pair: Erased) -> Erased {
     // SAFETY: as the caller promises.
     unsafe { head(pair) }.clear(LISTED);

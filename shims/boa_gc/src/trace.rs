@@ -1,4 +1,4 @@
-//! What types tell the collector: their edges, and what is to be done before they end.
+//! What types report to the collector: their edges, and what is to be done before they end.
 //!
 //! ```text
 //!   T: Trace ── trace(tracer)      each `Gc` in it: tracer.tell(object)
@@ -6,7 +6,8 @@
 //!            ── run_finalizer()    finalize() of itself and of what it contains
 //! ```
 //!
-//! A1  The three visit the same parts. What is left out keeps alive whatever it leads to, and is not lost.
+//! A1  The three functions visit the same parts. A part that is left out keeps alive whatever it leads to; nothing is
+//!     lost.
 //! A2  A part that is being written (a borrowed cell) is left out by all three.
 //! A3  `run_finalizer` changes no counts: handles count down when they are dropped (`ending`).
 //!
@@ -14,7 +15,7 @@
 
 use crate::object::Erased;
 
-/// Is told edges.
+/// Collects the edges that are reported.
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub struct Tracer {
@@ -22,41 +23,41 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// One that was told nothing.
+    /// Creates a tracer without edges.
     pub(crate) fn new() -> Tracer {
         Tracer { stack: Vec::new() }
     }
 
-    /// An edge leads to `object`.
+    /// Reports an edge to `object`.
     #[inline]
     pub(crate) fn tell(&mut self, object: Erased) {
         self.stack.push(object);
     }
 }
 
-/// What is to be done before a collected value ends, instead of `Drop`: the value and what it leads to are still
+/// What is to be done before a collected value ends, in place of `Drop`: the value and what it leads to are still
 /// whole.
 pub trait Finalize {
-    /// Nothing, unless a type says otherwise.
+    /// Does nothing, unless a type says otherwise.
     fn finalize(&self) {}
 }
 
-/// Edges of a type.
+/// The edges of a type.
 ///
 /// # Safety
-/// Each of the three functions visits every part at most once (A1). Nobody but the collector calls the two that are
+/// Each of the three functions must visit every part at most once (A1). Only the collector may call the two that are
 /// unsafe.
 pub unsafe trait Trace: Finalize {
-    /// Tells the tracer each `Gc` in it.
+    /// Reports each `Gc` in it to the tracer.
     ///
     /// # Safety
-    /// Only for the collector.
+    /// Only the collector may call it.
     unsafe fn trace(&self, tracer: &mut Tracer);
 
     /// Counts each `Gc` in it at the object that it leads to.
     ///
     /// # Safety
-    /// Only for the collector.
+    /// Only the collector may call it.
     unsafe fn trace_non_roots(&self);
 
     /// Runs the finalizers of the value and of all its parts.
@@ -104,7 +105,7 @@ macro_rules! custom_trace {
         #[inline]
         unsafe fn trace(&self, tracer: &mut $crate::Tracer) {
             let mut $mark = |part: &dyn $crate::Trace| {
-                // SAFETY: whoever implements the trait promises that the parts are told as they should be.
+                // SAFETY: the implementor of the trait promises that the parts are reported as they should be.
                 unsafe { $crate::Trace::trace(part, tracer) }
             };
             let $this = self;

@@ -1,13 +1,14 @@
-//! The second, dumber examination, and who keeps the objects of a tenant that ended.
+//! The second, simpler examination, and what keeps the objects of a tenant that ended.
 //!
 //! ```text
 //!   suspects ─► each tells its edges into a map ─► handles − edges > 0: alive ─► a walk over sets ─► the same garbage?
 //! ```
 //!
 //! R1  It shares no flag and no count with `examine`: edges come from `trace`, not from `trace_non_roots`.
-//! R2  It is for tests and stress modes, and for reports about what should not be there: a map entry for each object.
+//! R2  It is for tests and stress modes, and for reports about what should not exist: it takes a map entry for each
+//!     object.
 //!
-//! Not here: what is done about it.
+//! Not here: the consequences.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -16,7 +17,7 @@ use crate::object::{DOOMED, ENDED, Erased, QUEUED, head};
 use crate::tenant::Tenant;
 use crate::trace::Tracer;
 
-/// What an object leads to, the value of an ephemeron included.
+/// Returns what an object leads to, including the value of an ephemeron.
 fn edges(object: Erased) -> Vec<Erased> {
     let mut tracer = Tracer::new();
     // SAFETY: the caller has it from a walk over objects that have not ended; H3.
@@ -30,7 +31,7 @@ fn edges(object: Erased) -> Vec<Erased> {
     tracer.stack
 }
 
-/// The key of an ephemeron that has one.
+/// Returns the key of an ephemeron that has one.
 fn key(object: Erased) -> Option<Erased> {
     // SAFETY: as in `edges`.
     unsafe { head(object).vtable.pair.and_then(|fns| (fns.key)(object)) }
@@ -41,7 +42,7 @@ fn name(object: Erased) -> &'static str {
     unsafe { (head(object).vtable.name)() }
 }
 
-/// Which of `suspects` are garbage, by sets. `pairs` as in `examine`.
+/// Returns which of `suspects` are garbage, by sets. `pairs` are as in `examine`.
 pub(crate) fn garbage_by_sets(suspects: &[Erased], pairs: &[&[Erased]]) -> HashSet<Erased> {
     let set: HashSet<Erased> = suspects.iter().copied().collect();
     let open = |pair: &Erased| {
@@ -95,7 +96,7 @@ pub(crate) fn garbage_by_sets(suspects: &[Erased], pairs: &[&[Erased]]) -> HashS
     }
 }
 
-/// Compares what `examine` found with what sets say.
+/// Compares what `examine` found with what the sets give.
 ///
 /// # Panics
 /// If they differ.
@@ -115,8 +116,8 @@ pub(crate) fn check(by_sets: &HashSet<Erased>, garbage: &[Erased]) {
 }
 
 impl Local {
-    /// Who keeps objects of a tenant, as far as can be told: the object from which most of them are reached, what of other
-    /// tenants leads to it, and how many handles that leaves.
+    /// Describes what keeps objects of a tenant alive, as far as it can be found: the object from which most of them
+    /// are reached, what of other tenants leads to it, and how many handles remain unexplained.
     pub(crate) fn retaining_path(&self, tenant: &Tenant) -> Option<String> {
         let mut objects = Vec::new();
         tenant.each(|object| objects.push(object));
@@ -153,7 +154,7 @@ impl Local {
         ))
     }
 
-    /// Objects of other tenants that lead to one.
+    /// Returns objects of other tenants that lead to one.
     fn holders(&self, tenant: &Tenant, object: Erased) -> Vec<String> {
         let mut holders = Vec::new();
         for other in self.all_tenants() {
@@ -170,7 +171,8 @@ impl Local {
     }
 }
 
-/// Walks from `root` over what nobody has reached before: how many objects that is, and the way to the last of them.
+/// Walks from `root` over what was not reached before: returns how many objects that is, and the way to the last of
+/// them.
 fn walk(
     root: Erased,
     set: &HashSet<Erased>,

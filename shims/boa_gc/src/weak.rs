@@ -5,11 +5,11 @@
 //!                                        └─► lost when the key is found to be garbage; then the value goes, too
 //! ```
 //!
-//! W1  A key that is in a pair has not ended and is not doomed: both happen only after its pairs have lost it. So it can be
-//!     given a handle again at any time.
-//! W2  An ephemeron keeps its value alive by counted handles, as any object. That the value must not keep the key
-//!     alive is the collector's to see: edges of a value lead to the suspects' count, and are followed only if the
-//!     key was reached (`examine`).
+//! W1  A key that is in a pair has not ended and is not doomed: both happen only after its pairs have lost it. So a
+//!     handle to it can be made at any time.
+//! W2  An ephemeron keeps its value alive by counted handles, as any object does. The collector sees to it that the
+//!     value does not keep the key alive: edges of a value count for the suspects, and are followed only if the key
+//!     was reached (`examine`).
 //! W3  The tenant of the key knows all ephemerons on its objects, wherever they lie (`tenant`).
 //!
 //! Not here: when a key is found to be garbage.
@@ -25,43 +25,43 @@ use crate::local;
 use crate::object::{Erased, GcBox, Of, PairFns, VTable};
 use crate::trace::{Finalize, Trace, Tracer};
 
-/// What an ephemeron's object holds.
+/// The contents of an ephemeron's object.
 pub(crate) struct Pair<K: Trace + ?Sized + 'static, V: Trace + 'static> {
-    /// Gone when the key was found to be garbage; the value follows in a later slice.
+    /// The key; lost when it was found to be garbage. The value follows in a later slice.
     key: Cell<Option<NonNull<GcBox<K>>>>,
     value: UnsafeCell<Option<V>>,
 }
 
 impl<K: Trace + ?Sized, V: Trace> Pair<K, V> {
     fn held(&self) -> Option<&V> {
-        // SAFETY: it is written when it is filled, before anybody has looked (`fill`), and when it is dropped, some time
-        // after the key was lost: references to the value hold the key, so nobody looks then (W1).
+        // SAFETY: it is written when it is filled, before any code has looked (`fill`), and when it is dropped, some
+        // time after the key was lost: references to the value hold the key, so no code looks then (W1).
         unsafe { &*self.value.get() }.as_ref()
     }
 
     /// # Safety
-    /// The object is of this type and has not ended.
+    /// The object must be of this type and must not have ended.
     unsafe fn of<'a>(object: Erased) -> &'a Self {
         // SAFETY: as the caller promises.
         unsafe { &(*object.cast::<GcBox<Self>>().as_ptr()).value }
     }
 
     /// # Safety
-    /// As [`Pair::of`].
+    /// Those of [`Pair::of`].
     unsafe fn key(object: Erased) -> Option<Erased> {
         // SAFETY: as the caller promises.
         unsafe { Self::of(object) }.key.get().map(NonNull::cast)
     }
 
     /// # Safety
-    /// As [`Pair::of`].
+    /// Those of [`Pair::of`].
     unsafe fn lose_key(object: Erased) {
         // SAFETY: as the caller promises.
         unsafe { Self::of(object) }.key.set(None);
     }
 
     /// # Safety
-    /// As [`Pair::of`].
+    /// Those of [`Pair::of`].
     unsafe fn trace_value(object: Erased, tracer: &mut Tracer) {
         // SAFETY: as the caller promises.
         if let Some(value) = unsafe { Self::of(object) }.held() {
@@ -71,7 +71,7 @@ impl<K: Trace + ?Sized, V: Trace> Pair<K, V> {
     }
 
     /// # Safety
-    /// As [`Pair::of`]; the key is lost, and nobody has a reference to the value.
+    /// Those of [`Pair::of`]; the key must be lost, and no reference to the value may exist.
     unsafe fn drop_value(object: Erased) {
         // SAFETY: as the caller promises. What was in it is dropped after the cell is written.
         let value = unsafe { (*Self::of(object).value.get()).take() };
@@ -89,7 +89,7 @@ impl<K: Trace + ?Sized, V: Trace> Pair<K, V> {
 
 impl<K: Trace + ?Sized, V: Trace> Finalize for Pair<K, V> {}
 
-// SAFETY: the value's edges are counted; they are told apart from the others (W2).
+// SAFETY: the value's edges are counted; they are distinguished from the others (W2).
 unsafe impl<K: Trace + ?Sized, V: Trace> Trace for Pair<K, V> {
     unsafe fn trace(&self, _: &mut Tracer) {}
 
@@ -128,7 +128,7 @@ impl<K: Trace + ?Sized, V> Deref for EphemeronValueRef<'_, K, V> {
 }
 
 impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
-    /// An ephemeron on `key`.
+    /// Creates an ephemeron on `key`.
     #[must_use]
     pub fn new(key: &Gc<K>, value: V) -> Self {
         let this = Self::empty();
@@ -147,20 +147,20 @@ impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
     }
 
     fn fill(&self, key: &Gc<K>, value: V) {
-        // SAFETY: it is empty, and nobody has a reference to a value that is not there.
+        // SAFETY: it is empty, and no reference to a missing value exists.
         unsafe { *self.pair.value.get() = Some(value) };
         self.pair.key.set(Some(key.boxed()));
         local::refer_weakly(key.erased(), self.pair.erased());
     }
 
-    /// Its key, if that was not collected.
+    /// Returns the key, if it was not collected.
     #[must_use]
     pub fn key(&self) -> Option<Gc<K>> {
         // SAFETY: W1.
         self.pair.key.get().map(|key| unsafe { handle_to(key) })
     }
 
-    /// Its value, if the key was not collected.
+    /// Returns the value, if the key was not collected.
     #[must_use]
     pub fn value(&self) -> Option<EphemeronValueRef<'_, K, V>> {
         let _key = self.key()?;
@@ -168,7 +168,7 @@ impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
         Some(EphemeronValueRef { _key, value })
     }
 
-    /// Whether the key was not collected.
+    /// Reports whether the key was not collected.
     #[must_use]
     pub fn has_value(&self) -> bool {
         self.pair.key.get().is_some()
@@ -178,7 +178,7 @@ impl<K: Trace + ?Sized, V: Trace> Ephemeron<K, V> {
         &self.pair
     }
 
-    /// The address of the key, for comparisons and hashes.
+    /// Returns the address of the key, for comparisons and hashes.
     pub(crate) fn key_address(&self) -> Option<usize> {
         self.pair.key.get().map(|key| key.cast::<u8>().addr().get())
     }
@@ -216,7 +216,7 @@ pub struct WeakGc<T: Trace + ?Sized + 'static> {
 }
 
 impl<T: Trace + ?Sized> WeakGc<T> {
-    /// A weak reference to what `value` leads to.
+    /// Creates a weak reference to what `value` leads to.
     #[must_use]
     pub fn new(value: &Gc<T>) -> Self {
         Self {
@@ -224,25 +224,25 @@ impl<T: Trace + ?Sized> WeakGc<T> {
         }
     }
 
-    /// One that leads nowhere yet.
+    /// Creates a weak reference that leads nowhere yet.
     pub(crate) fn empty() -> Self {
         Self {
             ephemeron: Ephemeron::empty(),
         }
     }
 
-    /// Leads to `value` from now on; it was [`WeakGc::empty`].
+    /// Makes it lead to `value` from now on; it must come from [`WeakGc::empty`].
     pub(crate) fn fill(&self, value: &Gc<T>) {
         self.ephemeron.fill(value, ());
     }
 
-    /// A handle, if the object was not collected.
+    /// Returns a handle, if the object was not collected.
     #[must_use]
     pub fn upgrade(&self) -> Option<Gc<T>> {
         self.ephemeron.key()
     }
 
-    /// Whether [`WeakGc::upgrade`] would give a handle.
+    /// Reports whether [`WeakGc::upgrade`] would return a handle.
     #[must_use]
     pub fn is_upgradable(&self) -> bool {
         self.ephemeron.has_value()
@@ -278,7 +278,7 @@ unsafe impl<T: Trace + ?Sized> Trace for WeakGc<T> {
 }
 
 impl<T: Trace> PartialEq for WeakGc<T> {
-    /// Whether both lead to the same object that was not collected.
+    /// Reports whether both lead to the same object that was not collected.
     fn eq(&self, other: &Self) -> bool {
         match (self.ephemeron.key_address(), other.ephemeron.key_address()) {
             (Some(one), Some(two)) => one == two,
@@ -291,7 +291,7 @@ impl<T: Trace> Eq for WeakGc<T> {}
 
 impl<T: Trace> Hash for WeakGc<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // That of one which leads nowhere is its own.
+        // A reference that leads nowhere has its own address.
         let own = || (&raw const *self).addr();
         self.ephemeron.key_address().unwrap_or_else(own).hash(state);
     }

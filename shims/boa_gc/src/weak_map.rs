@@ -1,4 +1,4 @@
-//! A map whose keys do not stay alive for its sake.
+//! A map that does not keep its keys alive.
 //!
 //! ```text
 //!   WeakMap ──► Gc<cell<table>> ──► Ephemeron(key, value) …      hashed by the key's address, which stays
@@ -6,8 +6,8 @@
 //!   every map of the thread, by a list: entries whose keys were collected are taken out after the collection
 //! ```
 //!
-//! X1  An entry is found by its key's address. Emptied entries keep their place until they are taken out, and are
-//!     found by nobody: no live object compares equal to them.
+//! X1  An entry is found by its key's address. Emptied entries keep their place until they are removed, and no search
+//!     finds them: no live object compares equal to them.
 //!
 //! Not here: when a key is found to be garbage (`examine`).
 
@@ -29,7 +29,7 @@ pub struct WeakMap<K: Trace + ?Sized + 'static, V: Trace + 'static> {
 
 pub(crate) struct Table<K: Trace + ?Sized + 'static, V: Trace + 'static> {
     hasher: DefaultHashBuilder,
-    /// Each with the hash that it is at.
+    /// The entries, each with its hash.
     entries: HashTable<(u64, Ephemeron<K, V>)>,
 }
 
@@ -55,7 +55,7 @@ impl<K: Trace + ?Sized, V: Trace> Table<K, V> {
 }
 
 impl<K: Trace + ?Sized, V: Trace> WeakMap<K, V> {
-    /// An empty map.
+    /// Creates an empty map.
     #[must_use]
     pub fn new() -> Self {
         let table = Gc::new(GcRefCell::new(Table {
@@ -66,7 +66,7 @@ impl<K: Trace + ?Sized, V: Trace> WeakMap<K, V> {
         Self { table }
     }
 
-    /// The value of `key` from now on.
+    /// Sets the value of `key`.
     pub fn insert(&mut self, key: &Gc<K>, value: V) {
         let ephemeron = Ephemeron::new(key, value);
         let mut table = self.table.borrow_mut();
@@ -84,7 +84,7 @@ impl<K: Trace + ?Sized, V: Trace> WeakMap<K, V> {
         drop(old);
     }
 
-    /// Takes the value of `key` out; whether there was one.
+    /// Removes the value of `key`; returns whether there was one.
     pub fn remove(&mut self, key: &Gc<K>) -> bool {
         let mut table = self.table.borrow_mut();
         let hash = table.hash(key);
@@ -94,13 +94,13 @@ impl<K: Trace + ?Sized, V: Trace> WeakMap<K, V> {
         removed.is_some()
     }
 
-    /// Whether `key` has a value.
+    /// Reports whether `key` has a value.
     #[must_use]
     pub fn contains_key(&self, key: &Gc<K>) -> bool {
         self.get(key).is_some()
     }
 
-    /// The value of `key`, within its ephemeron.
+    /// Returns the value of `key`, within its ephemeron.
     #[must_use]
     pub fn get<'a>(&'a self, key: &Gc<K>) -> Option<GcRef<'a, Ephemeron<K, V>>> {
         GcRef::try_map(self.table.borrow(), |table| {
@@ -110,9 +110,9 @@ impl<K: Trace + ?Sized, V: Trace> WeakMap<K, V> {
     }
 }
 
-/// A map that the thread's list knows, of whatever types.
+/// A map in the thread's list, of any types.
 pub(crate) trait AnyWeakMap {
-    /// Takes out what has no key any more; false: the map itself was collected.
+    /// Removes entries that have lost their key; returns false if the map itself was collected.
     fn tidy(&self) -> bool;
 }
 
@@ -121,7 +121,7 @@ impl<K: Trace + ?Sized, V: Trace> AnyWeakMap for WeakGc<GcRefCell<Table<K, V>>> 
         let Some(table) = self.upgrade() else {
             return false;
         };
-        // One that is in use is tidied next time.
+        // A map that is in use is tidied next time.
         if let Ok(mut table) = table.try_borrow_mut() {
             table.entries.retain(|(_, ephemeron)| ephemeron.has_value());
             let (len, room) = (table.entries.len(), table.entries.capacity());

@@ -5,8 +5,8 @@
 //!                                                                                is what is alive, to the object
 //! ```
 //!
-//! The model knows nodes by number. A drop is seen as the node's number in a list; nothing that the model reaches may be in it,
-//! and after a collection of everything all that it does not reach must be.
+//! The model knows nodes by number. A drop shows as the node's number in a list; nothing that the model reaches may
+//! be in it, and after a collection of everything all that it does not reach must be.
 //!
 //! Not here: particular shapes (`objects`, `weak`).
 
@@ -27,7 +27,7 @@ struct Node {
     noted: Noted,
 }
 
-/// Not a collected type by derive, so that it may have a `Drop` of its own.
+/// It does not derive the traits, so that it may have a `Drop` of its own.
 struct Noted {
     number: u32,
     dropped: Dropped,
@@ -75,7 +75,7 @@ struct Program {
 }
 
 impl Program {
-    /// What the kept nodes lead to.
+    /// Returns what the kept nodes lead to.
     fn reached(&self) -> BTreeSet<u32> {
         let mut queue: Vec<u32> = self.kept.iter().map(|gc| gc.noted.number).collect();
         let mut reached = BTreeSet::new();
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// Somewhere that the program can get to.
+    /// Returns a random node that the program can reach.
     fn anywhere(&mut self) -> Option<Gc<Node>> {
         let mut at = self.kept.get(self.random.below(self.kept.len()))?.clone();
         for _ in 0..self.random.below(4) {
@@ -201,7 +201,7 @@ impl Program {
         }
     }
 
-    /// Reads through everything that an object has.
+    /// Reads everything that an object has.
     fn read(&mut self) {
         let Some(gc) = self.anywhere() else { return };
         let model = &self.model[&gc.noted.number];
@@ -218,7 +218,7 @@ impl Program {
         }
     }
 
-    /// Nothing that is reached was dropped; after a whole collection everything else was.
+    /// Checks that nothing that is reached was dropped; and after a whole collection that everything else was.
     fn check(&mut self, whole: bool) {
         let reached = self.reached();
         let dropped: BTreeSet<u32> = self.dropped.borrow().iter().copied().collect();
@@ -294,9 +294,9 @@ fn collected_at_every_third_allocation() {
 #[test]
 fn marked_in_slices_all_the_time() {
     seeds(6, |seed| {
-        // Sifted down to the last object.
+        // With 4, everything is sifted down to the last object.
         skinflint::examine_at_most(if seed % 2 == 0 { 4 } else { 4096 });
-        // A threshold of nothing: a cycle begins when the last one has ended.
+        // With a threshold of 0, a cycle begins when the last one has ended.
         skinflint::set_growth(Growth {
             floor_bytes: 0,
             factor: 0.0,

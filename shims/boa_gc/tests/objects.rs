@@ -1,4 +1,4 @@
-//! Allocation, handles, cells, finalizers: what boa_gc's own tests ask for, and the exact counts of ours.
+//! Allocation, handles, cells, finalizers: what boa_gc's own tests check, and our exact counts.
 //!
 //! ```text
 //!   each test ─► a thread of its own ─► a heap of its own, empty at the end unless the test says otherwise
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use boa_gc::skinflint::stats;
 use boa_gc::{Finalize, Gc, GcBox, GcErased, GcRef, GcRefCell, GcRefMut, Trace, force_collect};
 
-/// Runs a test where nobody else has objects; at its end nothing may be left.
+/// Runs a test on a thread without other objects; at its end nothing may be left.
 fn alone(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         test();
@@ -348,7 +348,7 @@ fn raw_pointers_keep_their_handle() {
     alone(|| {
         let raw = Gc::into_raw(Gc::new(String::from("kept")));
         force_collect();
-        // SAFETY: of `into_raw`, once.
+        // SAFETY: it comes from `into_raw`, once.
         let gc = unsafe { Gc::from_raw(raw) };
         assert_eq!(*gc, "kept");
     });
@@ -425,7 +425,7 @@ fn types_of_the_library_tell_what_they_hold() {
             taken: Cell::new(Some(h(14))),
             own: GcRefCell::new(None),
         });
-        // In a cycle everything has to be told, or it is never found to be garbage.
+        // In a cycle every edge has to be reported, or it is never found to be garbage.
         *all.own.borrow_mut() = Some(all.clone());
         force_collect();
         assert_eq!(stats().objects, 15);

@@ -5,7 +5,7 @@
 //!                            └─ under each policy ───► the same, with every cycle checked
 //! ```
 //!
-//! Not here: which hole a policy takes (`skinflint_gc::policy`).
+//! Not here: the choice of a hole (`skinflint_gc::policy`).
 
 use boa_gc::skinflint::{self, OutOfMemory, Strategy, Tenant, place_by, stats};
 use boa_gc::{Finalize, Gc, GcRefCell, Trace, WeakGc, force_collect};
@@ -32,7 +32,7 @@ fn node(stamp: u64, next: Option<Gc<Node>>) -> Node {
     }
 }
 
-/// A leaf of its own size, beside the nodes: 16 to some thousand bytes.
+/// A leaf with a size of its own, beside the nodes: 16 to some thousand bytes.
 #[derive(Trace, Finalize)]
 struct Leaf<const WORDS: usize>([u64; WORDS]);
 
@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-/// What a random program read, and how many objects it left.
+/// Runs a random program; returns what it read, and how many objects it left.
 fn program(seed: u64, steps: u64) -> (u64, u64) {
     let mut random = Random(seed);
     let mut held: Vec<Option<Gc<Node>>> = vec![None; 64];
@@ -65,7 +65,7 @@ fn program(seed: u64, steps: u64) -> (u64, u64) {
                 held[at] = Some(Gc::new(node(step, next)));
             }
             4 => {
-                // Cycles, now and then.
+                // This makes cycles now and then.
                 let other = held[random.below(64) as usize].clone();
                 if let Some(object) = &held[at] {
                     *object.next.borrow_mut() = other;
@@ -115,7 +115,8 @@ fn program(seed: u64, steps: u64) -> (u64, u64) {
     (sum, alive)
 }
 
-/// A thread with one tenant, placed by a policy or not. Verified, and collected at each `stress`th allocation unless 0.
+/// Runs the program on a thread with one tenant, placed by a policy or not. It is verified, and collected at each
+/// `stress`th allocation unless that is 0.
 fn in_tenant(policy: Option<Strategy>, seed: u64, steps: u64, stress: u32) -> (u64, u64) {
     let thread = std::thread::spawn(move || {
         skinflint::verify(true);
@@ -147,7 +148,7 @@ fn in_tenant(policy: Option<Strategy>, seed: u64, steps: u64, stress: u32) -> (u
 }
 
 fn policies() -> impl Iterator<Item = Strategy> {
-    // The map space is for objects of one size.
+    // The map space is only for objects of one size.
     Strategy::all()
         .iter()
         .copied()
@@ -243,7 +244,7 @@ fn a_limit_is_the_tenants_alone_and_room_comes_back() {
 
 #[test]
 fn tenants_under_a_policy_mark_beside_each_other() {
-    // Marking of one tenant follows edges to the other, whose cells end and are swept meanwhile.
+    // Marking one tenant follows edges to the other, whose cells end and are swept meanwhile.
     let thread = std::thread::spawn(|| {
         skinflint::verify(true);
         place_by(Strategy::by_name("many-origin").map(|policy| (policy, 1.1)));
@@ -264,7 +265,7 @@ fn tenants_under_a_policy_mark_beside_each_other() {
             } else {
                 let at = random.below(30_000) as usize;
                 held[at] = object.clone();
-                // A ring through both: only examinations find it.
+                // This makes a ring through both: only examinations find it.
                 let other = held[random.below(30_000) as usize].clone();
                 *held[at].next.borrow_mut() = Some(other);
             }

@@ -5,9 +5,10 @@
 //!      └─► each object knows what was written into it ─► all that were made end once, and whole
 //! ```
 //!
-//! D1  There are more sizes than the core finds without hashing (64), so some sizes push each other out of its cache
+//! D1  There are more sizes than the core finds without hashing (64), so some sizes evict each other from its cache,
 //!     wherever the program is loaded.
-//! D2  Every object ends exactly once, and is as it was written then. When all tenants have ended nothing is left.
+//! D2  Every object ends exactly once, with the contents that were written. When all tenants have ended, nothing is
+//!     left.
 //!
 //! Not here: what garbage is (`graphs`, against a model).
 
@@ -21,7 +22,7 @@ thread_local! {
     static ENDED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An object of `8 × WORDS` bytes and some more.
+/// An object of somewhat more than `8 × WORDS` bytes.
 struct Block<const WORDS: usize> {
     number: u64,
     links: GcRefCell<Vec<GcErased>>,
@@ -50,7 +51,7 @@ impl<const WORDS: usize> Drop for Block<WORDS> {
     }
 }
 
-/// A handle to a block of whatever size.
+/// A handle to a block of any size.
 trait Held {
     fn link(&self, to: GcErased);
     fn erased(&self) -> GcErased;
@@ -61,7 +62,7 @@ trait Held {
 impl<const WORDS: usize> Held for Gc<Block<WORDS>> {
     fn link(&self, to: GcErased) {
         let mut links = self.links.borrow_mut();
-        // A block may have been reached by many; its list is bounded.
+        // Many blocks may refer to this one; its list is bounded.
         if links.len() == 4 {
             links.remove(0);
         }
@@ -106,7 +107,7 @@ macro_rules! makers {
     };
 }
 
-/// D1: eighty sizes.
+/// The constructors of eighty sizes (D1).
 const MAKERS: [[fn() -> Box<dyn Held>; 10]; 8] = makers!(0 1 2 3 4 5 6 7);
 const SIZES: usize = 80;
 const TENANTS: usize = 4;
@@ -126,7 +127,7 @@ impl Random {
 fn block(random: &mut Random) -> Box<dyn Held> {
     let size = random.below(SIZES);
     let make = MAKERS[size / 10][size % 10];
-    // Boa's own objects are a third or so.
+    // About a third are Boa's own objects.
     if random.below(3) == 0 {
         system(make)
     } else {
@@ -220,7 +221,7 @@ fn sizes_by_turns_lie_as_close_as_one_after_the_other() {
         };
         let row = tab.row();
         assert_eq!(row.objects, (many * SIZES) as u64);
-        // Ends of arenas, and an arena of each size that is not full.
+        // The bound includes the ends of arenas, and for each size an arena that is not full.
         let most = row.user_bytes + row.user_bytes / 8 + SIZES * 4096;
         assert!(
             row.chunks <= most.div_ceil(1 << 20) + 1,

@@ -1,4 +1,4 @@
-//! Tenants: their accounts, limits, ends, and what they have to do with each other.
+//! Tenants: their accounts, limits, ends, and their relations to each other.
 //!
 //! ```text
 //!   tab 1 ─► enter ─► objects ─► row ─► end          tab 2 keeps one of them: told with a path
@@ -28,7 +28,7 @@ fn node(next: Option<Gc<Node>>) -> Gc<Node> {
     })
 }
 
-/// So many in a ring: never garbage by counts.
+/// Creates this many objects in a ring: never garbage by counts.
 fn ring(many: usize) -> Gc<Node> {
     let first = node(None);
     let mut at = first.clone();
@@ -191,7 +191,7 @@ fn a_tenant_at_its_limit_is_collected_and_then_told() {
     alone(|| {
         let tab = Tenant::new("small", 2 << 20);
         let other = Tenant::new("other", usize::MAX);
-        // Cycles: only a collection finds them. They fit many times over.
+        // These are cycles, which only a collection finds. They exceed the limit many times over.
         for _ in 0..if cfg!(miri) { 10 } else { 2_000 } {
             let _in = tab.enter();
             drop(ring(100));
@@ -212,7 +212,7 @@ fn a_tenant_at_its_limit_is_collected_and_then_told() {
             "{error}"
         );
         assert!(tab.row().user_bytes > 1 << 20);
-        // Nobody else is short, and it is itself no more when it lets go.
+        // No other tenant is short of memory, and this one is no longer when it lets go.
         {
             let _in = other.enter();
             assert_eq!(ring(1000).payload[0], 7);
@@ -289,7 +289,7 @@ thread_local! {
 
 fn count_events() {
     skinflint::on_event(Some(|event| {
-        // At the thread's end everything is collected a last time, and nobody counts any more.
+        // At the thread's end everything is collected a last time, and nothing counts any more.
         let _ = SEEN.try_with(|seen| *seen.borrow_mut().entry(event.step).or_default() += 1);
     }));
 }
@@ -324,7 +324,7 @@ fn every_object_that_ended_is_counted_once() {
     alone(|| {
         let many = if cfg!(miri) { 100 } else { 5_000 };
         for _ in 0..many {
-            // By counts, and in cycles whose parts hold each other when they are dropped.
+            // This is garbage by counts, and in cycles whose parts hold each other when they are dropped.
             drop(node(Some(node(None))));
             drop(ring(2));
             drop(ring(5));
@@ -386,7 +386,7 @@ fn objects_end_in_the_pause_if_that_is_asked_for() {
 }
 
 thread_local! {
-    /// Bytes outside, as a client counts them.
+    /// The bytes outside, as a client counts them.
     static OUTSIDE: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -438,7 +438,7 @@ fn what_objects_hold_outside_is_part_of_their_tenants_limit() {
         assert!(error.why.contains("outside"), "{error}");
         let many = buffers.borrow().len();
         assert!((16..16 + 128).contains(&many), "{many} buffers");
-        // The other is none the worse, and what it drops while somebody else is entered is its own.
+        // The other tenant is unharmed, and what it drops while another tenant is entered is its own.
         assert_eq!(two.outside_bytes(), 10 << 20);
         {
             let _inside = one.enter();
@@ -449,7 +449,7 @@ fn what_objects_hold_outside_is_part_of_their_tenants_limit() {
         assert_eq!((one.outside_bytes(), two.outside_bytes()), (0, 0));
         let _inside = two.enter();
         assert_eq!(two.within_limit(), Ok(()));
-        // Garbage alone never reaches it.
+        // Garbage alone never reaches the limit.
         for _ in 0..if cfg!(miri) { 100 } else { 10_000 } {
             drop(Buffer::make());
         }
@@ -479,7 +479,7 @@ fn what_is_freed_by_counts_goes_back_without_a_collection() {
         if cfg!(miri) {
             return;
         }
-        // No collection is due, so that none gives it back; half of what may grow before the next is kept.
+        // No collection is due, so none gives it back; half of what may grow before the next one is kept.
         skinflint::set_growth(Growth {
             floor_bytes: 12 << 20,
             ..Growth::TENANT

@@ -14,7 +14,7 @@ use boa_gc::{
     Ephemeron, Finalize, Gc, GcRefCell, Trace, WeakGc, WeakMap, force_collect, has_weak_maps,
 };
 
-/// As in `objects`.
+/// Runs a test as in `objects`.
 fn alone(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         test();
@@ -168,7 +168,7 @@ fn chains_of_keys_and_values_are_followed_in_any_order() {
     #[derive(Trace, Finalize)]
     struct Node(u32);
     alone(|| {
-        // The value of each is the key of the next; the ephemerons are told last to first.
+        // The value of each is the key of the next; the ephemerons are reported last to first.
         let nodes: Vec<Gc<Node>> = (0..20).map(|number| Gc::new(Node(number))).collect();
         let chain: Vec<_> = nodes
             .windows(2)

@@ -1,4 +1,4 @@
-//! Runs scripts on Boa, one context after the other, and tells what the collector did.
+//! Runs scripts on Boa, one context after the other, and reports what the collector did.
 //!
 //! ```text
 //!   boa-smoke FILE… ─► result of each ─► sums ─► pauses by step: how many, the longest, in CPU time

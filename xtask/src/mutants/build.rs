@@ -1,4 +1,4 @@
-//! Builds the rewritten crates, and finds the mutants that are no Rust.
+//! Builds the rewritten crates, and finds the mutants that do not compile.
 //!
 //! ```text
 //!   candidates ──► rewrite ──► cargo build --lib ──► errors ──► the mutants they lie in are dropped ─┐
@@ -22,10 +22,10 @@ use super::rewrite::{Edit, Placed, rewrite};
 
 const RUNTIME: &str = include_str!("runtime.rs");
 
-/// A crate of which some source is rewritten.
+/// A crate whose source is rewritten in part.
 pub struct Mutated {
     pub package: String,
-    /// Relative to the repository.
+    /// The crate's folder, relative to the repository.
     pub dir: PathBuf,
     pub sources: Vec<Source>,
 }
@@ -36,14 +36,14 @@ pub struct Binary {
     pub package: String,
     pub target: String,
     pub path: PathBuf,
-    /// Where cargo would start it.
+    /// The folder in which cargo would start it.
     pub folder: PathBuf,
 }
 
 /// Writes the crates with these edits, by file.
 ///
 /// # Errors
-/// A file that cannot be written.
+/// If a file cannot be written.
 pub fn write(
     copy: &Copy,
     crates: &[Mutated],
@@ -70,7 +70,7 @@ pub fn write(
     Ok(written)
 }
 
-/// Tests that take in a source file by `#[path]` need the module that it asks.
+/// Copies the module that asks for mutants to tests that include a source file by `#[path]`.
 fn lend_to_tests(copy: &Copy, dir: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(copy.root.join(dir).join("tests")) else {
         return Ok(());
@@ -93,10 +93,10 @@ fn lend_to_tests(copy: &Copy, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the libraries alone; `Ok` with the numbers of the mutants that do not compile.
+/// Builds only the libraries; returns the numbers of the mutants that do not compile.
 ///
 /// # Errors
-/// No cargo, or an error that no mutant is to blame for (B1).
+/// If there is no cargo, or an error that no mutant is to blame for (B1).
 pub fn faulty(
     copy: &Copy,
     packages: &[String],
@@ -146,7 +146,7 @@ fn blame(spans: &[Value], written: &BTreeMap<PathBuf, (String, Vec<Placed>)>) ->
             places.push((text, placed, from, to));
         }
     }
-    // None around it: those inside the lines it names.
+    // No mutant is around it: it is one of those inside the lines it names.
     let mut inside = BTreeSet::new();
     for (text, placed, from, to) in places {
         let begin = text[..from].rfind('\n').unwrap_or(0);
@@ -157,10 +157,10 @@ fn blame(spans: &[Value], written: &BTreeMap<PathBuf, (String, Vec<Placed>)>) ->
     inside
 }
 
-/// Builds the tests of `packages`, or of one of their targets, and says which executables hold them.
+/// Builds the tests of `packages`, or of one of their targets, and returns the executables that hold them.
 ///
 /// # Errors
-/// What cargo said.
+/// What cargo printed.
 pub fn tests(copy: &Copy, packages: &[String], arguments: &[String]) -> Result<Vec<Binary>> {
     let mut all = vec!["test".to_owned(), "--no-run".into()];
     all.extend(arguments.iter().cloned());
@@ -197,10 +197,10 @@ pub fn tests(copy: &Copy, packages: &[String], arguments: &[String]) -> Result<V
     Ok(binaries)
 }
 
-/// Runs cargo over packages of the copy; its messages, whether it succeeded, and what it said beside them.
+/// Runs cargo over packages of the copy; returns its messages, whether it succeeded, and what else it printed.
 ///
 /// # Errors
-/// No cargo.
+/// If there is no cargo.
 pub fn cargo(
     copy: &Copy,
     arguments: &[String],

@@ -7,7 +7,7 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
 
-/// Whether an item with these attributes is part of the crate that ships.
+/// Reports whether an item with these attributes is part of the crate that ships.
 pub fn shipped(attributes: &[Attribute], features: &[&str]) -> bool {
     attributes.iter().all(|attribute| {
         let tests = ["test", "bench", "naked"];

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! C1  A file is written only if it differs: cargo judges by its time of change.
-//! C2  What is in the copy and not in the repository is removed, so that no test of an earlier run stays.
+//! C2  What is in the copy but not in the repository is removed, so that no test of an earlier run stays.
 //! C3  The rewritten sources go through [`Copy::put`], and lie over the copied ones.
 
 use std::collections::BTreeSet;
@@ -18,15 +18,16 @@ use anyhow::{Context, Result, bail};
 /// A copy of a repository.
 pub struct Copy {
     pub root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// The folder where cargo puts what it builds.
     pub target: PathBuf,
 }
 
 impl Copy {
-    /// Copies what git knows of the repository at `from`, and new files it does not ignore, to `folder`/copy.
+    /// Copies the files that git knows of the repository at `from`, and new files that it does not ignore, to
+    /// `folder`/copy.
     ///
     /// # Errors
-    /// No git, or a file that cannot be read or written, by name.
+    /// If there is no git, or a file cannot be read or written; the error names it.
     pub fn make(from: &Path, folder: &Path) -> Result<Copy> {
         let listed = Command::new("git")
             .args([
@@ -68,7 +69,7 @@ impl Copy {
     /// Writes a file of the copy, if it differs.
     ///
     /// # Errors
-    /// What the system says, with the file.
+    /// The system's error, with the file.
     pub fn put(&self, file: &Path, bytes: &[u8]) -> Result<()> {
         let path = self.root.join(file);
         if std::fs::read(&path).is_ok_and(|old| old == bytes) {
@@ -86,7 +87,7 @@ impl Copy {
             let path = entry?.path();
             let relative = path.strip_prefix(&self.root)?;
             if path.is_dir() {
-                // What tests install beside themselves is ignored by git, and stays.
+                // Packages that tests install beside themselves are ignored by git, and stay.
                 if !path.ends_with("node_modules") {
                     self.remove_others(&path, files)?;
                 }

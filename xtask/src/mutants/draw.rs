@@ -1,7 +1,7 @@
-//! Which points are mutated, in which order, by seed.
+//! Decides which points are mutated, and in which order, by seed.
 //!
 //! D1  The same seed over the same points draws the same mutants, on any machine.
-//! D2  A draw is a shuffle of all points of which the first COUNT that compile are taken: a point that does not
+//! D2  A draw is a shuffle of all points, of which the first COUNT that compile are taken: a point that does not
 //!     compile makes room for the next one and changes none before it.
 
 /// SplitMix64 (Steele, Lea and Flood 2014): enough to shuffle.
@@ -20,13 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }
 
-/// All indices below the length of `variants`, shuffled, each with one of its point's variants.
+/// Returns all indices below the length of `variants`, shuffled, each with one of its point's variants.
 pub fn order(seed: u64, variants: &[usize]) -> Vec<(usize, usize)> {
     let mut random = Random::new(seed);
     let mut order: Vec<usize> = (0..variants.len()).collect();

@@ -1,4 +1,4 @@
-//! Which tests reach a mutant, and which of them fails with it.
+//! Finds which tests reach a mutant, and which of them fail with it.
 //!
 //! ```text
 //!   --list ──► each test once, no mutant: time, mutants reached ──► per mutant: its tests, quickest first ──► verdict
@@ -6,12 +6,13 @@
 //! ```
 //!
 //! J1  A test that fails without a mutant judges nothing; such tests are counted and named.
-//! J2  A test that fails with a mutant is run again, and a third time if the two differ: two of three decide; and then
-//!     once without, when it must pass. So a test which fails now and then, or on a busy machine, catches nothing by
-//!     chance. Limits (`process`) are not asked twice.
-//! J3  A mutant that no test reaches has survived, and is told apart.
-//! J4  A test that passes with several mutants on notices none of those that it reached then. One may hide another, which
-//!     can only make survivors; where a test fails with several, each half is asked by itself, and one alone as in J2.
+//! J2  A test that fails with a mutant is run again, and a third time if the two differ: two of three decide; and
+//!     then once without the mutant, when it must pass. So a test that fails now and then, or on a busy machine,
+//!     catches nothing by chance. Limits (`process`) are not checked twice.
+//! J3  A mutant that no test reaches has survived, and is reported separately.
+//! J4  A test that passes with several mutants on notices none of those that it reached then. One may hide another,
+//!     which can only make survivors; if a test fails with several, each half is checked by itself, and a single one
+//!     as in J2.
 //! J5  A test whose plain run is longer than `longest` is left out, which can only make survivors; they are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +27,12 @@ use anyhow::{Context, Result};
 use super::build::Binary;
 use super::process::{End, Limits, Run, run};
 
-/// Bytes of the file in which reached mutants are noted: `runtime` maps one page.
+/// The size of the file in which reached mutants are noted: `runtime` maps one page.
 const REACH_BYTES: usize = 4096;
-/// Most mutants at once.
+/// The most mutants at once.
 pub const MOST: usize = REACH_BYTES;
 
-/// One test, and what its run without a mutant showed.
+/// One test, and the figures of its run without a mutant.
 pub struct Test {
     binary: Binary,
     name: String,
@@ -53,7 +54,7 @@ impl Test {
     }
 }
 
-/// What became of a mutant.
+/// The result for a mutant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Caught { by: String, how: &'static str },
@@ -61,28 +62,28 @@ pub enum Verdict {
     NotReached,
 }
 
-/// Tests that can judge, and what was left out.
+/// The tests that can judge, and those that were left out.
 pub struct Tests {
     pub tests: Vec<Test>,
-    /// Fail without a mutant (J1).
+    /// Tests that fail without a mutant (J1).
     pub failing: Vec<String>,
-    /// Too long (J5).
+    /// Tests that are too long (J5).
     pub long: Vec<String>,
 }
 
-/// Where and how to run.
+/// The place and the limits of runs.
 pub struct Place<'a> {
     pub folder: &'a Path,
     pub jobs: usize,
     pub longest: Duration,
-    /// Processor time that every test may take with a mutant, beside ten times its own.
+    /// The processor time that every test may take with a mutant, beside ten times its own.
     pub least: Duration,
 }
 
 /// Lists the tests of all binaries and runs each once, to see what it reaches.
 ///
 /// # Errors
-/// A binary that cannot be run.
+/// If a binary cannot be run.
 pub fn survey(binaries: &[Binary], place: &Place) -> Result<Tests> {
     let mut names = Vec::new();
     for binary in binaries {
@@ -145,17 +146,17 @@ fn survey_one(binary: &Binary, name: &str, place: &Place, worker: usize) -> Resu
     })
 }
 
-/// What is known of a mutant while it is asked about.
+/// What is known of a mutant while it is being judged.
 struct Asked {
     caught: Option<Verdict>,
     /// The tests that were run with it alone, by index.
     alone: BTreeSet<usize>,
 }
 
-/// Judges each of these mutants, alone by the quickest tests, `alone` long; `told` is called as verdicts come.
+/// Judges each of these mutants, alone by the quickest tests, for `alone`; `told` is called as verdicts come.
 ///
 /// # Errors
-/// A test that can no longer be started.
+/// If a test can no longer be started.
 pub fn judge(
     numbers: &[u32],
     tests: &Tests,
@@ -254,7 +255,7 @@ fn ask_alone(number: u32, tests: &[Test], least: Duration, alone: Duration) -> R
     })
 }
 
-/// One test that is asked about several mutants.
+/// One test that is run with several mutants.
 struct Asking<'a> {
     test: &'a Test,
     place: &'a Place<'a>,
@@ -262,7 +263,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Which of these does the test notice (J4)?
+    /// Returns which of these mutants the test notices (J4).
     fn ask_together(
         &self,
         group: &[u32],
@@ -282,7 +283,7 @@ impl Asking<'_> {
                 self.ask_together(some, caught)?;
                 return self.ask_together(others, caught);
             }
-            // What another of them hid is asked without it.
+            // Mutants that another of them hid are checked without it.
             let before = group.len();
             group.retain(|number| !reached.contains(number));
             if group.len() == before {
@@ -292,7 +293,7 @@ impl Asking<'_> {
         Ok(())
     }
 
-    /// Whether the test passes with all of these on, and which mutants it reached.
+    /// Reports whether the test passes with all of these on, and which mutants it reached.
     fn passes(&self, group: &[u32]) -> Result<(bool, BTreeSet<u32>)> {
         let file = reach_file(self.place, self.worker)?;
         let numbers: Vec<String> = group.iter().map(u32::to_string).collect();
@@ -307,7 +308,7 @@ impl Asking<'_> {
     }
 }
 
-/// An empty file for what a test reaches.
+/// Creates an empty file for what a test reaches.
 fn reach_file(place: &Place, worker: usize) -> Result<PathBuf> {
     let file = place.folder.join(format!("reach.{worker}"));
     std::fs::write(&file, vec![0; REACH_BYTES])?;
@@ -325,7 +326,7 @@ fn fails(test: &Test, number: u32, least: Duration) -> Result<Option<&'static st
     let on = [("MUTANT", number.to_string())];
     let limits = Limits::beside(&test.plain, least);
     let (mut failed, mut passed) = (0, 0);
-    // Two of three (J2).
+    // Two of three runs decide (J2).
     while failed < 2 && passed < 2 {
         let ended = run(
             &test.binary.path,
@@ -367,7 +368,7 @@ fn for_all(
     let next = AtomicUsize::new(0);
     let work = |worker: usize| -> Result<()> {
         loop {
-            // ORDER: Relaxed: who takes which index is all that matters.
+            // ORDER: Relaxed: it only matters that each worker takes its own index.
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= count {
                 return Ok(());

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! A build for each mutant would take days here; a mutant that is chosen by the environment takes none, and reaches
-//! child processes and preloaded libraries too (Untch, Offutt and Harrold, "Mutation analysis using mutant schemata", 1993).
+//! child processes and preloaded libraries too (Untch, Offutt and Harrold, "Mutation analysis using mutant schemata",
+//! 1993).
 //!
 //! M1  Exit 0: the bar is met. 1: it is missed. 2: nothing could be judged, and stderr says why.
-//! M2  The repository is not touched: all happens in a copy below the target folder.
+//! M2  The repository is not touched: everything happens in a copy below the target folder.
 //! M3  The draw depends on the shipped source and the seed alone: new tests do not change it.
 //!
-//! Not here: documentation's examples, benches, models under loom: what they catch counts as survived.
+//! Not here: examples in documentation, benches, models under loom: what they would catch counts as survived.
 
 mod build;
 mod cfgs;
@@ -45,9 +46,9 @@ use points::Point;
 use report::{Outcome, Row};
 use rewrite::Edit;
 
-/// Least share of the drawn mutants that tests catch, in percent.
+/// The least share of the drawn mutants that tests catch, in percent.
 const BAR_PERCENT: f64 = 80.0;
-/// Of the named ones, so many may live.
+/// The number of the named mutants that may live.
 const NAMED_MAY_LIVE: usize = 5;
 
 /// Options.
@@ -95,10 +96,10 @@ pub struct Options {
 /// Tests of a crate above: package, and cargo's choice of its targets.
 type Above = (&'static str, &'static [&'static str]);
 
-/// Features with which `make test` builds a crate's tests too.
+/// The features with which `make test` also builds a crate's tests.
 const FEATURES: &[(&str, &str)] = &[("cache", "images")];
 
-/// Tests of other crates that are asked for what a crate's own let live. All are part of `make test`.
+/// The tests of other crates that are asked about what a crate's own tests let live. All are part of `make test`.
 const STAGES: &[(&str, &[Above])] = &[
     (
         "pages",
@@ -157,10 +158,10 @@ const DROP_IN: &str = "malloc-so";
 /// Libraries and programs that tests of `cli` start, and that nothing links.
 const PROGRAMS: &[&str] = &["malloc-so", "record-so", "probe-so", "replay", "cli"];
 
-/// Runs it. Exit status: M1.
+/// Runs the command. Returns the exit status (M1).
 ///
 /// # Errors
-/// Nothing could be judged.
+/// If nothing could be judged.
 pub fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let root = root.canonicalize().context("the repository")?;
     let folder = root.join("target/mutants");
@@ -328,7 +329,7 @@ impl Session<'_> {
             .iter()
             .flat_map(|mutated| features_of(&mutated.dir))
             .collect::<Vec<_>>();
-        // Places in the order whose mutants are no Rust.
+        // The positions in the order whose mutants do not compile.
         let mut faulty: BTreeSet<usize> = BTreeSet::new();
         loop {
             let chosen: Vec<usize> = (0..order.len())
@@ -370,7 +371,7 @@ impl Session<'_> {
     }
 
     fn row(&self, number: u32, point: &Point, variant: usize) -> Result<Row> {
-        // The line as the repository has it: the copy's is rewritten.
+        // This is the line as the repository has it: the copy's is rewritten.
         let text = std::fs::read_to_string(self.root.join(&point.file)).unwrap_or_default();
         Ok(Row {
             number,
@@ -466,7 +467,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Asks the tests of these packages about what lives, or has no verdict yet.
+    /// Asks the tests of these packages about mutants that live, or have no verdict yet.
     fn stage(
         &self,
         outcome: &mut Outcome,
@@ -495,7 +496,7 @@ impl Session<'_> {
             .filter(|row| row.verdict.is_empty() || row.lives())
             .map(|row| row.number)
             .collect();
-        // Kept as they come: a run that is ended goes on with --again.
+        // Verdicts are saved as they come: a run that is ended goes on with --again.
         let file = self.folder.join(format!("{}.json", outcome.crates));
         let kept = Mutex::new(&mut *outcome);
         let told = |number: u32, verdict: &Verdict| {
@@ -510,7 +511,7 @@ impl Session<'_> {
         let verdicts = judge::judge(&open, &tests, &place, alone, told)?;
         for (number, verdict) in verdicts {
             let row = &mut outcome.mutants[number as usize];
-            // Not reached from above says nothing new of one that was reached below.
+            // "Not reached" from above tells nothing new about a mutant that was reached below.
             if !(row.lives() && verdict == Verdict::NotReached) {
                 row.say(&verdict);
             }
@@ -534,7 +535,7 @@ impl Session<'_> {
     }
 }
 
-/// Takes over what the last run of the same draw caught; or all that it said.
+/// Takes over what the last run of the same draw caught; or all of its verdicts.
 fn keep(outcome: &mut Outcome, file: &Path, all: bool) -> Result<()> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{}: no earlier run to go on from", file.display()))?;

@@ -1,7 +1,7 @@
 //! Mutants with a name: faults that once passed all tests, each as an exact edit.
 //!
-//! H1  `old` is looked for in the whole file, so moved lines do not matter. If it is not there, the code no longer
-//!     stands and the mutant is `gone`; if it is there more than once, the list is at fault.
+//! H1  `old` is looked for in the whole file, so moved lines do not matter. If it is missing, the code has changed
+//!     and the mutant is `gone`; if it occurs more than once, the list is at fault.
 //! H2  `form` is `expression` or `statement`: the edit is made as those of a draw are.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Named {
     pub name: String,
     pub file: PathBuf,
     pub form: String,
-    /// Where `old` is short: a text that stands once, in which it stands once.
+    /// For a short `old`: a text that occurs once, in which `old` occurs once.
     pub around: Option<String>,
     pub old: String,
     pub new: String,
@@ -29,25 +29,25 @@ struct List {
     mutant: Vec<Named>,
 }
 
-/// The list.
+/// Parses the list.
 ///
 /// # Errors
-/// The text is not TOML, or an entry lacks something.
+/// If the text is not TOML, or an entry lacks something.
 pub fn list(text: &str) -> Result<Vec<Named>> {
     let list: List = toml::from_str(text).context("named.toml")?;
     Ok(list.mutant)
 }
 
 impl Named {
-    /// The crate's folder, relative to the repository.
+    /// Returns the crate's folder, relative to the repository.
     pub fn dir(&self) -> PathBuf {
         self.file.components().take(2).collect()
     }
 
-    /// Where it lies, or `None` if its code no longer stands.
+    /// Returns the point of the mutant, or `None` if its code no longer exists.
     ///
     /// # Errors
-    /// The text stands there twice, or the form is unknown.
+    /// If the text occurs twice, or the form is unknown.
     pub fn find(&self, root: &Path) -> Result<Option<Point>> {
         let Ok(text) = std::fs::read_to_string(root.join(&self.file)) else {
             return Ok(None);

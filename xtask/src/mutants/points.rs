@@ -1,17 +1,17 @@
-//! Where a crate can be mutated, and how.
+//! Finds where a crate can be mutated, and how.
 //!
 //! ```text
 //!   src/lib.rs ──► syn ──► mod x; ──► src/x.rs …        each expression, statement, body ──► Point { variants }
 //! ```
 //!
-//! N1  Points lie in what ships (`cfgs`): not in tests, constants, statics, `const fn`, types, patterns,
-//!     attributes or macros (whose insides are tokens). `matches!` as a whole can be turned round.
+//! N1  Points lie in what ships (`cfgs`): not in tests, constants, statics, `const fn`, types, patterns, attributes
+//!     or macros (whose insides are tokens). `matches!` as a whole can be negated.
 //! N2  A point is a range of bytes of one file; two points are nested, equal or apart.
 //! N3  Points and variants come in the order of the source, so that a seed draws the same from the same source.
 //! N4  One point, one mutant: variants are alternatives among which the seed chooses, so that an expression with
 //!     three variants is drawn no more often than one with a single one.
 //!
-//! Branches are not swapped: that is the same as turning the condition round.
+//! Branches are not swapped: that is the same as negating the condition.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,7 +27,7 @@ use super::cfgs::shipped;
 /// A place that can be mutated.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Relative to the repository.
+    /// The file, relative to the repository.
     pub file: PathBuf,
     pub range: Range<usize>,
     pub line: usize,
@@ -39,7 +39,7 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub what: String,
-    /// What stands there instead; for `Shape::Body` the value that is returned at once.
+    /// The text that replaces it; for `Shape::Body` the value that is returned at once.
     pub text: String,
 }
 
@@ -57,10 +57,10 @@ pub struct Source {
     pub text: String,
 }
 
-/// All source files of the crate in `dir` (relative to `root`) that ship, and all points in them.
+/// Returns all source files of the crate in `dir` (relative to `root`) that ship, and all points in them.
 ///
 /// # Errors
-/// A file that cannot be read or parsed, by name.
+/// If a file cannot be read or parsed; the error names it.
 pub fn of_crate(root: &Path, dir: &Path, features: &[&str]) -> Result<(Vec<Source>, Vec<Point>)> {
     let src = dir.join("src");
     let first = if root.join(&src).join("lib.rs").exists() {
@@ -96,7 +96,7 @@ pub fn of_crate(root: &Path, dir: &Path, features: &[&str]) -> Result<(Vec<Sourc
                     .into_iter()
                     .find(|path| root.join(path).exists())
             };
-            // A module that is not there is one that a condition takes away (K2).
+            // A module that is missing is one that a condition removes (K2).
             waiting.extend(found.map(|path| (path, below)));
         }
         sources.push(Source { file, text });
@@ -111,7 +111,7 @@ struct Finder<'a> {
     /// Folder of this file's modules.
     children: PathBuf,
     points: &'a mut Vec<Point>,
-    /// Files of modules that were named, with the folder of their own modules.
+    /// Files of modules that were declared, with the folder of their own modules.
     modules: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -190,7 +190,7 @@ impl Finder<'_> {
 }
 
 impl<'ast> Visit<'ast> for Finder<'_> {
-    // What is no code that runs (N1).
+    // These are no code that runs (N1).
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
     fn visit_pat(&mut self, _: &'ast syn::Pat) {}
     fn visit_type(&mut self, _: &'ast Type) {}
@@ -353,7 +353,7 @@ fn variant(what: String, text: String) -> Variant {
     Variant { what, text }
 }
 
-/// n + 1 and n − 1, with the type that the literal names.
+/// Returns n + 1 and n − 1, with the type that the literal has.
 fn neighbours(literal: &syn::LitInt) -> Vec<Variant> {
     let Ok(value) = literal.base10_parse::<u128>() else {
         return Vec::new();
@@ -429,7 +429,7 @@ fn alternatives(op: &BinOp) -> Option<(&'static str, &'static [&'static str])> {
     })
 }
 
-/// Whether the condition binds names, which only a whole condition can.
+/// Reports whether the condition binds names, which only a whole condition can.
 fn has_let(condition: &Expr) -> bool {
     match condition {
         Expr::Let(_) => true,

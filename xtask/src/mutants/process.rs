@@ -1,8 +1,9 @@
 //! One test in a process of its own, under limits.
 //!
-//! L1  The limit is processor time, which the kernel keeps (RLIMIT_CPU): another program's work does not use it up.
-//! L2  A process that waits is ended as well, but only waiting counts: seconds in which no thread of its group could
-//!     run. One that could run and was given no processor is not waiting, however busy the machine is.
+//! L1  The limit is processor time, which the kernel measures (RLIMIT_CPU): another program's work does not use it
+//!     up.
+//! L2  A process that waits is ended, too, but only waiting counts: seconds in which no thread of its group could
+//!     run. A thread that could run but was given no processor is not waiting, however busy the machine is.
 //! L3  Whatever the test started in its group is gone when this returns.
 
 use std::os::unix::process::CommandExt;
@@ -12,25 +13,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Patience with waiting, beside twice the plain run's length, which waited no longer than it was.
+/// The time that a test may wait, beside twice the length of its plain run, which bounds how long that run waited.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often is looked at what a process does.
+/// The interval between looks at a process.
 const LOOK: Duration = Duration::from_secs(1);
-/// Of resident memory; more is no test's.
+/// The limit of resident memory; no test needs more.
 const MEMORY_KIB: u64 = 6 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     Passed,
     Failed,
-    /// Used up its processor time.
+    /// It used up its processor time.
     Limit,
-    /// Waited too long.
+    /// It waited too long.
     Still,
     Memory,
 }
 
-/// How it ended and what it took.
+/// How the run ended, and what it took.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub end: End,
@@ -38,7 +39,7 @@ pub struct Run {
     pub wall: Duration,
 }
 
-/// What a test may use.
+/// The limits of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub cpu: Duration,
@@ -46,7 +47,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// For a run without a mutant.
+    /// Returns the limits for a run without a mutant.
     pub fn plain() -> Limits {
         Limits {
             cpu: Duration::from_secs(900),
@@ -54,7 +55,7 @@ impl Limits {
         }
     }
 
-    /// For a mutant, from the run without one: `least` and ten times its processor time.
+    /// Returns the limits for a mutant, from the run without one: `least` and ten times its processor time.
     pub fn beside(plain: &Run, least: Duration) -> Limits {
         Limits {
             cpu: least + plain.cpu * 10,
@@ -66,7 +67,7 @@ impl Limits {
 /// Runs `binary` with `arguments` in `folder`.
 ///
 /// # Errors
-/// The program cannot be started or watched.
+/// If the program cannot be started or watched.
 pub fn run(
     binary: &Path,
     arguments: &[&str],
@@ -92,7 +93,7 @@ pub fn run(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0);
-    // SAFETY: `setrlimit` and `prctl` are safe to call after fork, and touches nothing of ours.
+    // SAFETY: `setrlimit` and `prctl` are safe to call after fork, and touch nothing of ours.
     unsafe {
         command.pre_exec(move || {
             let limit = libc::rlimit {
@@ -100,9 +101,9 @@ pub fn run(
                 rlim_max: seconds + 2,
             };
             let done = libc::setrlimit(libc::RLIMIT_CPU, &limit);
-            // Whoever ends this program ends what it runs.
+            // When this program ends, the kernel ends what it runs.
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // A core of each mutant that aborts would be all that the disk holds.
+            // Without it, core files of mutants that abort would fill the disk.
             let none = libc::rlimit {
                 rlim_cur: 0,
                 rlim_max: 0,
@@ -177,14 +178,14 @@ fn of(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
-/// Whether a thread of a group runs or could, and the resident KiB of its processes.
+/// Reports whether a thread of a group runs or could run, and the resident KiB of its processes.
 fn of_group(group: libc::pid_t) -> (bool, u64) {
     let (mut can_run, mut pages) = (false, 0_u64);
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(fields) = fields(&process.path()) else {
             continue;
         };
-        // From the state on: 2 is the group, 21 the resident pages.
+        // Fields from the state on: 2 is the group, 21 the resident pages.
         if fields.get(2).and_then(|field| field.parse().ok()) != Some(group) {
             continue;
         }
@@ -207,7 +208,7 @@ fn fields_of(entry: &std::fs::DirEntry) -> Option<Vec<String>> {
     fields(&entry.path())
 }
 
-/// What `/proc/…/stat` says behind the name.
+/// Returns the fields of `/proc/…/stat` behind the name.
 fn fields(folder: &Path) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -270,7 +271,7 @@ mod tests {
             .spawn()
             .expect("sleep");
         let group = waiting.id() as libc::pid_t;
-        // Until it has come to rest: it runs while it begins.
+        // It first has to come to rest: it runs while it begins.
         while of_group(group).0 {
             std::thread::yield_now();
         }

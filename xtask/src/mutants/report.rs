@@ -1,4 +1,4 @@
-//! What is said of the mutants: a table, totals, JSON.
+//! The report on the mutants: a table, totals, JSON.
 //!
 //! O1  caught + survived + not reached + excused = drawn. The share is caught of drawn without the excused.
 //! O2  An excuse names file, text of the line and change, and argues why nothing can tell the two apart.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::Verdict;
 
-/// One mutant and what became of it.
+/// One mutant and its result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     pub number: u32,
@@ -39,23 +39,23 @@ impl Row {
         self.verdict == "survived" || self.verdict == "not reached"
     }
 
-    /// Whether both are the same change of the same text.
+    /// Reports whether both are the same change of the same text.
     pub fn same(&self, other: &Row) -> bool {
         (self.number, &self.file, &self.what, &self.code)
             == (other.number, &other.file, &other.what, &other.code)
     }
 }
 
-/// All of a run.
+/// The results of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Outcome {
     pub crates: String,
     pub seed: u64,
     pub commit: String,
-    /// Places that could have been drawn.
+    /// The number of places that could have been drawn.
     pub points: usize,
     pub drawn: usize,
-    /// Draws that were no Rust, and were drawn anew.
+    /// The number of draws that did not compile, and were replaced.
     pub dropped: usize,
     pub caught: usize,
     pub caught_by_limit: usize,
@@ -89,7 +89,7 @@ impl Outcome {
         };
     }
 
-    /// The table and the totals, for a terminal.
+    /// Renders the table and the totals, for a terminal.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for row in &self.mutants {
@@ -138,7 +138,7 @@ impl Outcome {
     /// Writes the JSON.
     ///
     /// # Errors
-    /// What the system says, with the file.
+    /// The system's error, with the file.
     pub fn write(&self, file: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)?;
         std::fs::write(file, text + "\n")
@@ -146,7 +146,7 @@ impl Outcome {
     }
 }
 
-/// A mutant that nothing can tell from the original, and why.
+/// A mutant that nothing can distinguish from the original, and the reason.
 #[derive(Debug, Deserialize)]
 pub struct Excuse {
     pub file: String,
@@ -161,10 +161,10 @@ struct Excuses {
     equivalent: Vec<Excuse>,
 }
 
-/// The excuses of `equivalent.toml`.
+/// Parses the excuses of `equivalent.toml`.
 ///
 /// # Errors
-/// The file is not what it should be.
+/// If the file does not have the right form.
 pub fn excuses(text: &str) -> Result<Vec<Excuse>> {
     let all: Excuses = toml::from_str(text).context("equivalent.toml")?;
     Ok(all.equivalent)
@@ -221,7 +221,7 @@ mod tests {
         assert!(outcome.table().contains("50.0 % caught"));
     }
 
-    /// An excuse is known by its line's text: it must mean one line alone, and one that is there.
+    /// Checks that each excuse, which is found by its line's text, means exactly one line, and one that exists.
     #[test]
     fn the_committed_excuses_can_be_read_and_argue_about_one_line_each() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! W1  Only the arm of `else` holds other mutants: one is on at a time, so the mutated text is the plain one.
-//! W2  With no mutant on, the program does what the original does; what is said is where each mutant came to lie,
-//!     so that the compiler's complaints find it.
+//! W2  With no mutant on, the program does what the original does; the result says where each mutant lies, so that
+//!     the compiler's complaints find it.
 
 use std::ops::Range;
 
 use super::points::Shape;
 
-/// A mutant that was drawn: what is put where.
+/// A mutant that was drawn: the range and its replacement.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub number: u32,
@@ -23,7 +23,7 @@ pub struct Edit {
     pub text: String,
 }
 
-/// Where an edit lies in the rewritten text.
+/// The place of an edit in the rewritten text.
 #[derive(Clone, Debug)]
 pub struct Placed {
     pub number: u32,

@@ -1,4 +1,4 @@
-//! Which mutant is switched on: copied into a crate under mutation, never part of the crate that ships.
+//! Tells which mutant is switched on: copied into a crate under mutation, never part of the crate that ships.
 //!
 //! ```text
 //!   MUTANT=17            `is(17)` is true in this process and in all that inherit its environment
@@ -6,12 +6,12 @@
 //!   MUTANT_REACH=FILE    `is(n)` writes 1 into byte n of FILE, whether n is on or not
 //! ```
 //!
-//! U1  Neither allocates nor locks, and calls no function that a preloaded library may have replaced: this runs
+//! U1  It neither allocates nor locks, and calls no function that a preloaded library may have replaced: it runs
 //!     inside `malloc`, before `main` and after `fork`.
-//! U2  The environment is read once, as the kernel has it: a preloaded library begins before `environ` is set.
+//! U2  The environment is read once, from the kernel: a preloaded library begins before `environ` is set.
 //!
-//! Not here: how many mutants there are; the file of [`REACHED`] is longer than the greatest number, and [`ON`] has a
-//! bit for each of its bytes.
+//! Not here: the number of mutants; the file of [`REACHED`] is longer than the greatest number, and [`ON`] has a bit
+//! for each of its bytes.
 
 use core::cell::UnsafeCell;
 use core::ptr::{null, null_mut};
@@ -19,13 +19,13 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 const UNKNOWN: u32 = 0;
 const NONE: u32 = 1;
-/// Several are on, or what is reached is noted, or both.
+/// Several mutants are on, or what is reached is noted, or both.
 const SLOW: u32 = 2;
 const FIRST: u32 = 3;
 
 static ACTIVE: AtomicU32 = AtomicU32::new(UNKNOWN);
 static REACHED: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-/// A bit for each that is on, where they are several.
+/// One bit for each mutant that is on, if there are several.
 static ON: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// The environment, with a zero behind it; what does not fit is cut off.
@@ -35,7 +35,7 @@ const ENVIRONMENT_BYTES: usize = 1 << 17;
 unsafe impl Sync for Environment {}
 static ENVIRONMENT: Environment = Environment(UnsafeCell::new([0; ENVIRONMENT_BYTES]));
 
-/// Whether mutant `number` is on. Cost: one load, two branches.
+/// Reports whether mutant `number` is on. Cost: one load, two branches.
 #[inline(always)]
 pub fn is(number: u32) -> bool {
     // ORDER: Acquire pairs with the Release in `read`: the bits are there.
@@ -78,12 +78,12 @@ fn read() -> u32 {
         (last, 1) if !noted => last + FIRST,
         _ => SLOW,
     };
-    // ORDER: Release pairs with the Acquire in `is`: whoever sees SLOW sees the bits.
+    // ORDER: Release pairs with the Acquire in `is`: a thread that sees SLOW sees the bits.
     ACTIVE.store(active, Ordering::Release);
     active
 }
 
-/// Sets the bits of numbers with commas between them; the last of them, and how many they are.
+/// Sets the bits of numbers with commas between them; returns the last of them, and how many there are.
 fn switch_on(text: &[u8]) -> (u32, u32) {
     let (mut last, mut count, mut number) = (0, 0, None);
     for &byte in text {
@@ -98,7 +98,7 @@ fn switch_on(text: &[u8]) -> (u32, u32) {
     (last, count)
 }
 
-/// What the kernel gave this process; nothing where `/proc` cannot be read.
+/// Returns the environment that the kernel gave this process; empty if `/proc` cannot be read.
 fn environment() -> &'static [u8] {
     const READ: usize = 0;
     let path = c"/proc/self/environ".as_ptr() as usize;
@@ -111,7 +111,7 @@ fn environment() -> &'static [u8] {
     // The last byte stays zero.
     while length < ENVIRONMENT_BYTES - 1 {
         let room = ENVIRONMENT_BYTES - 1 - length;
-        // SAFETY: there is so much room.
+        // SAFETY: there is room for that many bytes.
         let got = unsafe { call(READ, [file as usize, to + length, room, 0, 0, 0]) };
         if got <= 0 {
             break;
@@ -128,7 +128,7 @@ const OPEN: usize = 2;
 const CLOSE: usize = 3;
 const CLOEXEC: usize = 0o2_000_000;
 
-/// Maps the file whose path (a C string) begins at `path`; false where that cannot be.
+/// Maps the file whose path (a C string) begins at `path`; returns false if that fails.
 fn map(path: *const u8) -> bool {
     const MMAP: usize = 9;
     const READ_WRITE: usize = 2;
@@ -144,15 +144,15 @@ fn map(path: *const u8) -> bool {
     if at <= 0 {
         return false;
     }
-    // ORDER: Release: whoever sees the pointer sees the mapping.
+    // ORDER: Release: a thread that sees the pointer sees the mapping.
     REACHED.store(core::ptr::with_exposed_provenance_mut(at as usize), Ordering::Release);
     true
 }
 
-/// A system call of x86-64 Linux. By hand, since libc's functions may be hooked by the very crate (U1).
+/// Makes a system call of x86-64 Linux. It does not use libc's functions, since the very crate may hook them (U1).
 ///
 /// # Safety
-/// What the call asks of its arguments.
+/// Those of the call for its arguments.
 unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;

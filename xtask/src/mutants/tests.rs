@@ -1,4 +1,4 @@
-//! The whole way, on a crate of a few lines of which every mutant's end is known.
+//! Tests the whole process on a crate of a few lines in which every mutant's end is known.
 //!
 //! ```text
 //!   a repository in a temporary folder ──► all its points ──► caught, limit, survived, not reached, dropped
@@ -191,7 +191,7 @@ fn session<'a>(options: &'a Options, root: &Path) -> Session<'a> {
     }
 }
 
-/// The verdict of the one mutant of this line whose change is this.
+/// Returns the verdict of the one mutant of this line with this change.
 fn verdict<'a>(outcome: &'a Outcome, code: &str, what: &str) -> &'a Row {
     let mut found = outcome
         .mutants
@@ -223,7 +223,7 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
     assert_eq!(endless.verdict, "caught");
     assert!(endless.by.ends_with("(processor time)"), "{}", endless.by);
     assert_eq!(outcome.caught_by_limit, 2, "step does nothing is the other");
-    // At the edge nobody looks: one of the two variants lives, and the seed chooses.
+    // No test checks the edge: one of the two variants lives, and the seed chooses.
     let edge = verdict(&outcome, "n >= BASE", ">=");
     let expected = if edge.what.ends_with("→ >") {
         "survived"
@@ -231,7 +231,7 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
         "caught"
     };
     assert_eq!(edge.verdict, expected, "{}", edge.what);
-    // `String - &str` is no Rust; constants, tests, patterns and absent features are no points.
+    // `String - &str` does not compile; constants, tests, patterns and absent features are no points.
     assert!(outcome.dropped >= 1, "{}", outcome.dropped);
     assert!(
         !outcome
@@ -255,7 +255,7 @@ fn each_mutant_of_a_small_crate_ends_as_it_must() {
     let total = outcome.caught + outcome.survived + outcome.not_reached;
     assert_eq!(total, outcome.drawn);
 
-    // A test at the edge is written: what lived is asked again, the draw is the same, nothing else runs anew.
+    // A test at the edge is added: what lived is judged again, the draw is the same, nothing else runs anew.
     let tests = folder.path().join("ground/tiny/src/tests.rs");
     let more = "\n#[test]\nfn edge() {\n    assert!(is_large(BASE) && never(2) == 6);\n}\n";
     std::fs::write(&tests, TESTS.to_owned() + more).expect("written");

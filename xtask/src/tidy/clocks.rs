@@ -6,21 +6,21 @@
 //!   short-timeout    recv_timeout(Duration::from_secs(5)): half a minute at least, or a named bound
 //! ```
 //!
-//! T1  Test code is: files below a `tests` folder, `*tests.rs`, `*_judge.rs`, modules under `#[cfg(test)]`; C and Python
-//!     programs below `tests`, and Python files that are self-tests.
-//! T2  A line with `CLOCK:` and a reason in a comment, on it or up to [`NEAR`] lines above, is exempt: a poll step of a
-//!     bounded wait, a bound that ends a wait, a sleep that is judged only by how long it lasts at least.
-//! T3  Code is looked at with strings and comments emptied (`source::Source`); in C and Python line by line.
+//! T1  Test code is: files below a `tests` folder, `*tests.rs`, `*_judge.rs`, modules under `#[cfg(test)]`; C and
+//!     Python programs below `tests`, and Python files that are self-tests.
+//! T2  A line is exempt if a comment with `CLOCK:` and a reason is on it or up to [`NEAR`] lines above: a poll step
+//!     of a bounded wait, a bound that ends a wait, a sleep that is judged only by its least length.
+//! T3  Code is examined with strings and comments emptied (`source::Source`); in C and Python line by line.
 //!
-//! Another program may run at any moment: what is left for a test are counts, conditions that are waited for with a bound
-//! of a minute, clocks that are moved by hand, instructions.
+//! Another program may run at any moment: a test is left with counts, conditions that are waited for with a bound of
+//! a minute, clocks that are moved by hand, instructions.
 //!
-//! Not here: clocks in Playwright checks and shell scripts; what only looks like one (a field called `cpu_ns`).
+//! Not here: clocks in Playwright checks and shell scripts; what only looks like a clock (a field called `cpu_ns`).
 
 use super::Fault;
 use super::source::Source;
 
-/// How far above a line its reason may stand.
+/// The number of lines above a line on which its reason may be.
 const NEAR: usize = 3;
 
 /// The shortest bound that a wait may have without a reason, seconds.
@@ -79,7 +79,7 @@ const SHORT: &str = "a bound that a busy machine exceeds: a minute; or say why n
 const JUDGED: &str =
     "a clock is judged: count, or move a clock by hand; or say why not, `// CLOCK: …`";
 
-/// Ranges of lines that are test code (T1).
+/// Returns the ranges of lines that are test code (T1).
 fn parts(source: &Source, whole: bool) -> Vec<(usize, usize)> {
     let lines = source.code.len();
     if whole {
@@ -105,7 +105,7 @@ fn parts(source: &Source, whole: bool) -> Vec<(usize, usize)> {
     parts
 }
 
-/// An attribute for tests with a module's body below it.
+/// Reports whether a line is an attribute for tests with a module's body below it.
 fn is_test_module(source: &Source, at: usize) -> bool {
     let code = source.code[at].trim_start();
     let next = source.code.get(at + 1).map_or("", String::as_str);
@@ -117,7 +117,7 @@ fn has_reason(source: &Source, index: usize) -> bool {
     (index.saturating_sub(NEAR)..=index).any(|line| source.comments[line].contains("CLOCK: "))
 }
 
-/// Whether one of these is called, by whatever path.
+/// Reports whether one of these is called, by whatever path.
 fn calls(code: &str, names: &[&str]) -> bool {
     names.iter().any(|name| {
         code.match_indices(&format!("{name}(")).any(|(at, _)| {
@@ -128,7 +128,7 @@ fn calls(code: &str, names: &[&str]) -> bool {
     })
 }
 
-/// A macro's call from its name on, over as many lines as its parentheses.
+/// Returns a macro's call from its name on, over as many lines as its parentheses.
 fn statement(source: &Source, first: usize, at: usize) -> String {
     let (mut text, mut depth) = (String::new(), 0);
     for (index, code) in source.code.iter().enumerate().skip(first) {
@@ -164,7 +164,7 @@ fn judges(statement: &str) -> bool {
     took || CLOCKS.iter().any(|clock| statement.contains(clock))
 }
 
-/// A wait with a bound in numbers that is too short.
+/// Reports whether a wait has a numeric bound that is too short.
 fn has_short_timeout(code: &str) -> bool {
     code.match_indices("_timeout(Duration::from_")
         .any(|(at, call)| {
@@ -177,7 +177,7 @@ fn has_short_timeout(code: &str) -> bool {
         })
 }
 
-/// C and Python (T3).
+/// Checks C and Python (T3).
 fn script(file: &str, content: &str) -> Vec<Fault> {
     let lines: Vec<&str> = content.lines().collect();
     let mut faults = Vec::new();

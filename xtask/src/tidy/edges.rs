@@ -1,12 +1,12 @@
-//! Which crate may depend on which: a table, and the floors that the folders are.
+//! Which crate may depend on which: a table, and the floors, which are the folders.
 //!
-//! D1  A crate that is not in the table is a fault, and so is a row without a crate: the table is extended on purpose,
-//!     not by default. An edge that the table allows and no crate uses is one as well.
+//! D1  A crate that is not in the table is a fault, and so is a row without a crate: the table is extended on
+//!     purpose, not by default. An edge that the table allows and no crate uses is a fault, too.
 //! D2  Nothing depends on `record-so`, not even a test: what exports `malloc` is linked into nothing.
 //! D3  A crate depends on its own floor and on those below ([`crate::floors`]).
-//! D4  Test-only edges are free otherwise, since they do not ship.
+//! D4  Test-only edges are otherwise free, since they do not ship.
 //!
-//! Not here: dependencies on crates of other people.
+//! Not here: dependencies on crates that are not ours.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +21,14 @@ const RULE: &str = "edge";
 const PREFIX: &str = "skinflint-";
 const RECORD_SO: &str = "record-so";
 
-/// Crate, and the crates of ours that it may depend on.
+/// Crates, and the crates of ours that each may depend on.
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("sizes", &[]),
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
-    // What a program says of its own memory. Engines take the trait from it, and nothing else.
+    // `report` is what a program reports about its own memory. Engines take the trait from it, and nothing else.
     ("report", &["base"]),
     ("report-so", &["report"]),
     ("gc", &["base", "pages", "report"]),
@@ -44,7 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
-    // One way to open a trace with all that it came out of.
+    // The one way to open a trace with all that it came out of.
     ("recording", &["trace", "analysis"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
@@ -97,11 +97,11 @@ fn short(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }
 
-/// A crate of the workspace, as cargo tells of it.
+/// A crate of the workspace, as cargo reports it.
 struct Package<'a> {
-    /// Where its manifest is; tests have none.
+    /// The path of its manifest; tests have none.
     manifest: Option<&'a str>,
-    /// Crates of ours, and whether only tests need them.
+    /// The crates of ours that it needs, and whether only tests need them.
     needs: Vec<(&'a str, bool)>,
 }
 
@@ -167,10 +167,10 @@ pub fn check(metadata: &Value) -> Result<Vec<Fault>> {
     Ok(faults)
 }
 
-/// What the table has and the workspace has not (D1).
+/// Finds what the table has and the workspace does not (D1).
 ///
 /// # Errors
-/// As [`check`].
+/// Those of [`check`].
 pub fn check_unused(metadata: &Value) -> Result<Vec<Fault>> {
     let all = packages(metadata)?;
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! Links of Markdown files that lead nowhere.
+//! Finds links of Markdown files that lead nowhere.
 //!
 //! ```text
 //!   [text](target#part)   target relative to the file's folder; web addresses are left alone
@@ -37,12 +37,12 @@ pub fn check(file: &str, content: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fa
     faults
 }
 
-/// The line with what stands between back-ticks removed (L1).
+/// Returns the line without what is between back-ticks (L1).
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// What stands in `](…)`, without a title.
+/// Returns what is in `](…)`, without a title.
 fn targets(line: &str) -> Vec<String> {
     line.split("](")
         .skip(1)
@@ -52,7 +52,7 @@ fn targets(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// The target as a path from the root; `None` if it leaves the repository.
+/// Returns the target as a path from the root; `None` if it leaves the repository.
 fn resolve(file: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),

@@ -12,9 +12,9 @@
 //!
 //! T1  A rule is a pure function from a path and a text to faults; only this file touches the disk.
 //! T2  All faults are reported, sorted by file and line, never only the first.
-//! T3  Every rule is seen, in its own test, to fire on a bad sample and to stay silent on a good one.
+//! T3  Every rule's own test shows that it fires on a bad sample and stays silent on a good one.
 //!
-//! Not here: what rustfmt and clippy know already.
+//! Not here: what rustfmt and clippy already check.
 
 mod clocks;
 mod edges;
@@ -36,7 +36,7 @@ use anyhow::{Context, Result, bail};
 pub struct Fault {
     /// The file, relative to the root of the repository.
     pub file: String,
-    /// The line, from 1; 0 where the fault is the file's as a whole.
+    /// The line, from 1; 0 if the fault concerns the whole file.
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
@@ -70,15 +70,14 @@ impl fmt::Display for Fault {
 /// Checks the repository at `root`.
 ///
 /// # Errors
-/// If the list of files or the crate graph cannot be had.
+/// If the list of files or the crate graph cannot be read.
 pub fn run(root: &Path) -> Result<Vec<Fault>> {
     let files = tracked_files(root)?;
     let mut faults = Vec::new();
     let models = models(root, &files);
     let none = BTreeSet::new();
     for file in &files {
-        // A tracked file that is gone from the work tree is git's business; one that is not UTF-8
-        // is no text.
+        // A tracked file that is missing from the work tree is git's business; one that is not UTF-8 is no text.
         let Ok(bytes) = std::fs::read(root.join(file)) else {
             continue;
         };
@@ -100,7 +99,7 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
     Ok(faults)
 }
 
-/// The models of each crate that has any.
+/// Returns the models of each crate that has any.
 fn models(root: &Path, files: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let mut models: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in files {
@@ -129,7 +128,7 @@ fn check_file(root: &Path, file: &str, content: &str) -> Vec<Fault> {
     faults
 }
 
-/// Tracked files and new ones that are not ignored: a fault is to be seen before it is committed.
+/// Returns tracked files and new ones that are not ignored: a fault is to be seen before it is committed.
 fn tracked_files(root: &Path) -> Result<Vec<String>> {
     let output = Command::new("git")
         .args([
@@ -161,7 +160,7 @@ fn tracked_files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// What cargo says of the packages of the workspace.
+/// Returns what cargo reports about the packages of the workspace.
 ///
 /// # Errors
 /// If cargo cannot be run.

@@ -1,4 +1,4 @@
-//! Orderings that threads rest on name their proof, and models prove the code that ships.
+//! Checks that orderings on which threads rely name their proof, and that models prove the code that ships.
 //!
 //! ```text
 //!   src/*.rs          Acquire, Release, AcqRel, SeqCst ─► // ORDER: … [model: NAME]   a test of the crate's models
@@ -6,13 +6,13 @@
 //!   tests/*model*.rs  takes its steps from the crate, has no ordering of its own, runs on real threads too
 //! ```
 //!
-//! O1  The tag stands in the ORDER comment nearest above the line; "as above" hands it on to the one before.
+//! O1  The tag is in the nearest ORDER comment above the line; "as above" refers to the one before.
 //! O2  A model that is named exists, as a `#[test]` of the same crate's models.
-//! O3  A models file names no ordering: an atomic step that it had would be a copy of one that ships.
+//! O3  A models file names no ordering: an atomic step of its own would be a copy of one that ships.
 //! O4  A models file is part of a plain `cargo test`: it is not behind `cfg(loom)`, and its threads and cells come from
 //!     `skinflint_interleave`.
 //!
-//! Not here: that each ordering has a comment at all (`rust`); Relaxed, which may have a tag and need none.
+//! Not here: that each ordering has a comment at all (`rust`); Relaxed, which may have a tag and needs none.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ use super::Fault;
 use super::rust::{NEAR, names_one_of, words};
 use super::source::Source;
 
-/// Crates whose orderings are judged.
+/// The crates whose orderings are judged.
 const JUDGED: &[&str] = &["alloc", "base", "cache", "gc", "pages"];
 
 const STRONG: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
 const ALL: &[&str] = &["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// Reasons for which an ordering needs no model; HACKING says what each means.
+/// The reasons for which an ordering needs no model; HACKING explains each.
 const REASONS: &[&str] = &[
     "compiler",
     "dependency",
@@ -42,14 +42,14 @@ const REASONS: &[&str] = &[
     "winner",
 ];
 
-/// The crate whose models a file holds.
+/// Returns the crate whose models a file holds.
 pub fn models_of(file: &str) -> Option<&str> {
     let (name, path) = crate_of(file)?;
     let stem = path.strip_prefix("tests/")?.strip_suffix(".rs")?;
     (stem == "models" || stem.ends_with("_model")).then_some(name)
 }
 
-/// The tests of a models file.
+/// Returns the tests of a models file.
 pub fn tests(content: &str) -> Vec<String> {
     let source = Source::new(content);
     let after_test = source.code.iter().zip(source.code.iter().skip(1));
@@ -127,7 +127,7 @@ fn imports_the_crate(file: &str, code: &str) -> bool {
         && words(code).any(|word| word == format!("skinflint_{}", name.replace('-', "_")))
 }
 
-/// Whether the ORDER comment of a line names a model or a reason that there is.
+/// Checks that the ORDER comment of a line names an existing model or reason.
 fn proof(source: &Source, index: usize, models: &BTreeSet<String>) -> Result<(), String> {
     let lowest = index.saturating_sub(NEAR);
     let orders = (lowest..=index)
@@ -157,7 +157,7 @@ fn proof(source: &Source, index: usize, models: &BTreeSet<String>) -> Result<(),
     Err("its ORDER comment names no `[model: NAME]` and no `[reason: WORD]`: two threads rest on it, so say what proves it".to_owned())
 }
 
-/// The comment that begins on a line, with the lines that continue it.
+/// Returns the comment that begins on a line, with the lines that continue it.
 fn comment(source: &Source, line: usize, until: usize) -> String {
     let mut text = source.comments[line].clone();
     if !source.code[line].trim().is_empty() {

@@ -5,20 +5,20 @@
 //!   ignored-test · unfinished · debugging
 //! ```
 //!
-//! R1  Rules look at code with strings and comments emptied (`source::Source`), so a message that
-//!     speaks of `unsafe` is no fault.
-//! R2  A comment counts if it stands on the line or on one of the [`NEAR`] lines above it: near
-//!     enough that who edits the line sees it.
+//! R1  Rules examine code with strings and comments emptied (`source::Source`), so a message that
+//!     mentions `unsafe` is no fault.
+//! R2  A comment counts if it is on the line or on one of the [`NEAR`] lines above it: near enough
+//!     that a person who edits the line sees it.
 //!
 //! Not here: what clippy denies better, such as an `unsafe` operation inside an `unsafe fn`.
 
 use super::Fault;
 use super::source::Source;
 
-/// How far above a line its comment may stand.
+/// The number of lines above a line on which its comment may be.
 pub(super) const NEAR: usize = 8;
 
-/// Longest function that is still readable; the style asks for about seventy lines.
+/// The longest function that is still readable; the style asks for about seventy lines.
 const FUNCTION_LINES: usize = 100;
 
 const VAGUE: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
@@ -105,8 +105,8 @@ pub(super) fn words(code: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// An `unsafe` block or impl. `unsafe fn` and `unsafe extern` declare, they do not do; an attribute
-/// (`#[unsafe(no_mangle)]`) is judged with the function it stands on.
+/// Reports whether a line has an `unsafe` block or impl. `unsafe fn` and `unsafe extern` only
+/// declare; an attribute (`#[unsafe(no_mangle)]`) is judged with the function that it is on.
 fn is_unsafe(code: &str) -> bool {
     code.match_indices("unsafe").any(|(at, word)| {
         let before = code[..at].chars().next_back();
@@ -118,12 +118,12 @@ fn is_unsafe(code: &str) -> bool {
     })
 }
 
-/// An ordering given to an atomic operation.
+/// Reports whether a line gives an ordering to an atomic operation.
 fn names_ordering(source: &Source, index: usize) -> bool {
     names_one_of(source, index, ORDERINGS)
 }
 
-/// One of these orderings given to an atomic operation, written in full or by its bare name.
+/// Reports whether a line gives one of these orderings to an atomic operation, written in full or by its bare name.
 pub(super) fn names_one_of(source: &Source, index: usize, orderings: &[&str]) -> bool {
     let code = &source.code[index];
     if code.trim_start().starts_with("use ") || code.contains("pub use ") {
@@ -156,7 +156,7 @@ fn long_functions(file: &str, source: &Source, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Where in the line the word `fn`, followed by a name, stands.
+/// Returns where in the line the word `fn`, followed by a name, is.
 fn function_starts(code: &str) -> Option<usize> {
     code.match_indices("fn ").map(|(at, _)| at).find(|at| {
         let before = code[..*at].chars().next_back();
@@ -165,7 +165,7 @@ fn function_starts(code: &str) -> Option<usize> {
     })
 }
 
-/// The line of the brace that closes the body, or `None` if there is no body.
+/// Returns the line of the brace that closes the body, or `None` if there is no body.
 fn body_end(source: &Source, first: usize, from: usize) -> Option<usize> {
     let (mut depth, mut brackets) = (0_i32, 0_i32);
     for (index, code) in source.code.iter().enumerate().skip(first) {
@@ -193,7 +193,7 @@ fn body_end(source: &Source, first: usize, from: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Rules broken by a file with a header and this body.
+    /// Returns the rules broken by a file with a header and this body.
     fn rules(body: &str) -> Vec<&'static str> {
         let faults = check("ground/x/src/a.rs", &format!("//! A.\n{body}\n"));
         faults.iter().map(|fault| fault.rule).collect()

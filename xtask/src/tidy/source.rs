@@ -1,12 +1,12 @@
-//! A Rust file with code, comments and strings told apart, line by line.
+//! A Rust file with code, comments and strings separated, line by line.
 //!
 //! ```text
 //!   let s = "unsafe {"; // SAFETY: no      code:    `let s = "        ";       `
 //!                                          comment: ` SAFETY: no`
 //! ```
 //!
-//! S1  `code` has as many lines as the file; what was inside strings, characters and comments is gone
-//!     from it, so that a rule never fires on a word in a message.
+//! S1  `code` has as many lines as the file; the contents of strings, characters and comments are
+//!     removed from it, so that a rule never fires on a word in a message.
 //! S2  Any input is accepted; an unterminated string or comment simply runs to the end.
 //!
 //! Not here: a parser. Braces and words are enough for the rules, and a parser would be the largest
@@ -14,9 +14,9 @@
 
 /// A file, split (S1).
 pub struct Source {
-    /// Code of each line, strings and comments emptied.
+    /// The code of each line, with strings and comments emptied.
     pub code: Vec<String>,
-    /// Text of the comments of each line.
+    /// The text of the comments of each line.
     pub comments: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ pub struct Source {
 enum State {
     Code,
     LineComment,
-    /// Depth of nesting.
+    /// A block comment, with its depth of nesting.
     BlockComment(u32),
     /// A string with escapes.
     Text,
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// One line: its code, its comment, and the state in which the next line begins.
+/// Splits one line: its code, its comment, and the state in which the next line begins.
 fn split_line(line: &str, mut state: State) -> (String, String, State) {
     let chars: Vec<char> = line.chars().collect();
     let (mut code, mut comment) = (String::new(), String::new());
@@ -158,7 +158,7 @@ fn step_raw(
     1 + hashes
 }
 
-/// `r"`, `r#"`, `br##"`, `cr"` …: the number of hashes and the length of the opening.
+/// Returns the number of hashes and the length of the opening of `r"`, `r#"`, `br##"`, `cr"` …
 fn raw_string_start(chars: &[char], at: usize) -> Option<(usize, usize)> {
     let prefix = usize::from(matches!(chars[at], 'b' | 'c'));
     if chars.get(at + prefix) != Some(&'r') {
@@ -169,7 +169,7 @@ fn raw_string_start(chars: &[char], at: usize) -> Option<(usize, usize)> {
     (chars.get(open + hashes) == Some(&'"')).then_some((hashes, prefix + 2 + hashes))
 }
 
-/// Length of a character literal, or `None` for a lifetime.
+/// Returns the length of a character literal, or `None` for a lifetime.
 fn char_literal_length(chars: &[char], at: usize) -> Option<usize> {
     if chars.get(at + 1) == Some(&'\\') {
         let close = chars.iter().skip(at + 3).position(|c| *c == '\'')?;

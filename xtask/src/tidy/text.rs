@@ -11,16 +11,16 @@
 
 use super::Fault;
 
-/// Longest file that is still one room.
+/// The most lines that a file may have.
 const LINES: usize = 800;
 
 /// The one source that `Cargo.lock` may name.
 const PUBLIC_INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Folders at the root of a file system in which people, not packages, keep things.
+/// Folders at the root of a file system in which people, not packages, keep files.
 const HOMES: &[&str] = &["home", "root", "work", "Users"];
 
-/// Endings of host names that mean something on one network only.
+/// Endings of host names that have a meaning only on one network.
 const PRIVATE_ENDINGS: &[&str] = &["internal", "corp", "lan", "intranet"];
 
 /// Checks one file.
@@ -54,7 +54,7 @@ fn has_length_limit(file: &str) -> bool {
         .any(|ending| file.ends_with(ending))
 }
 
-/// `/HOME/name…` as an absolute path: nothing that could be part of a path stands before it.
+/// Finds `/HOME/name…` as an absolute path: nothing that could be part of a path comes before it.
 fn machine_path(line: &str) -> Option<&str> {
     for home in HOMES {
         let needle = format!("/{home}/");
@@ -75,7 +75,7 @@ fn word_length(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// The host of a web address that is a bare private number or ends like a private network.
+/// Finds the host of a web address that is a bare private number or ends like a private network.
 fn private_host(line: &str) -> Option<&str> {
     for (at, scheme) in line.match_indices("://") {
         let rest = &line[at + scheme.len()..];
@@ -118,7 +118,7 @@ mod tests {
             .collect()
     }
 
-    /// Samples are put together, since this file is checked too (P1).
+    /// Builds a sample from parts, since this file is checked too (P1).
     fn home(rest: &str) -> String {
         format!("/{}/{rest}", HOMES[0])
     }

@@ -1,4 +1,4 @@
-//! What a report says of the process and of the recording itself: program, threads, completeness.
+//! What a report says about the process and the recording itself: program, threads, completeness.
 //!
 //! Not here: blocks, sites, instants (`analyzer`).
 
@@ -63,7 +63,7 @@ impl Analyzer {
             let resident_bytes = self.past_bytes;
             all.insert(0, Missing::Mapped { resident_bytes });
         }
-        // What is missing already may be the difference.
+        // What is already known to be missing may be the difference.
         let others = all.iter().all(|one| matches!(one, Missing::Mapped { .. }));
         let live = self.at_exit.filter(|_| others);
         all.extend(live.and_then(|live| contradiction(&known, &live, self.facts.threads.len())));

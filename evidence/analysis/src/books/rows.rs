@@ -5,8 +5,8 @@
 //! ```
 //!
 //! R1  Every row is in the table once, in the order of the report.
-//! R2  What is beside the rows is in none of their sums: swapped memory is not resident, and huge pages hold
-//!     bytes that other rows have by their owner.
+//! R2  What is beside the rows is in none of their sums: swapped memory is not resident, and huge pages hold bytes
+//!     that other rows count by their owner.
 //!
 //! Not here: which byte goes where (`books.rs`).
 
@@ -15,7 +15,7 @@ use skinflint_trace::Mapping;
 use super::largest_parts;
 use crate::model::{BookPart, BookRow, Books};
 
-/// What a mapping is called.
+/// Returns the name of a mapping.
 pub(super) fn mapping_name(mapping: &Mapping) -> &str {
     match mapping.name.as_str() {
         "" => "[anonymous]",
@@ -23,7 +23,7 @@ pub(super) fn mapping_name(mapping: &Mapping) -> &str {
     }
 }
 
-/// The rows beside (R2), by mapping; one that was not read is not there.
+/// Returns the rows beside the books (R2), by mapping; a row that was not read is absent.
 pub(super) fn beside(mappings: &[&Mapping], limit: usize) -> Vec<BookRow> {
     let row = |id: &str, label: &str, meaning: &str, of: &dyn Fn(&Mapping) -> u64| {
         let mut all: Vec<BookPart> = Vec::new();
@@ -148,21 +148,21 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
         "Resident by the kernel's count, but not among the pages that it listed a moment earlier or later.",
     ),
 ];
-/// Label and meaning of the free row where the recording does not begin with the process.
+/// Label and meaning of the free row if the recording does not begin with the process.
 pub(super) const FREE_OR_BEFORE: (&str, &str) = (
     "free, or not recorded",
     "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) in which no recorded block lives. The recording does not have all of the process's life: blocks that it does not know are in here, beside free memory.",
 );
-/// What other mappings are where most of them are anonymous memory that no event told of.
+/// The meaning of other mappings if most of them are anonymous memory that no event reported.
 pub(super) const PAST: &str = "Resident memory of mappings that no event told of and in which no block was ever seen: here for the most part anonymous memory that the program mapped by system calls of its own, or before the recording.";
 pub(super) const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
 pub(super) const OTHER_METADATA: &str =
     "Resident bytes of what the allocator mapped and where no block was ever seen.";
 
-/// Least anonymous memory that was mapped past the recorder, and part of resident memory, which make a difference.
+/// The least anonymous memory mapped past the recorder, and the part of resident memory, that make a difference.
 const MUCH_PAST: (u64, u64) = (8 << 20, 10);
 
-/// Anonymous memory that no event told of, if it is much: the row says then what it is.
+/// Returns the anonymous memory that no event reported, if it is much: the row then says what it is.
 pub(crate) fn mapped_past(books: &mut Books) -> u64 {
     let resident = books.resident_bytes;
     let other = books.rows.iter_mut().find(|row| row.id == "other-mappings");

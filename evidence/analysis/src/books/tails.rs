@@ -1,4 +1,4 @@
-//! Ends of blocks that are not resident: what asking for less would not give back.
+//! Ends of blocks that are not resident: what requesting less would not give back.
 //!
 //! ```text
 //!   a block of runs of pages   |■■■■|■■■■|■b■■ s ..|.....u|      b: what a smaller class would give, s: asked for
@@ -6,8 +6,9 @@
 //!   a block among others       …■■■■■■■■ s ──── u■■■■■■■■…       every resident byte between s and u
 //! ```
 //!
-//! A1  Blocks of a page and more only: smaller ones share their pages with others, and what is there is packed.
-//! A2  Where a usable size is whole pages, a block has them for itself: a page on which the smaller block would end stays.
+//! A1  Only blocks of a page or more count: smaller ones share their pages with others, and what is there is packed.
+//! A2  If a usable size is whole pages, a block has them for itself: a page on which the smaller block would end
+//!     stays.
 //! A3  Pages that were not read count as resident.
 //!
 //! Not here: which requests could be smaller (the passes over rounding).
@@ -15,11 +16,11 @@
 use crate::pass::CellKey;
 use crate::passes::classes::Classes;
 
-/// The kernel's.
+/// The size of the kernel's pages.
 const OS_PAGE: u64 = 4096;
 
-/// By cell, bytes that its live blocks would have less in a class below, and that are not resident. `blocks` and
-/// `resident` ascend.
+/// Returns, by cell, bytes that its live blocks would not have in a class below, and that are not resident. `blocks`
+/// and `resident` must ascend.
 pub(super) fn absent(
     blocks: impl Iterator<Item = (u64, u32)>,
     resident: &[(u64, u64)],

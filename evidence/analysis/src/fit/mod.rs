@@ -1,4 +1,4 @@
-//! What a fit profile holds: learned from the acts of one or more traces, in two passes.
+//! The content of a fit profile: learned from the acts of one or more traces, in two passes.
 //!
 //! ```text
 //!   acts ─► Survey   most live blocks of each multiple of 16   ─► earned classes
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! F1  Memory is a few tables of 2,049 entries, whatever the traces hold.
-//! F2  A size is earned by what its blocks save at the moment when most of them live, and only where
-//!     that is more than [`WORTH_BYTES`]; of several traces the largest counts.
-//! F3  Two passes, because which class a block is of depends on what is earned, and that is known at
-//!     the end. Every figure of [`Trial`] is so exact, to the byte, for what was recorded.
+//! F2  A size is earned by what its blocks save at the moment when most of them live, and only if
+//!     that is more than [`WORTH_BYTES`]; with several traces the largest figure counts.
+//! F3  There are two passes, because the class of a block depends on what is earned, which is known
+//!     only at the end. So every figure of [`Trial`] is exact, to the byte, for what was recorded.
 //! F4  Blocks above 32 KiB are rounded to pages before and after; they are in the sums and earn nothing.
 //!
-//! The idea of fitting classes to a program is that of CustoMalloc (Grunwald and Zorn, 1993).
-//! Not here: the file (`skinflint_sizes::fit`), alignment requests (they count as plain ones).
+//! Source: fitting classes to a program comes from CustoMalloc (Grunwald and Zorn, 1993). Not here:
+//! the file (`skinflint_sizes::fit`), alignment requests (they count as plain ones).
 
 pub mod spare;
 
@@ -26,10 +26,10 @@ use skinflint_sizes::spans::{
 use crate::pass::{Act, Context};
 use spare::Spare;
 
-/// Multiples of 16 up to 32 KiB, and 0.
+/// The number of multiples of 16 up to 32 KiB, and 0.
 const STEPS: usize = SMALL_MAX as usize / 16 + 1;
 
-/// What an act did to the live blocks: the size that went, the size that came.
+/// Returns what an act did to the live blocks: the size that went, the size that came.
 fn change(context: &Context<'_>, act: &Act) -> (Option<u64>, Option<u64>) {
     match act {
         Act::Acquire { .. } => (None, Some(context.key.size)),
@@ -39,7 +39,7 @@ fn change(context: &Context<'_>, act: &Act) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// Which multiple of 16 a small request is rounded to, in sixteenths; `None` for a large one.
+/// Returns the multiple of 16 that a small request is rounded to, in sixteenths; `None` for a large one.
 fn step(size: u64) -> Option<usize> {
     (size <= u64::from(SMALL_MAX)).then(|| size.max(1).div_ceil(16) as usize)
 }
@@ -49,11 +49,11 @@ fn step(size: u64) -> Option<usize> {
 pub struct Earned {
     /// Its size in bytes.
     pub size: u16,
-    /// The class that its blocks had.
+    /// The class that its blocks had before.
     pub base: u16,
-    /// Most blocks of this multiple of 16 that lived at once.
+    /// The most blocks of this multiple of 16 that lived at once.
     pub most_live_blocks: u64,
-    /// What they save at that moment, in bytes of memory. Smaller blocks that come to use the class
+    /// The bytes of memory that they save at that moment. Smaller blocks that come to use the class
     /// save more.
     pub saved_bytes: u64,
 }
@@ -75,7 +75,7 @@ impl Default for Survey {
 }
 
 impl Survey {
-    /// A new trace begins: nothing lives.
+    /// Begins a new trace: nothing lives.
     pub fn begin_trace(&mut self) {
         self.live.fill(0);
     }
@@ -92,7 +92,7 @@ impl Survey {
         }
     }
 
-    /// What is earned (F2), by size: at most [`EARNED_MAX`], those that save most.
+    /// Returns what is earned (F2), by size: at most [`EARNED_MAX`] classes, those that save most.
     pub fn earned(&self) -> Vec<Earned> {
         let earned = |(step, most): (usize, &u64)| {
             let size = step as u32 * 16;
@@ -112,36 +112,36 @@ impl Survey {
     }
 }
 
-/// Live bytes, as asked for and as given.
+/// Live bytes, requested and given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slop {
-    /// Asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// Given beyond that by the base classes.
+    /// Bytes beyond these that the base classes give.
     pub slop_before_bytes: u64,
-    /// Given beyond that with the earned classes.
+    /// Bytes beyond these that are given with the earned classes.
     pub slop_after_bytes: u64,
 }
 
-/// What a trace was like under the new classes.
+/// The figures of a trace under the new classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Blocks acquired, reallocs included.
+    /// Blocks acquired, including reallocs.
     pub acquisitions: u64,
-    /// At the moment with the most bytes given by the base classes, the first of several.
+    /// Figures at the moment with the most bytes given by the base classes, the first of several.
     pub at_peak: Slop,
-    /// Over all acts, each counting once.
+    /// Mean figures over all acts, each of which counts once.
     pub on_average: Slop,
     /// Freed bytes that are soon wanted again: see [`Spare`].
     pub spare_bytes: u64,
 }
 
-/// How long the spans of a class should be.
+/// The length that the spans of a class should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// The class in bytes.
     pub class: u16,
-    /// Pages of a span.
+    /// The number of pages of a span.
     pub pages: u8,
     /// The most bytes of the class that lived at once, in any of the traces.
     pub most_live_bytes: u64,
@@ -195,7 +195,7 @@ impl Sums {
 /// The second pass: the same acts, under the classes that were earned.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Class in bytes by step.
+    /// The class in bytes, by step.
     class_of: Vec<u16>,
     earned: Vec<u16>,
     /// Live blocks by class, in sixteenths.
@@ -206,7 +206,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// With these earned classes, rising.
+    /// Creates a trial with these earned classes, which must ascend.
     pub fn new(earned: &[u16]) -> Trial {
         let class = |step: usize| {
             let size = (step.max(1) * 16) as u64;
@@ -224,12 +224,12 @@ impl Trial {
         }
     }
 
-    /// What a request is given.
+    /// Returns what a request is given.
     pub fn usable(&self, size: u64) -> u64 {
         step(size).map_or_else(|| base_class(size), |step| u64::from(self.class_of[step]))
     }
 
-    /// A new trace begins: nothing lives.
+    /// Begins a new trace: nothing lives.
     pub fn begin_trace(&mut self) {
         self.live.fill(0);
         self.sums = Sums::default();
@@ -268,7 +268,7 @@ impl Trial {
         self.spare.level(context.time_ns, self.sums.after);
     }
 
-    /// The trace has ended.
+    /// Ends the trace, and returns its figures.
     pub fn end_trace(&mut self) -> Outcome {
         Outcome {
             acquisitions: self.sums.acquisitions,
@@ -278,7 +278,7 @@ impl Trial {
         }
     }
 
-    /// A span length for each class that was used, by class.
+    /// Returns a span length for each class that was used, by class.
     pub fn spans(&self) -> Vec<Span> {
         let span = |(index, most): (usize, &u64)| {
             let class = index as u32 * 16;

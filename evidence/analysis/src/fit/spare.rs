@@ -1,4 +1,4 @@
-//! How much freed memory is soon wanted again: what an allocator should keep and not give back.
+//! Measures how much freed memory is soon wanted again: what an allocator should keep and not give back.
 //!
 //! ```text
 //!   live bytes   ▂▅█▂▁▂▅▇█▃▂        top: highest of the 2 s before     low: the deepest fall below it
@@ -8,22 +8,23 @@
 //!
 //! S1  Time is cut into steps of 50 ms; "2 s before" and "after" are 40 whole steps and the part of
 //!     the step itself that lies before or after the low. The level at its beginning is part of a step.
-//! S2  Each step in which something happened gives one figure; the answer is their 95th percentile.
-//!     One wave that never comes again does not count, a wave of every second does.
-//! S3  Memory: 40 steps, and a histogram of at most 64 bars for each doubling. The answer is the
-//!     largest figure of its bar, so it is exact where figures repeat, and at most 1.6 % too large.
+//! S2  Each step in which something happened gives one figure; the result is their 95th percentile.
+//!     One wave that never comes again does not count, a wave in every second does.
+//! S3  Memory: 40 steps, and a histogram of at most 64 bars for each doubling. The result is the
+//!     largest figure of its bar, so it is exact if figures repeat, and at most 1.6 % too large.
 //!
-//! The rule is after demand-based release of free pages (TCMalloc's skip-subrelease, ISMM 2021).
-//! Not here: which pages, and for how long: that is the allocator's business.
+//! Source: the rule is after demand-based release of free pages (TCMalloc's skip-subrelease, ISMM
+//! 2021). Not here: which pages are kept, and for how long: that is the allocator's task.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Length of a step.
+/// The length of a step.
 const STEP_NS: u64 = 50_000_000;
-/// Steps that are looked back and forth: 2 s. An allocator that keeps memory for less gives back
-/// what a loop of a second or so takes again; for more, it holds what an idle program could spare.
+/// The number of steps that are looked back and forth: 2 s. An allocator that keeps memory for less
+/// gives back what a loop of a second or so takes again; one that keeps it for more holds what an
+/// idle program could spare.
 const STEPS: usize = 40;
-/// Which of the figures is taken.
+/// The percentile of the figures that is taken.
 const PERCENTILE: u64 = 95;
 
 /// A step that is over.
@@ -33,14 +34,14 @@ struct Past {
     high: u64,
     top: u64,
     low: u64,
-    /// Highest level after the low, so far.
+    /// The highest level after the low, so far.
     refilled: u64,
 }
 
 /// Follows the level of live bytes.
 #[derive(Clone, Debug)]
 pub struct Spare {
-    /// Number of the step that is under way.
+    /// The number of the step that is under way.
     step: u64,
     level: u64,
     now: Past,
@@ -52,7 +53,7 @@ pub struct Spare {
     busy_steps: u64,
 }
 
-/// Figures that are about the same (S3).
+/// The figures of one bar, which are about the same (S3).
 #[derive(Clone, Copy, Debug, Default)]
 struct Bar {
     count: u64,
@@ -73,7 +74,7 @@ impl Default for Spare {
     }
 }
 
-/// A step at whose beginning the level was `level`.
+/// Returns a step at whose beginning the level was `level`.
 fn quiet(level: u64, past_high: u64) -> Past {
     Past {
         busy: false,
@@ -84,14 +85,14 @@ fn quiet(level: u64, past_high: u64) -> Past {
     }
 }
 
-/// The bar of a figure: its seven leading bits.
+/// Returns the bar of a figure: its seven leading bits.
 fn bar(bytes: u64) -> u64 {
     let shift = (64 - bytes.leading_zeros()).saturating_sub(7);
     (u64::from(shift) << 32) | (bytes >> shift)
 }
 
 impl Spare {
-    /// From `time_ns` on, so many bytes live. A time before the last one counts as the last one.
+    /// Notes that from `time_ns` on, `bytes` bytes live. A time before the last one counts as the last one.
     pub fn level(&mut self, time_ns: u64, bytes: u64) {
         let step = time_ns / STEP_NS;
         if step > self.step {
@@ -110,7 +111,7 @@ impl Spare {
     }
 
     fn advance(&mut self, to: u64) {
-        // After so many quiet steps every window is over, and more change nothing.
+        // After this many quiet steps every window is over, and more change nothing.
         let enough = 2 * STEPS as u64 + 1;
         for _ in 0..(to - self.step).min(enough) {
             self.close();
@@ -142,7 +143,7 @@ impl Spare {
         }
     }
 
-    /// Bytes wanted again (S2); 0 if nothing ever happened.
+    /// Returns the bytes wanted again (S2); 0 if nothing ever happened.
     pub fn finish(mut self) -> u64 {
         self.close();
         for past in std::mem::take(&mut self.past) {

@@ -1,11 +1,11 @@
-//! How old pinning blocks are: their ages by stack, for medians that are exact.
+//! The ages of pinning blocks by stack, for exact medians.
 //!
 //! ```text
 //!   pins of site 3 | pins of site 7 | …      one word each: acquisitions since 32 | age 32
 //!   └ offsets[rank of 3] …
 //! ```
 //!
-//! Y1  A slice holds as many ages as its site has pinning blocks.
+//! Y1  A slice has as many ages as its site has pinning blocks.
 //! Y2  Order is by acquisitions since, which is the order of events; the time is that of the same block.
 //! Y3  An age is the bits of an `f32`, in microseconds: exact below 16.7 s, to 1 part in 16 million
 //!     above. Bits of numbers that are not negative are ordered as the numbers are.
@@ -20,19 +20,20 @@ use crate::model::PinAge;
 /// Ages of pinning blocks, by site.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ages {
-    /// By site: where its ages begin and end; nothing for sites that were not wanted.
+    /// By site: where its ages begin and end; an empty range for sites that were not wanted.
     slices: Vec<(u32, u32)>,
     words: Vec<u64>,
 }
 
 impl Ages {
-    /// Of the wanted sites. Cost: one look at every live block, in the order in which they are stored.
+    /// Collects the ages of the wanted sites. Cost: one look at every live block, in the order in which they are
+    /// stored.
     pub fn of(wanted: &[u32], tallies: &[Tally], pins: &Bits, ledger: &Ledger) -> Ages {
         let mut slices = vec![(0u32, 0u32); tallies.len()];
         let mut total = 0u32;
         let mut left = vec![0u32; tallies.len()];
         for &site in wanted {
-            // Live blocks fit into 32 bits: so do their slots.
+            // The number of live blocks fits into 32 bits: so do their slots.
             let blocks = tallies[site as usize].blocks as u32;
             slices[site as usize] = (total, total);
             left[site as usize] = blocks;
@@ -58,7 +59,7 @@ impl Ages {
         Ages { slices, words }
     }
 
-    /// Median and oldest of these sites together; `None` if none of their blocks pins.
+    /// Returns the median and oldest age of these sites together; `None` if none of their blocks pins.
     pub fn of_sites(&self, sites: &[u32]) -> Option<PinAge> {
         let slice = |&site: &u32| {
             let (from, to) = self.slices.get(site as usize).copied().unwrap_or_default();

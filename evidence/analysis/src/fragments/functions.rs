@@ -1,23 +1,23 @@
-//! The same by function, once stacks have names; and what to change.
+//! Fragments by function, once stacks have names; and what to change.
 //!
 //! ```text
 //!   sites ──► functions      sole pages: of one stack alone, and those that only stacks of it share
 //!   pages that functions share ──► the first k functions together: what would go back if all of them moved
 //! ```
 //!
-//! P1  A function's shares are the sums over its stacks; its sole pages are counted anew, as a page that
-//!     two of its stacks share is its own.
-//! P2  A finding's saving is exact: pages that only the named functions' blocks pin, less the pages that
-//!     these blocks fill side by side. It is never more than their share of the free bytes.
-//! P3  A finding of several functions together is made where no one of them alone would free half as
-//!     much, or of those that free next to nothing alone; its members have none of their own then.
-//! P4  Savings are from half a mebibyte and a fiftieth of resident memory on, and of blocks that fill at most half
-//!     of the pages which they keep: a heap that blocks come to and go from at all times has holes, half as many
-//!     as blocks (Knuth's fifty-percent rule), which is a third of it where they are as long as the blocks. What
-//!     has no more than that is not held by a few survivors, and an arena for each request would gain nothing: the
-//!     next request's blocks fill the holes.
-//! P5  Large blocks are told of nothing: each begins on a page of its own with most allocators, wherever it
-//!     is put, and what is free beside it is less than a page.
+//! P1  A function's shares are the sums over its stacks; its sole pages are counted anew, as a page that two of its
+//!     stacks share is its own.
+//! P2  A finding's saving is exact: pages that only the named functions' blocks pin, minus the pages that these
+//!     blocks fill side by side. It is never more than their share of the free bytes.
+//! P3  A finding of several functions together is made if no one of them alone would free half as much, or from those
+//!     that free next to nothing alone; its members then have no finding of their own.
+//! P4  Savings count from half a mebibyte and a fiftieth of resident memory on, and for blocks that fill at most half
+//!     of the pages that they keep: a heap that blocks come to and go from at all times has holes, half as many as
+//!     blocks (Knuth's fifty-percent rule), which is a third of it if they are as long as the blocks. What has no
+//!     more than that is not held by a few survivors, and an arena for each request would gain nothing: the next
+//!     request's blocks fill the holes.
+//! P5  Large blocks have no finding: with most allocators each begins on a page of its own, wherever it is put, and
+//!     what is free beside it is less than a page.
 //!
 //! Not here: one stack by itself (`mod.rs`).
 
@@ -30,19 +30,20 @@ use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, duration, percent};
 use crate::plumbing::Naming;
 
-/// Functions that the report lists.
+/// The number of functions that the report lists.
 const ROWS: usize = 100;
-/// Functions of which it is known which pages they share: bits of a word, one of them for all others.
+/// The number of functions of which it is known which pages they share: bits of a word, one of them for all others.
 const TOLD_APART: usize = 63;
-/// Functions that one finding puts together, at most.
+/// The most functions that one finding combines.
 const TOGETHER: usize = 16;
-/// Findings of single functions.
+/// The number of findings of single functions.
 const SINGLE: usize = 8;
-/// Least saving (P4).
+/// The least saving (P4).
 const LEAST_BYTES: u64 = 512 << 10;
-/// Blocks of this size on average are large (P5): four pages, from where on jemalloc gives pages of their own.
+/// The average size from which blocks are large (P5): four pages, from which jemalloc gives blocks pages of their
+/// own.
 const LARGE_BYTES: u64 = 16 << 10;
-/// Stacks that a finding lists.
+/// The number of stacks that a finding lists.
 const MORE_NODES: usize = 50;
 
 /// A function with all of its stacks.
@@ -54,14 +55,14 @@ struct Group {
     node: u32,
     largest: u64,
     name: String,
-    /// What a fork gave: no code of this process chose where it lies.
+    /// Whether it is what a fork gave: no code of this process chose where it lies.
     inherited: bool,
 }
 
-/// Pages by the set of functions that pin them, where it is more than one (a bit each).
+/// Pages by the set of functions that pin them, if it is more than one (a bit each).
 type Masks = FxHashMap<u64, u64>;
 
-/// Fills the functions of the report's instant, and says what to change.
+/// Fills in the functions of the report's instant, and adds what to change.
 pub(crate) fn add(
     report: &mut Report,
     naming: &Naming,
@@ -116,7 +117,7 @@ pub(crate) fn add(
     found
 }
 
-/// Takes the promise out of a finding where the recording does not have all of the process's life.
+/// Removes the promise from a finding if the recording does not have all of the process's life.
 fn not_known(finding: &mut Finding) {
     finding.saved_bytes = 0;
     finding.confidence = Confidence::Possible;
@@ -124,7 +125,7 @@ fn not_known(finding: &mut Finding) {
                      free beside these blocks may be blocks that it does not know.";
 }
 
-/// Sites by the function that names them; and the group of each site.
+/// Groups sites by the function that names them; also returns the group of each site.
 fn groups(
     report: &Report,
     naming: &Naming,
@@ -136,7 +137,7 @@ fn groups(
     let mut group_of = Vec::with_capacity(kept.sites.len());
     for (site, (node, tally)) in kept.sites.iter().enumerate() {
         if tally.live_bytes == 0 {
-            // It is on no page.
+            // The site is on no page.
             group_of.push(u32::MAX);
             continue;
         }
@@ -158,14 +159,14 @@ fn groups(
     }
     for group in &mut groups {
         let tally = &mut group.tally;
-        // Counted anew (P1); of spans it is not known which ones stacks share.
+        // Pages are counted anew (P1); for spans it is not known which ones stacks share.
         tally.joint_pages = 0;
         (tally.sole_spans, tally.joint_spans) = (0, 0);
     }
     (groups, group_of)
 }
 
-/// Gives pages of several stacks to their functions (P1), and puts those of several functions down.
+/// Gives pages of several stacks to their functions (P1), and records those of several functions.
 fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> Masks {
     let mut bits = vec![1u64 << TOLD_APART; groups.len()];
     for (bit, &group) in order.iter().take(TOLD_APART).enumerate() {
@@ -198,7 +199,7 @@ fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> 
     masks
 }
 
-/// Pages that these functions free together (P2); by their places in the order.
+/// Returns the pages that these functions free together (P2); members are places in the order.
 fn freed_together(ordered: &[&Group], masks: &Masks, members: &[usize]) -> u64 {
     let mut tally = Tally::default();
     let mut among = 0u64;
@@ -211,12 +212,12 @@ fn freed_together(ordered: &[&Group], masks: &Masks, members: &[usize]) -> u64 {
     tally.freed_pages()
 }
 
-/// What findings are worded with.
+/// The data with which findings are worded.
 struct Telling<'a> {
     label: &'a str,
     heap_bytes: u64,
     least: u64,
-    /// Pages were read at another moment than blocks.
+    /// Whether pages were read at another moment than blocks.
     late: bool,
     /// Whether free pages go back only when asked for.
     glibc: bool,
@@ -251,8 +252,8 @@ impl Telling<'_> {
         found
     }
 
-    /// Of these functions as few, from the first on, as free most of what they could together; none if
-    /// that is little, or one does it alone.
+    /// Returns the fewest of these functions, from the first on, that free most of what all could free together; none
+    /// if that is little, or one does it alone.
     fn together_of(
         &self,
         among: &[usize],
@@ -267,12 +268,12 @@ impl Telling<'_> {
         let many = freed.iter().position(|pages| *pages >= best - best / 5)?;
         let live = among[..many].iter();
         let live: u64 = live.map(|&index| ordered[index].tally.live_bytes).sum();
-        // Of one alone that has been asked before.
+        // A single one has already been considered.
         let worth = self.pays(freed[many], live.div_ceil(PAGE));
         worth.then(|| (among[..many].to_vec(), freed[many]))
     }
 
-    /// Whether it pays to move blocks that would free so many pages and fill so many (P4).
+    /// Reports whether it pays to move blocks that would free this many pages and fill that many (P4).
     fn pays(&self, freed_pages: u64, packed_pages: u64) -> bool {
         freed_pages * PAGE >= self.least && freed_pages >= packed_pages
     }
@@ -292,7 +293,7 @@ impl Telling<'_> {
         nodes.filter(|node| *node != but).take(MORE_NODES).collect()
     }
 
-    /// Blocks of one function.
+    /// Makes a finding on the blocks of one function.
     fn single(&self, group: &Group, row: &Pins) -> Finding {
         let saved = row.freed_pages * PAGE;
         let mut what = format!(
@@ -343,7 +344,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Blocks of several functions that share their pages.
+    /// Makes a finding on the blocks of several functions that share their pages.
     fn together(&self, members: &[usize], ordered: &[&Group], pages: u64) -> Finding {
         let groups: Vec<&Group> = members.iter().map(|&member| ordered[member]).collect();
         let groups = &groups[..];
@@ -386,7 +387,7 @@ impl Telling<'_> {
         }
     }
 
-    /// What to do, and what this allocator needs then.
+    /// Describes what to do, and what this allocator then needs.
     fn change(&self, tally: &Tally) -> String {
         let then = match self.glibc {
             true => {
@@ -397,7 +398,8 @@ impl Telling<'_> {
         format!("{}{then}", change(tally))
     }
 
-    /// The bytes are counted; that the blocks can be put elsewhere is for the reader to judge.
+    /// Returns the confidence: the bytes are counted; whether the blocks can be put elsewhere is for the reader to
+    /// judge.
     fn confidence(&self) -> Confidence {
         match self.late {
             true => Confidence::Possible,
@@ -406,7 +408,7 @@ impl Telling<'_> {
     }
 }
 
-/// The first names of several, in a sentence.
+/// Returns the first names of several functions, in a sentence.
 fn named(groups: &[&Group]) -> String {
     const NAMED: usize = 4;
     let names = groups.iter().map(|group| group.name.as_str());
@@ -421,7 +423,7 @@ fn named(groups: &[&Group]) -> String {
     }
 }
 
-/// What brings survivors together: it depends on whether what died came from the same place.
+/// Describes what brings survivors together: it depends on whether what died came from the same place.
 fn change(tally: &Tally) -> &'static str {
     match percent(tally.live_blocks, tally.acquired) {
         0..=50 => {

@@ -1,19 +1,19 @@
-//! Spans, where an allocator's layout lets an address and a size tell them.
+//! Spans, if an address and a size determine them in an allocator's layout.
 //!
 //! ```text
 //!   jemalloc   slab   |b|b|b|b|b|…|b|   as long as the least common multiple of a page and the class
 //!   mimalloc   page   |hdr?|b|b|b|…      64 KiB, aligned to it, for blocks up to 16 KiB
 //! ```
 //!
-//! T1  A slab of jemalloc begins on a page and holds blocks of one class from its first byte to its last:
-//!     its length is lcm(4096, class), and no two blocks of it lie at the same place in their pages; so the
-//!     place of one block in its page says which of the slab's blocks it is, and where the slab begins.
-//!     (jemalloc 4 and 5, `slab_size` in its sc.c; classes up to 14 KiB.)
+//! T1  A slab of jemalloc begins on a page and holds blocks of one class from its first byte to its last: its length
+//!     is lcm(4096, class), and no two blocks of it lie at the same place in their pages; so the place of one block
+//!     in its page says which of the slab's blocks it is, and where the slab begins. (jemalloc 4 and 5, `slab_size`
+//!     in its sc.c; classes up to 14 KiB.)
 //! T2  A small page of mimalloc is one slice of 64 KiB of an aligned segment (version 2; its types.h).
 //! T3  Spans that overlap are not what they were taken for: then none are reported, rather than wrong ones.
 //!
-//! Others (glibc has no spans; tcmalloc and ours choose lengths that addresses do not tell) have pages
-//! only. Not here: pages (`sweep.rs`).
+//! Other allocators (glibc has no spans; tcmalloc and ours choose lengths that addresses do not show) have only
+//! pages. Not here: pages (`sweep.rs`).
 
 use super::{PAGE, Placed, Tally};
 use crate::cells::Cells;
@@ -21,14 +21,14 @@ use crate::giveback::Span;
 use crate::model::HeapSpans;
 use crate::pass::CellId;
 
-/// Largest class that jemalloc serves from slabs.
+/// The largest class that jemalloc serves from slabs.
 const JEMALLOC_SMALL: u64 = 14 << 10;
-/// Largest block on a small page of mimalloc.
+/// The largest block on a small page of mimalloc.
 const MIMALLOC_SMALL: u64 = 16 << 10;
-/// A slice of a segment of mimalloc.
+/// The size of a slice of a segment of mimalloc.
 const MIMALLOC_SLICE: u64 = 64 << 10;
 
-/// An allocator whose spans addresses tell.
+/// An allocator whose spans addresses show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layout {
     Jemalloc,
@@ -36,7 +36,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// By the name that the recorder gave it: `libjemalloc.so.2 …`.
+    /// Returns the layout for the name that the recorder gave an allocator: `libjemalloc.so.2 …`.
     pub fn of(allocator: &str) -> Option<Layout> {
         if allocator.starts_with("libjemalloc.so.2") {
             Some(Layout::Jemalloc)
@@ -54,7 +54,7 @@ impl Layout {
         }
     }
 
-    /// The span of a block: where it begins and ends.
+    /// Returns the span of a block: where it begins and ends.
     fn span(self, addr: u64, usable: u64) -> Option<(u64, u64)> {
         match self {
             Layout::Jemalloc => slab(addr, usable),
@@ -66,7 +66,7 @@ impl Layout {
     }
 }
 
-/// T1: the k for which k · class ≡ addr (mod 4096), by the inverse of the class's odd part.
+/// Finds a slab (T1): the k for which k · class ≡ addr (mod 4096), by the inverse of the class's odd part.
 fn slab(addr: u64, class: u64) -> Option<(u64, u64)> {
     if !(8..=JEMALLOC_SMALL).contains(&class) || !class.is_multiple_of(8) {
         return None;
@@ -77,7 +77,7 @@ fn slab(addr: u64, class: u64) -> Option<(u64, u64)> {
     if !addr.is_multiple_of(1 << shift) {
         return None;
     }
-    // Newton's step doubles the bits that are right: 3, 6, 12.
+    // Newton's step doubles the number of correct bits: 3, 6, 12.
     let mut inverse = odd;
     for _ in 0..2 {
         inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
@@ -93,20 +93,20 @@ pub(super) struct SpanWalk<'a> {
     spans: &'a [Span],
     cells: &'a Cells,
     first: usize,
-    /// The span at hand, and the class of its first block.
+    /// The current span, and the class of its first block.
     at: (u64, u64),
     class: u64,
     /// By site: the number of the last span that it was seen in.
     seen: Vec<u64>,
     sites: Vec<u32>,
-    /// By site: spans solely and jointly.
+    /// By site: the spans that it has solely and jointly.
     kept: Vec<(u64, u64)>,
     found: HeapSpans,
     wrong: bool,
 }
 
 impl<'a> SpanWalk<'a> {
-    /// `spans`: the resident addresses.
+    /// Creates a walk; `spans` are the resident addresses.
     pub fn new(layout: Layout, spans: &'a [Span], cells: &'a Cells) -> SpanWalk<'a> {
         let sites = cells.sites().len();
         SpanWalk {
@@ -201,7 +201,7 @@ impl<'a> SpanWalk<'a> {
         }
     }
 
-    /// What was found, and each site's spans; nothing if spans overlap (T3).
+    /// Returns what was found, and sets each site's spans; `None` if spans overlap (T3).
     pub fn finish(mut self, tallies: &mut [Tally]) -> Option<HeapSpans> {
         self.book();
         if self.wrong || self.found.spans == 0 {

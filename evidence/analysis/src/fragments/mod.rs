@@ -1,4 +1,4 @@
-//! Fragmentation by stack: whose live blocks keep free memory resident, page by page.
+//! Fragmentation by stack: which stacks' live blocks keep free memory resident, page by page.
 //!
 //! ```text
 //!   page      |  4096   |  4096   |  4096   |  4096   |  4096   |      resident pages of the heap
@@ -10,17 +10,17 @@
 //!     by one from the lowest address up. So the shares add up to the free bytes of all pinned pages,
 //!     exactly; with nobody's pages they are all free bytes (asserted in `books.rs` against another
 //!     sweep of the same blocks).
-//! R2  A page is solely a stack's if no other stack has a byte on it. Were the stack's blocks elsewhere,
-//!     side by side, `sole − packed` pages would hold nothing any more: that is exact; whether the
-//!     allocator then gives them back is not ours to say (`giveback.rs`).
-//! R3  Everything is by address, whatever allocator ran; spans only where addresses tell them (`layout.rs`).
-//! R4  Memory: 16 bytes for a live block while pages are swept, 8 for a pinning one (its age), 88 for a
-//!     stack. What is kept until the end is of the report's instant only.
-//! R5  Of a process that was not recorded from its birth what looks free beside blocks may be blocks from before:
+//! R2  A page is solely a stack's if no other stack has a byte on it. If the stack's blocks were elsewhere, side by
+//!     side, `sole − packed` pages would hold nothing any more: that is exact; whether the allocator then gives them
+//!     back is not decided here (`giveback.rs`).
+//! R3  Everything is by address, whatever allocator ran; spans only if addresses show them (`layout.rs`).
+//! R4  Memory: 16 bytes for a live block while pages are swept, 8 for a pinning one (its age), 88 for a stack. Only
+//!     the data of the report's instant are kept until the end.
+//! R5  In a process that was not recorded from its birth, what looks free beside blocks may be blocks from before:
 //!     nothing is promised of it.
 //!
-//! The idea of charging free bytes to the survivors beside them: the fragmentation profile of Google's
-//! tcmalloc, which samples, and spans instead of pages. Not here: advice (`functions.rs`), whole free pages
+//! Source: charging free bytes to the survivors beside them comes from the fragmentation profile of Google's
+//! tcmalloc, which samples, and uses spans instead of pages. Not here: advice (`functions.rs`), whole free pages
 //! (`giveback.rs`).
 
 mod ages;
@@ -38,22 +38,22 @@ use ages::Ages;
 use layout::{Layout, SpanWalk};
 use sweep::Sweep;
 
-/// A kernel page.
+/// The size of a kernel page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A live block where it lies, from its header to the end of its usable size. By address.
+/// A live block with its place, from its header to the end of its usable size. Ordered by address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub begin: u64,
     pub end: u64,
-    /// Where the block itself begins.
+    /// The address of the block itself.
     pub addr: u64,
     pub cell: u32,
     /// Its place among [`Ledger::live_at`]'s.
     pub slot: u32,
 }
 
-/// What one stack's blocks come to.
+/// The figures of one stack's blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub free_bytes: u64,
@@ -93,7 +93,7 @@ impl Tally {
         self.sole_pages.saturating_sub(self.packed_pages())
     }
 
-    /// As a row of the report, of a heap with so many resident bytes.
+    /// Returns the figures as a row of the report, for a heap with this many resident bytes.
     fn row(&self, node: Option<u32>, stacks: u64, resident_bytes: u64) -> Pins {
         Pins {
             node,
@@ -117,20 +117,20 @@ impl Tally {
     }
 }
 
-/// What functions are told from, once stacks have names.
+/// The data from which functions are computed, once stacks have names.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     /// By site: the trace's node, and its tally.
     sites: Vec<(u32, Tally)>,
-    /// Pages with blocks of several stacks: free bytes, how many stacks, their sites; and so on.
+    /// Pages with blocks of several stacks, one after the other: free bytes, number of stacks, their sites.
     shared: Vec<u32>,
     ages: Ages,
-    /// The recording does not have all of the process's life (R5).
+    /// Whether the recording does not have all of the process's life (R5).
     began_late: bool,
 }
 
-/// Measures it over the resident addresses of heaps. `rows` bounds the stacks that are listed; `keep`
-/// says whether functions will be wanted.
+/// Measures fragments over the resident addresses of heaps. `rows` bounds the stacks that are listed; `keep` says
+/// whether functions will be wanted.
 pub(crate) fn measure(
     spans: &[Span],
     blocks: impl Iterator<Item = Placed> + Clone,
@@ -200,7 +200,7 @@ pub(crate) fn measure(
     (all, kept)
 }
 
-/// What cells know: bytes on resident pages, blocks that live and that ever did.
+/// Adds what cells know: bytes on resident pages, live blocks and blocks ever acquired.
 fn count(tallies: &mut [Tally], cell_bytes: &[u64], cells: &Cells) {
     for (count, bytes) in cells.counts().zip(cell_bytes) {
         let tally = &mut tallies[count.site as usize];
@@ -210,7 +210,7 @@ fn count(tallies: &mut [Tally], cell_bytes: &[u64], cells: &Cells) {
     }
 }
 
-/// Pages that the bytes of each usable size would fill by themselves.
+/// Returns the pages that the bytes of each usable size would fill by themselves.
 fn packed_by_class(cell_bytes: &[u64], cells: &Cells) -> u64 {
     let mut classes: BTreeMap<u64, u64> = BTreeMap::new();
     for (key, &bytes) in cells.keys().iter().zip(cell_bytes) {

@@ -6,10 +6,10 @@
 //!                           └─► turn: free bytes to holders, the page to its stacks
 //! ```
 //!
-//! W1  Blocks come by address and do not overlap; of one that does (a damaged trace) only what lies
-//!     behind the one before counts, as in the books.
-//! W2  A byte counts if it lies in one of the resident spans; of a block without such a byte nothing does.
-//! W3  A block pins if a page that it lies on has free bytes; it is counted once, though it may lie so on two.
+//! W1  Blocks come by address and do not overlap; if one does (a damaged trace), only what lies behind the one before
+//!     counts, as in the books.
+//! W2  A byte counts if it lies in one of the resident spans; a block without such a byte does not count at all.
+//! W3  A block pins if a page that it lies on has free bytes; it is counted once, even if it lies on two such pages.
 //!
 //! Cost: for each block one stack's tally and one cell's bytes. Not here: which addresses are heap (`books.rs`).
 
@@ -18,9 +18,9 @@ use crate::cells::Cells;
 use crate::giveback::Span;
 use crate::pass::CellId;
 
-/// What was found.
+/// The result of the sweep.
 pub(super) struct Swept {
-    /// By site; what cells know is not yet in it.
+    /// Figures by site, still without what cells know.
     pub tallies: Vec<Tally>,
     /// Bytes on resident pages, by cell.
     pub cell_bytes: Vec<u64>,
@@ -44,7 +44,7 @@ impl Bits {
         Bits(vec![0; count.div_ceil(64)])
     }
 
-    /// Puts a number in; says whether it is new.
+    /// Inserts a number; returns whether it is new.
     fn insert(&mut self, at: u32) -> bool {
         let Some(word) = self.0.get_mut(at as usize / 64) else {
             return false;
@@ -61,7 +61,7 @@ impl Bits {
     }
 }
 
-/// A block on the page at hand.
+/// A block on the current page.
 #[derive(Clone, Copy)]
 struct Holder {
     site: u32,
@@ -73,21 +73,21 @@ pub(super) struct Sweep<'a> {
     spans: &'a [Span],
     cells: &'a Cells,
     keep: bool,
-    /// The first span that does not end before the page at hand.
+    /// The first span that does not end before the current page.
     first: usize,
-    /// Where the block before ends (W1).
+    /// The end of the block before (W1).
     at: u64,
     page: u64,
     holders: Vec<Holder>,
     /// By site: the last page that it was seen on, plus 1.
     seen: Vec<u64>,
-    /// Sites on the page at hand.
+    /// The sites on the current page.
     sites: Vec<u32>,
     swept: Swept,
 }
 
 impl<'a> Sweep<'a> {
-    /// `spans` by address and disjoint; `slots` is beyond every block's.
+    /// Creates a sweep. `spans` must be ordered by address and disjoint; `slots` is beyond every block's slot.
     pub fn new(spans: &'a [Span], cells: &'a Cells, slots: usize, keep: bool) -> Sweep<'a> {
         let sites = cells.sites().len();
         let (mut pages, mut last) = (0, None);
@@ -140,7 +140,7 @@ impl<'a> Sweep<'a> {
         self.swept.used_bytes += bytes;
     }
 
-    /// The part of a block on one page.
+    /// Takes the part of a block on one page.
     fn lay_on(&mut self, page: u64, (begin, end): (u64, u64), (site, slot): (u32, u32)) -> u64 {
         if page != self.page {
             self.turn(page);
@@ -152,7 +152,7 @@ impl<'a> Sweep<'a> {
         bytes
     }
 
-    /// Pages that one block fills: nothing is free there.
+    /// Takes pages that one block fills: nothing is free there.
     fn lay_over(&mut self, start: u64, end: u64, site: u32) -> u64 {
         let (mut bytes, mut pages, mut last) = (0, 0, None);
         for span in &self.spans[self.first..] {
@@ -170,9 +170,9 @@ impl<'a> Sweep<'a> {
         bytes
     }
 
-    /// Resident bytes between two addresses of the page at hand (W2).
+    /// Returns the resident bytes between two addresses of the current page (W2).
     fn resident(&self, start: u64, end: u64) -> u64 {
-        // Nearly always all of the page is.
+        // Nearly always the whole page is resident.
         if let Some(span) = self.spans.get(self.first)
             && span.start <= start
             && span.end >= end
@@ -189,7 +189,7 @@ impl<'a> Sweep<'a> {
         bytes
     }
 
-    /// Books the page at hand and begins another one.
+    /// Books the current page and begins another one.
     fn turn(&mut self, next: u64) {
         if !self.holders.is_empty() {
             self.book();
@@ -216,7 +216,7 @@ impl<'a> Sweep<'a> {
         for (index, holder) in self.holders.drain(..).enumerate() {
             let tally = &mut swept.tallies[holder.site as usize];
             if free > 0 {
-                // R1.
+                // The free bytes are shared equally (R1).
                 tally.free_bytes += free / count + u64::from((index as u64) < free % count);
                 tally.block_bytes += holder.bytes;
                 tally.blocks += u64::from(swept.pins.insert(holder.slot));
@@ -237,7 +237,7 @@ impl<'a> Sweep<'a> {
             swept.tallies[site as usize].joint_pages += 1;
         }
         if self.keep {
-            // At most a page's bytes, and as many stacks as it has bytes: both fit.
+            // These are at most a page's bytes, and as many stacks as it has bytes: both fit.
             swept.shared.push(free as u32);
             swept.shared.push(self.sites.len() as u32);
             swept.shared.extend_from_slice(&self.sites);
@@ -251,7 +251,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Pages that a range touches, but for the one that the range before ended on.
+/// Counts the pages that a range touches, except for the one that the range before ended on.
 fn pages_of(start: u64, end: u64, last: &mut Option<u64>) -> u64 {
     let (from, to) = (start / PAGE, end.div_ceil(PAGE));
     let again = u64::from(last.is_some_and(|last| last == from));

@@ -108,7 +108,7 @@ pub struct GrowthWhatIf {
 }
 
 impl GrowthWhatIf {
-    /// The same of more buffers.
+    /// Adds the figures of more buffers.
     pub fn add(&mut self, other: &GrowthWhatIf) {
         let sum = |into: &mut u64, more: u64| *into = into.saturating_add(more);
         sum(&mut self.copied_bytes, other.copied_bytes);
@@ -134,7 +134,7 @@ pub enum GrowthPolicy {
 pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before the program ended";
 
 impl Finding {
-    /// Whether it sums up the smaller findings of its kind: it comes after all others.
+    /// Reports whether it sums up the smaller findings of its kind: it comes after all others.
     pub fn is_rest(&self) -> bool {
         self.node.is_none() && !self.more_nodes.is_empty()
     }

@@ -4,8 +4,8 @@
 //!   CellId ──► [ at the instant | over the run ]        CellId ──► site 0, 1, 2 … (dense)
 //! ```
 //!
-//! T1  A cell of which no block was acquired (those that a fork gave, or that came to nothing) is not
-//!     counted.
+//! T1  A cell without an acquired block (only blocks that a fork gave, or that came to nothing) is
+//!     not counted.
 //! T2  Vectors are as long as the highest cell seen: memory is bounded by cells.
 //!
 //! Not here: counting (`../cells.rs`).
@@ -19,14 +19,14 @@ use crate::pass::{CellBlocks, CellId, Context};
 pub(super) struct Tally<'a>(pub &'a [CellBlocks]);
 
 impl Tally<'_> {
-    /// Every cell of which a block was acquired.
+    /// Returns every cell of which a block was acquired.
     pub fn counts(&self) -> impl Iterator<Item = (CellId, CellBlocks)> {
         let numbered = (0..).map(CellId).zip(self.0.iter().copied());
         numbered.filter(|(_, blocks)| blocks.total > 0)
     }
 }
 
-/// The element of a cell, grown on demand.
+/// Returns the element of a cell, grown on demand.
 #[inline]
 pub(super) fn slot<T: Default + Clone>(values: &mut Vec<T>, cell: CellId) -> &mut T {
     let at = cell.0 as usize;
@@ -38,7 +38,7 @@ pub(super) fn slot<T: Default + Clone>(values: &mut Vec<T>, cell: CellId) -> &mu
 
 #[cold]
 fn grow<T: Default + Clone>(values: &mut Vec<T>, at: usize) {
-    // Doubling: cells appear one by one, and resizing to each in turn would be just-enough growth.
+    // The size doubles: cells appear one by one, and resizing to each in turn would be just-enough growth.
     values.resize((at + 1).next_power_of_two().max(64), T::default());
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// The site of a cell.
+    /// Returns the site of a cell.
     #[inline]
     pub fn of(&mut self, context: &Context<'_>, cell: CellId) -> usize {
         let known = *slot(&mut self.of_cell, cell);
@@ -75,7 +75,7 @@ impl Sites {
         site as usize
     }
 
-    /// The stack of a site that the ledger numbered. One table takes its numbers from one of the two.
+    /// Records the stack of a site that the ledger numbered. One table takes its numbers from one of the two.
     pub fn learn(&mut self, site: u32, node: NodeId) {
         let at = site as usize;
         if at >= self.nodes.len() {
@@ -84,12 +84,12 @@ impl Sites {
         self.nodes[at] = node;
     }
 
-    /// How many there are.
+    /// Returns the number of sites.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The stack of a site.
+    /// Returns the stack of a site.
     pub fn node(&self, site: usize) -> NodeId {
         self.nodes[site]
     }

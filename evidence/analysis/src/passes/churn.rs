@@ -1,22 +1,23 @@
-//! Churn: who allocates most often, how short-lived it is, and when.
+//! Churn: which stacks allocate most often, how short-lived the blocks are, and when.
 //!
 //! ```text
 //!   stack 7:  acquire a ; release a ; acquire b ; release b …      a, b: temporaries
 //!   marks  :  |-- start-up --|-- mark 0 to 1 --|-- …              the busiest interval by stack
 //! ```
 //!
-//! U1  A temporary is a block released before its stack acquires again, as the ledger counts them in
-//!     the report's sites. A regrow is an acquisition of the new block's stack; the old block is no
-//!     temporary, since the buffer lives on (growth.rs).
-//! U4  Of several blocks in flight each lives briefly: what is released within some hundred acquisitions of the
-//!     whole process, in whatever order, has at most so many of its stack beside it. A few that are used again serve
-//!     all of them. The ledger counts these, too.
-//! U2  Rates are over the time from a stack's first acquisition to its last, and are not given where
-//!     that is under a millisecond.
+//! U1  A temporary is a block released before its stack acquires again, as the ledger counts them in the report's
+//!     sites. A regrow is an acquisition of the new block's stack; the old block is no temporary, since the buffer
+//!     lives on (growth.rs).
+//! U4  If several blocks are in flight, each lives briefly: a block that is released within some hundred acquisitions
+//!     of the whole process, in whatever order, has at most that many of its stack beside it. A few that are used
+//!     again serve all of them. The ledger counts these, too.
+//! U2  Rates are over the time from a stack's first acquisition to its last, and are not given if that is under a
+//!     millisecond.
 //! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
 //!     much it did during start-up and in its busiest interval: memory does not grow with marks.
-//! U5  Nearly all of a stack's blocks live briefly, and are hundreds of times as many as may live at a time: then the calls
-//!     that are saved follow from the trace, to some per cent. Of large blocks it is not certain that one is to be kept.
+//! U5  Nearly all of a stack's blocks live briefly, and are hundreds of times as many as may live at a time: then the
+//!     number of calls saved follows from the trace, to some per cent. For large blocks it is not certain that one is
+//!     to be kept.
 //!
 //! Not here: counting (the ledger's sites: two counts of one thing could differ), growing buffers (growth.rs).
 
@@ -30,34 +31,34 @@ use crate::passes::cells::Sites;
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{about, bytes, count, percent, thousands};
 
-/// A finding needs this many allocations: at some 50 ns a pair less than a millisecond is spent.
+/// The allocations that a finding needs: at some 50 ns a pair less than a millisecond is spent with fewer.
 const MIN_ALLOCATIONS: u64 = 10_000;
-/// And this share of temporaries in per cent: from here on one kept buffer serves nearly all.
+/// The share of temporaries in per cent that a finding needs: from here on one kept buffer serves nearly all.
 const MIN_TEMPORARY_PERCENT: u64 = 75;
-/// What a pair of malloc and free costs in CPU, nanoseconds, and the least share of the program's CPU
-/// that is worth a change, in per cent: below it nobody would notice.
+/// The cost of a pair of malloc and free in CPU, nanoseconds, and the least share of the program's CPU that is worth
+/// a change, in per cent: a smaller one would not be noticed.
 const PAIR_NS: u64 = 40;
 const MIN_CPU_PERCENT: u64 = 1;
-/// And this share of the run's allocations in per cent, or else this rate.
+/// The share of the run's allocations in per cent, or else the rate, that a finding needs.
 const MIN_SHARE_PERCENT: u64 = 1;
 const MIN_RATE: f64 = 10_000.0;
-/// From this share of short-lived blocks on the saving is what was counted (U5).
+/// The share of short-lived blocks from which on the saving is what was counted (U5).
 const EXACT_PERCENT: u64 = 95;
-/// Up to here a buffer may live on the machine stack.
+/// The size up to which a buffer may live on the machine stack.
 const STACK_BUFFER_MAX: u64 = 4096;
 
-/// See the head of the file.
+/// The pass over churn; see the head of the file.
 #[derive(Default)]
 pub struct Churn {
     sites: Sites,
-    /// By site; empty where there are no marks.
+    /// Figures by site; empty if there are no marks.
     stats: Vec<Stat>,
     marks: Vec<String>,
-    /// 0 is start-up; mark i begins interval i + 1.
+    /// The current interval: 0 is start-up; mark i begins interval i + 1.
     interval: u32,
 }
 
-/// When a stack acquired (U3).
+/// The intervals in which a stack acquired (U3).
 #[derive(Clone, Copy, Default)]
 struct Stat {
     interval: u32,
@@ -88,7 +89,7 @@ impl Stat {
 }
 
 impl Churn {
-    /// `marks` are the trace's, in order: their names say when.
+    /// Creates the pass. `marks` are the trace's, in order: their names say when.
     pub fn new(marks: &[Mark]) -> Self {
         Self {
             marks: marks.iter().map(|mark| mark.name.clone()).collect(),
@@ -117,7 +118,7 @@ impl Churn {
 }
 
 impl Pass for Churn {
-    /// Everything but "when" is in the ledger's sites.
+    /// The ledger's sites have everything except "when".
     fn sees_acts(&self) -> bool {
         !self.marks.is_empty()
     }
@@ -175,7 +176,7 @@ impl Pass for Churn {
 /// A stack that is a finding.
 struct Suspect<'a> {
     site: &'a Site,
-    /// Smallest and largest request.
+    /// The smallest and the largest request.
     sizes: (u64, u64),
     when: Option<Stat>,
 }
@@ -189,12 +190,13 @@ fn is_churn(site: &Site, total: u64, cpu_ns: u64) -> bool {
     site.allocations >= MIN_ALLOCATIONS && temporary && often && felt
 }
 
-/// Whether one block serves a stack; otherwise some are in flight at a time (U4).
+/// Reports whether one block serves a stack; otherwise some are in flight at a time (U4).
 fn one_serves(site: &Site) -> bool {
     site.temporaries * 100 >= site.allocations * MIN_TEMPORARY_PERCENT
 }
 
-/// Blocks that need not have been made: temporaries, or all that lived briefly where these are few (U1, U4).
+/// Returns the blocks that need not have been made: temporaries, or all that lived briefly if temporaries are few
+/// (U1, U4).
 fn short_lived(site: &Site) -> u64 {
     match one_serves(site) {
         true => site.temporaries,
@@ -202,14 +204,14 @@ fn short_lived(site: &Site) -> u64 {
     }
 }
 
-/// Whether the calls that are saved are counted rather than estimated (U5).
+/// Reports whether the calls that are saved are counted rather than estimated (U5).
 fn is_exact(site: &Site, largest: u64) -> bool {
     let short = short_lived(site);
     let all = short * 100 >= site.allocations * EXACT_PERCENT;
     all && short >= u64::from(BRIEF) * 100 && largest <= STACK_BUFFER_MAX
 }
 
-/// Acquisitions a second (U2): the steps between the first and the last.
+/// Returns the acquisitions per second (U2): the steps between the first and the last.
 fn rate(site: &Site) -> Option<f64> {
     let ns = site.last_ns.saturating_sub(site.first_ns);
     (ns >= 1_000_000).then(|| (site.allocations - 1) as f64 * 1e9 / ns as f64)
@@ -229,7 +231,7 @@ impl Churn {
             true => "released before the next is made".to_owned(),
             false => format!("released within {BRIEF} allocations"),
         };
-        // In proportion: which of a stack's sizes were the temporaries is not kept.
+        // This is in proportion: which of a stack's sizes were the temporaries is not kept.
         let avoided = u128::from(site.requested_bytes) * u128::from(short)
             / u128::from(site.allocations.max(1));
         Finding {
@@ -282,7 +284,7 @@ impl Churn {
     }
 }
 
-/// What to do about blocks of which several are in flight.
+/// Describes what to do about blocks if several are in flight.
 fn change_of_several(largest: u64) -> String {
     format!(
         "Keep released blocks in a list and take the next from it: as many of {} as are in flight at a time are enough.",

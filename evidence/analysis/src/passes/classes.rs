@@ -6,34 +6,34 @@
 //! ```
 //!
 //! C1  A recorded usable size is a class; nothing overrules it.
-//! C2  `usable_of(n) >= n`. Without a scheme it is the smallest class that was seen at or above `n`,
-//!     which may be too large and so never promises too much.
-//! C3  A step down is counted by what is given before and after: glibc's chunks go by 16 bytes, so that a
+//! C2  `usable_of(n) >= n`. Without a scheme it is the smallest class that was seen at or above `n`, which may be too
+//!     large and so never promises too much.
+//! C3  A step down is counted by what is given before and after: glibc's chunks come in steps of 16 bytes, so a
 //!     request of 32 that becomes one of 24 frees 16 and not the 8 that were unused.
-//! C4  jemalloc keeps 128 bytes for each slab, the fewest pages that blocks of a class fill: sixteen of 1,280 share what
-//!     four of 1,024 do. So a smaller class may cost a part of what it saves.
+//! C4  jemalloc keeps 128 bytes for each slab, which is the fewest pages that blocks of a class fill: sixteen blocks
+//!     of 1,280 share what four of 1,024 do. So a smaller class may cost a part of what it saves.
 //!
 //! Not here: rounding of allocators that did not run ([`skinflint_sizes::Scheme`] as it is).
 
 use skinflint_sizes::Scheme;
 
-/// What glibc keeps before a block.
+/// The bytes that glibc keeps before a block.
 const GLIBC_HEAD: u64 = 8;
-/// What jemalloc keeps for an extent (its `edata_t`), and the pages that extents are made of (C4).
+/// The bytes that jemalloc keeps for an extent (its `edata_t`), and the pages that extents are made of (C4).
 const JEMALLOC_SLAB_HEAD: u64 = 128;
 const PAGE: u64 = 4096;
 
-/// See the head of the file.
+/// The size classes of an allocator; see the head of the file.
 pub(crate) struct Classes {
     seen: Vec<u64>,
     scheme: Option<&'static Scheme>,
     head: u64,
-    /// What it keeps for each slab.
+    /// The bytes that it keeps for each slab.
     slab_head: u64,
 }
 
 impl Classes {
-    /// Learns from the usable sizes of a trace; `allocator` as recorded.
+    /// Learns the classes from the usable sizes of a trace; `allocator` is its recorded name.
     pub fn learn(allocator: &str, usable: impl Iterator<Item = u64>) -> Self {
         let mut seen: Vec<u64> = usable.collect();
         seen.sort_unstable();
@@ -51,7 +51,7 @@ impl Classes {
         }
     }
 
-    /// What the allocator would give for `size` bytes (C2).
+    /// Returns what the allocator would give for `size` bytes (C2).
     pub fn usable_of(&self, size: u64) -> u64 {
         if let Some(scheme) = self.scheme {
             return scheme.usable(size);
@@ -60,26 +60,26 @@ impl Classes {
         self.seen.get(at).copied().unwrap_or(size)
     }
 
-    /// The largest class below `size`, seen or known; `None` below the smallest.
+    /// Returns the largest class below `size`, seen or known; `None` below the smallest.
     pub fn class_below(&self, size: u64) -> Option<u64> {
         let at = self.seen.partition_point(|class| *class < size);
         let seen = at.checked_sub(1).map(|i| self.seen[i]);
         seen.max(self.scheme.and_then(|scheme| scheme_below(scheme, size)))
     }
 
-    /// What the allocator keeps of its own for so many blocks of a class (C4).
+    /// Returns what the allocator keeps of its own for this many blocks of a class (C4).
     pub fn own(&self, usable: u64, blocks: u64) -> u64 {
         let together = PAGE >> usable.trailing_zeros().min(PAGE.ilog2());
         blocks.div_ceil(together) * self.slab_head
     }
 
-    /// What one block less saves beside its usable bytes, when many are kept in one.
+    /// Returns what one block less saves beside its usable bytes, if many are kept in one.
     pub fn head(&self) -> u64 {
         self.head
     }
 }
 
-/// The largest class of a scheme below a size. Cost: some sixty look-ups.
+/// Returns the largest class of a scheme below a size. Cost: some sixty look-ups.
 fn scheme_below(scheme: &Scheme, size: u64) -> Option<u64> {
     let given = scheme.usable(size);
     // [0, low) is given less than `size` is; nothing from `high` on is.

@@ -6,25 +6,25 @@
 //! ```
 //!
 //! W1  A power of two or a class itself is never one: c is at least 1.
-//! W2  Wasted bytes are usable - requested, as the allocator that ran gave them. What is saved is the
-//!     difference between what it gave and what it gives for the base, and may be less. Where most of
-//!     that difference is in use (533 bytes of 536 given), only the waste counts as saved.
-//! W3  A request that costs nothing under the allocator that ran, but would under another, is told
-//!     as `Possible`, with the real (small) figures in its fields and the other's in its words.
-//!     What is not resident is taken out as slop's is, and what saves no resident memory is `Possible`.
-//! W4  Only a size at which the stack's requests pile up is one (spread.rs): strings of 1,030 to 1,229 bytes
-//!     lie above 1,024 because they are as long as they are, and there is nothing to round.
-//! W5  What was added may have to be kept elsewhere, and costs its own bytes there. The saving is certain only where they
-//!     are at most an eighth of it.
+//! W2  Wasted bytes are usable - requested, as the allocator that ran gave them. The saving is the difference between
+//!     what it gave and what it gives for the base, and may be less. If most of that difference is in use (533 bytes
+//!     of 536 given), only the waste counts as saved.
+//! W3  A request that costs nothing under the allocator that ran, but would under another, is reported as `Possible`,
+//!     with the real (small) figures in its fields and the other's in its words. What is not resident is subtracted
+//!     as slop's is, and what saves no resident memory is `Possible`.
+//! W4  Only a size at which the stack's requests pile up counts (spread.rs): strings of 1,030 to 1,229 bytes lie
+//!     above 1,024 because they are as long as they are, and there is nothing to round.
+//! W5  What was added may have to be kept elsewhere, and costs its own bytes there. The saving is certain only if
+//!     they are at most an eighth of it.
 //!
-//! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that
-//! was added to a buffer of 2^k is as a rule under 64 bytes, but SQLite's page buffers are 4,096 + 272
-//! and cost 752 bytes each in jemalloc, so 64 alone would miss the best-known one. Below 256 every
-//! other size is near a class, and says nothing. Beside a class that is no power of two nobody rounds
-//! on purpose, so there c is at most 64 and a sixteenth of the class, and the waste must be at least
-//! c and a sixteenth of the block. For W3, where no byte is lost today, c is at most 64.
+//! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that was added to a
+//! buffer of 2^k is usually under 64 bytes, but SQLite's page buffers are 4,096 + 272 and cost 752 bytes each in
+//! jemalloc, so 64 alone would miss the best-known one. Below 256 every other size is near a class, and tells
+//! nothing. Beside a class that is no power of two no program rounds on purpose, so there c is at most 64 and a
+//! sixteenth of the class, and the waste must be at least c and a sixteenth of the block. For W3, where no byte is
+//! lost today, c is at most 64.
 //!
-//! Idea: Nethercote, "Clownshoes available in sizes 2^10+1 and up!" (2011).
+//! Source: Nethercote, "Clownshoes available in sizes 2^10+1 and up!" (2011).
 //! Not here: slop that has another cause (slop.rs), the rows by size (`counts`).
 
 use rustc_hash::FxHashMap;
@@ -41,15 +41,15 @@ use crate::passes::slop::resident_part;
 use crate::passes::spread::Spreads;
 use crate::passes::wording::{bytes, count, thousands};
 
-/// Smallest base: see the head of the file.
+/// The smallest base: see the head of the file.
 const MIN_BASE: u64 = 256;
-/// Largest extra beside a class, and for W3.
+/// The largest extra beside a class, and for W3.
 const SMALL_EXTRA: u64 = 64;
-/// What was added is much if the saving is less than so many times as large (W5).
+/// What was added is much if the saving is less than this many times as large (W5).
 const HEAVY: u64 = 8;
-/// A finding needs this much waste at the instant: less than a kernel page gives nothing back.
+/// The waste that a finding needs at the instant: less than a kernel page gives nothing back.
 const MIN_NOW_BYTES: u64 = 4096;
-/// Or this much over the run: memory that was written for nothing, if not kept.
+/// The waste over the run that is enough, too: memory that was written for nothing, if not kept.
 const MIN_CUMULATIVE_BYTES: u64 = 1 << 20;
 
 /// How a request came to be a little too large, as its extra bytes suggest.
@@ -66,7 +66,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The usual cause of `extra` bytes.
+    /// Returns the usual cause of `extra` bytes.
     pub fn of(extra: u64) -> Self {
         match extra {
             1 => Cause::Terminator,
@@ -106,13 +106,13 @@ impl Cause {
 pub struct Shoe {
     /// The round size.
     pub base: u64,
-    /// What was asked above it.
+    /// The bytes requested above it.
     pub extra: u64,
     /// Whether the allocator that ran really loses memory by it (W3).
     pub real: bool,
 }
 
-/// The clownshoes of a run by cell, where requests pile up (W4).
+/// Returns the clownshoes of a run by cell, where requests pile up (W4).
 pub(super) fn shoes(
     tally: &Tally<'_>,
     classes: &Classes,
@@ -128,7 +128,7 @@ pub(super) fn shoes(
     found.collect()
 }
 
-/// Whether a request is a little above a round size, and what that costs under the allocator that ran.
+/// Returns whether a request is a little above a round size, and what that costs under the allocator that ran.
 fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
     let waste = key.usable.saturating_sub(key.size);
     if key.size < MIN_BASE {
@@ -164,7 +164,7 @@ struct Group {
     rows: Vec<(CellKey, Shoe, CellBlocks)>,
     now_wasted: u64,
     now_saved: u64,
-    /// Of what would be saved, bytes that are not resident; and whether that is most of some size.
+    /// The bytes of what would be saved that are not resident; and whether that is most of some size.
     now_absent: u64,
     absent: bool,
     /// Whether what was added to some size is itself much beside the saving (W5).
@@ -217,13 +217,13 @@ impl Group {
 /// The allocators in wide use that W3 compares with.
 const OTHERS: [&str; 3] = ["jemalloc5", "mimalloc", "tcmalloc"];
 
-/// Which other allocator would waste the most on a request, and how many bytes.
+/// Returns which other allocator would waste the most on a request, and how many bytes.
 fn elsewhere(size: u64) -> (&'static str, u64) {
     let waste = |name: &'static str| {
         let usable = Scheme::by_name(name).map_or(size, |scheme| scheme.usable(size));
         (name, usable.saturating_sub(size))
     };
-    // The first of equals, so that the text does not depend on the order of iteration.
+    // The first of equals is taken, so that the text does not depend on the order of iteration.
     OTHERS
         .into_iter()
         .map(waste)

@@ -1,5 +1,5 @@
-//! Growth: chains of blocks that one buffer went through, what was copied on the way, and what the last one
-//! holds for nothing.
+//! Growth: chains of blocks that one buffer went through, what was copied on the way, and what the last one holds
+//! unused.
 //!
 //! ```text
 //!   realloc:   a ─► a' ─► a'' ─► free                       one Act::Regrow for each arrow
@@ -11,25 +11,25 @@
 //! G1  A block is in at most one chain; a chain ends with its block or with the run. A realloc that shrinks
 //!     ends it, too.
 //! G2  A chain belongs to the stack of its first growth.
-//! G3  `allocated` is the sum of what was asked for, the first block's included; `anew` counts only
-//!     the blocks whose usable size differs from the one before; `copied` the blocks that another address
-//!     took the place of. A step in place costs nothing, nor does one of a mapping that the kernel moves.
-//! G4  By hand, a chain is reported from three steps on, and a stack only where nearly all of its pairs grow:
-//!     a queue of blocks of any size has as many pairs that shrink. A first block that another stack
-//!     acquired is not known (the chain begins one later).
-//! G5  Saved is what was copied less what doubling could copy at most, buffer by buffer. That doubling
-//!     holds more than what is needed is said beside it ([`GrowthWhatIf`]).
+//! G3  `allocated` is the sum of requested bytes, including the first block's; `anew` counts only the blocks whose
+//!     usable size differs from the one before; `copied` the blocks that were replaced at another address. A step in
+//!     place costs nothing, nor does one of a mapping that the kernel moves.
+//! G4  By hand, a chain is reported from three steps on, and a stack only if nearly all of its pairs grow: a queue of
+//!     blocks of any size has equally many pairs that shrink. A first block that another stack acquired is not known
+//!     (the chain begins one later).
+//! G5  The saving is what was copied minus what doubling could copy at most, buffer by buffer. That doubling holds
+//!     more than what is needed is stated beside it ([`GrowthWhatIf`]).
 //! G6  What buffers at rest have left unused: growth_resting.rs.
 //! G7  The blocks at rest of a buffer that grew twice or more have the size of the moment, not one to be changed by
-//!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, where it has none, by no finding.
+//!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, if it has none, by no finding.
 //!
-//! G8  What doubling copies depends on where it begins and whether its steps stay in place, and a buffer that is asked for
-//!     at once is not copied at all. The saving is certain where all of that is at most a seventh of what was copied. By
-//!     hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by larger ones are
-//!     so as often as a record is broken, and of a million sizes fourteen break one.
+//! G8  What doubling copies depends on where it begins and whether its steps stay in place, and a buffer that is
+//!     requested at once is not copied at all. The saving is certain if all of that is at most a seventh of what was
+//!     copied. By hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by
+//!     larger ones look the same as often as a record is broken, and of a million sizes fourteen break one.
 //!
-//! Idea: Nethercote, "Please grow your buffers exponentially".
-//! Not here: the shape of a chain (growth_shape.rs); what the last block holds for nothing (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
+//! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
+//! what the last block holds unused (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::ThreadId;
@@ -45,33 +45,33 @@ use crate::passes::growth_shape::{Chain, Factored, by_factor};
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count, percent};
 
-/// A finding needs so much copied more than doubling would: a tenth of a millisecond.
+/// The bytes copied beyond what doubling would copy that a finding needs: a tenth of a millisecond.
 const MIN_SAVED_BYTES: u64 = 1 << 20;
-/// What copying costs in CPU, bytes a nanosecond, and a call; and the least share of the program's CPU that is
-/// worth a change, in per cent.
+/// The speed of copying, in bytes per nanosecond of CPU, and the cost of a call; and the least share of the program's
+/// CPU that is worth a change, in per cent.
 const COPY_BYTES_PER_NS: u64 = 8;
 const CALL_NS: u64 = 40;
 const MIN_CPU_PERCENT: u64 = 1;
-/// Fewest steps of a chain by hand (G4).
+/// The fewest steps of a chain by hand (G4).
 const MIN_HAND_STEPS: u32 = 3;
-/// Pairs that do not grow from which on a stack may be a queue (G4).
+/// The number of pairs that do not grow from which on a stack may be a queue (G4).
 const QUEUE_PAIRS: u32 = 256;
-/// By hand, one pair that does not grow for so many that do (G4).
+/// By hand, one pair may fail to grow for this many that do (G4).
 const GROWING: u32 = 8;
-/// The same where nothing is in doubt, and mean steps of a chain (G8).
+/// The same bound if nothing is in doubt, and the mean steps of a chain (G8).
 const SURELY_GROWING: u32 = 64;
 const SURE_HAND_STEPS: u64 = 16;
-/// What doubling copies is at most one of so many bytes copied (G8).
+/// What doubling copies is at most one in this many bytes copied (G8).
 const DOUBT: u64 = 7;
-/// See the head of the file.
+/// The pass over growth; see the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
-    /// As recorded.
+    /// The allocator, as recorded.
     allocator: String,
-    /// A bit by cell: whether any block of it is the end of a chain, which spares most releases the
-    /// map. 32 KiB for 256 thousand cells: it stays in the cache.
+    /// One bit by cell: whether any block of it is the end of a chain, which spares most releases the map. 32 KiB for
+    /// 256 thousand cells: it stays in the cache.
     chained: Vec<u64>,
-    /// Stacks of chains.
+    /// The stacks of chains.
     sites: Sites,
     /// Chains by the serial of their block.
     chains: FxHashMap<u32, Linked>,
@@ -82,18 +82,18 @@ pub struct GrowthPass {
     frozen: bool,
 }
 
-/// A chain, and whose.
+/// A chain, with its owner.
 #[derive(Clone, Copy)]
 struct Linked {
     site: u32,
-    /// Of its last block.
+    /// The cell of its last block.
     cell: CellId,
     by_hand: bool,
     chain: Chain,
 }
 
-/// The last block of a stack, while nothing was released for it. Small, as every act touches one; its sizes are here
-/// because its cell would be a cache miss at each pair.
+/// The last block of a stack, while nothing was released for it. It is small, as every act touches one; its sizes are
+/// here because its cell would be a cache miss at each pair.
 #[derive(Clone, Copy, Default)]
 struct Hand {
     size: u64,
@@ -101,7 +101,7 @@ struct Hand {
     serial: u32,
     cell: CellId,
     thread: ThreadId,
-    /// Nothing of this stack was released since.
+    /// Whether nothing of this stack was released since.
     open: bool,
     /// Pairs of an acquisition and a release: those that grow, and the others.
     grew: u32,
@@ -109,8 +109,8 @@ struct Hand {
 }
 
 impl Hand {
-    /// Whether the stack has shown that it grows no buffer (G4): chains of it would never be told, and cost a fifth of
-    /// the pass. One whose pairs grow later on is looked at again.
+    /// Reports whether the stack has shown that it grows no buffer (G4): chains of it would never be reported, and
+    /// cost a fifth of the pass. A stack whose pairs grow later on is looked at again.
     fn is_queue(&self) -> bool {
         self.other >= QUEUE_PAIRS && self.other > self.grew / 2
     }
@@ -148,7 +148,7 @@ impl Sum {
         let doubled = chain.doubled();
         self.doubling.asked = self.doubling.asked.saturating_add(doubled.asked);
         self.doubling.steps += doubled.steps;
-        // G5: a buffer that doubling would copy more often is left as it is.
+        // A buffer that doubling would copy more often is left as it is (G5).
         let copied = doubled.copied.min(chain.copied);
         self.doubling.copied = self.doubling.copied.saturating_add(copied);
         let half = by_factor(chain.first, chain.last, (3, 2));
@@ -167,7 +167,7 @@ impl Sum {
         }
     }
 
-    /// Whether it is known what doubling copies (G8).
+    /// Reports whether it is known what doubling copies (G8).
     fn is_exact(&self) -> bool {
         self.doubling.copied <= self.copied / DOUBT
     }
@@ -188,7 +188,7 @@ impl Sum {
 }
 
 impl GrowthPass {
-    /// An empty one. `allocator` as recorded: [`skinflint_trace::ProcessInfo::allocator`].
+    /// Creates an empty pass. `allocator` is its recorded name: [`skinflint_trace::ProcessInfo::allocator`].
     pub fn new(allocator: &str) -> Self {
         Self {
             allocator: allocator.to_owned(),
@@ -219,11 +219,11 @@ impl GrowthPass {
         let (from, to) = (context.cell(old.cell), context.key);
         let known = self.unchain(old);
         if let Some(hand) = self.hands.get_mut(context.site as usize) {
-            // What realloc took the place of is no pair by hand.
+            // What realloc replaced is no pair by hand.
             hand.open &= hand.serial != old.serial;
         }
         if to.size < from.size {
-            // G1: what grows again afterwards is another chain.
+            // A buffer that grows again afterwards is another chain (G1).
             if let Some(linked) = known {
                 self.end(&linked);
             }
@@ -282,7 +282,7 @@ impl GrowthPass {
         }
     }
 
-    /// A block was released in the place of which the stack's last one may have come.
+    /// Takes the release of a block that the stack's last one may have replaced.
     fn pair(&mut self, context: &Context<'_>, old: &Block, known: Option<Linked>) {
         let hand = &mut self.hands[context.site as usize];
         let from = context.key;
@@ -322,20 +322,20 @@ impl GrowthPass {
         }
     }
 
-    /// Whether a stack that looks like growth by hand is one (G4).
+    /// Reports whether a stack that looks like growth by hand is one (G4).
     fn grows_by_hand(&self, site: u32) -> bool {
         let hand = self.hands.get(site as usize).copied().unwrap_or_default();
         hand.grew / GROWING >= hand.other
     }
 
-    /// Whether it is one beyond doubt (G8).
+    /// Reports whether it is one beyond doubt (G8).
     fn surely_by_hand(&self, site: u32, sum: &Sum) -> bool {
         let hand = self.hands.get(site as usize).copied().unwrap_or_default();
         hand.grew / SURELY_GROWING >= hand.other && sum.steps / SURE_HAND_STEPS >= sum.chains
     }
 }
 
-/// Whether a block is a mapping of its own under glibc, which realloc moves without copying: its header of 16
+/// Reports whether a block is a mapping of its own under glibc, which realloc moves without copying: its header of 16
 /// bytes begins a page, and it ends with one.
 fn is_glibc_mapping(addr: u64, usable: u64) -> bool {
     addr % 4096 == 16 && (usable + 16).is_multiple_of(4096)
@@ -445,13 +445,13 @@ fn row(node: u32, by_hand: bool, sum: &Sum) -> Growth {
     }
 }
 
-/// Whether so much copying is felt in a program that took so much CPU.
+/// Reports whether this much copying is felt in a program that took this much CPU.
 fn is_felt(saved: u64, calls: u64, cpu_ns: u64) -> bool {
     let ns = (saved / COPY_BYTES_PER_NS).saturating_add(calls.saturating_mul(CALL_NS));
     saved >= MIN_SAVED_BYTES && ns >= cpu_ns / 100 * MIN_CPU_PERCENT
 }
 
-/// `is_sure`: whether the buffers are what they look like.
+/// Makes the finding; `is_sure` says whether the buffers are what they look like.
 fn finding(
     row: &Growth,
     sum: &Sum,

@@ -5,11 +5,11 @@
 //!                   the allocator gives 48 for 33 to 48, and 64 for 49 to 64: asked for at once, half of them save 16
 //! ```
 //!
-//! E1  A buffer that grew by a factor was full one step before: of its last block half of what came then is unused on
-//!     average. Where a stack has many such buffers at rest, of several sizes, that is what reserving would save; where all
-//!     have one size, they may all be full, and only the bound is told.
-//! E2  Saved is what the allocator gives less for the sizes that any fill has: classes round what was not used for what is
-//!     reserved, too. Eight fills stand for all.
+//! E1  A buffer that grew by a factor was full one step before: of its last block, half of what came then is unused
+//!     on average. If a stack has many such buffers at rest, of several sizes, reserving would save that; if all have
+//!     one size, they may all be full, and only the bound is reported.
+//! E2  The saving is what the allocator gives less for the sizes that any fill has: classes round what was not used
+//!     for what is reserved, too. Eight fills stand for all.
 //!
 //! Not here: which blocks are a buffer's (growth.rs), runtimes whose growth is their own (grouping.rs).
 
@@ -22,42 +22,42 @@ use crate::passes::classes::Classes;
 use crate::passes::growth_shape::{Chain, by_factor};
 use crate::passes::wording::{bytes, count};
 
-/// Buffers at rest from which on their unused ends are averages (E1), and how much these must hold.
+/// The number of buffers at rest from which on their unused ends are averages (E1), and how much these must hold.
 const MIN_RESTING: u64 = 16;
 const MIN_UNUSED_BYTES: u64 = 64 << 10;
-/// Buffers are of several sizes if one of so many is not of the most frequent one (E1).
+/// Buffers are of several sizes if one in this many is not of the most frequent one (E1).
 const VARIED: u64 = 8;
-/// Beyond this the end of a block that was never written has no pages (E1).
+/// The size beyond which the end of a block that was never written has no pages (E1).
 const LARGE_BYTES: u64 = 128 << 10;
-/// Fills that stand for all (E2).
+/// The number of fills that stand for all (E2).
 const FILLS: u64 = 8;
 
-/// Buffers that live at the instant.
+/// The buffers that live at the instant.
 #[derive(Clone, Default)]
 pub(super) struct Resting {
-    /// Chains that grew by a factor (E1).
+    /// Number of chains that grew by a factor (E1).
     pub blocks: u64,
     held: u64,
     unused_at_most: u64,
-    /// Saved of them by reserving, if any fill is as likely (E2).
+    /// The bytes that reserving would save of them, if any fill is equally likely (E2).
     expected: u64,
     steps: u64,
     copied: u64,
-    /// Blocks of the most frequent size.
+    /// Number of blocks of the most frequent size.
     pub alike: u64,
-    /// What chains of any shape ask for, and what they would if they doubled.
+    /// The bytes that chains of any shape request.
     pub all_held: u64,
-    /// See `all_held`.
+    /// The bytes that they would request if they doubled.
     pub all_doubled: u64,
     /// Their last blocks by cell: how many, and what is expected to be saved of them.
     cells: FxHashMap<CellId, (u64, u64)>,
 }
 
 impl Resting {
-    /// Steps of a chain from which on its block's size is that of the moment (growth.rs G7).
+    /// The steps of a chain from which on its block's size is that of the moment (growth.rs G7).
     const MIN_STEPS: u32 = 2;
 
-    /// A chain, and the cell of its last block.
+    /// Adds a chain, with the cell of its last block.
     pub fn add(&mut self, cell: CellId, chain: &Chain, context: &Context<'_>, classes: &Classes) {
         self.all_held = self.all_held.saturating_add(chain.last);
         let doubled = by_factor(chain.first, chain.last, (2, 1)).last;
@@ -80,7 +80,7 @@ impl Resting {
         }
     }
 
-    /// Its blocks, and what is saved of them if that is promised.
+    /// Returns its blocks, and what is saved of them if that is promised.
     pub fn claims(&self, context: &Context<'_>, promised: bool) -> Vec<Claim> {
         let claim = |(cell, (blocks, saved)): (&CellId, &(u64, u64))| Claim {
             key: context.cell(*cell),
@@ -91,14 +91,14 @@ impl Resting {
     }
 }
 
-/// What the allocator would give less for a block of `last` bytes, of which at most so many are unused (E2).
+/// Returns what the allocator would give less for a block of `last` bytes, of which at most `unused` are unused (E2).
 fn expected(last: u64, usable: u64, unused: u64, classes: &Classes) -> u64 {
     let fill = |part: u64| last - unused * (2 * part + 1) / (2 * FILLS);
     let given = (0..FILLS).map(|part| classes.usable_of(fill(part)).min(usable));
     usable - given.sum::<u64>() / FILLS
 }
 
-/// Buffers at rest whose last step left room (E1); and whether a saving is promised.
+/// Makes a finding on buffers at rest whose last step left room (E1); also returns whether a saving is promised.
 pub(super) fn reserve(node: u32, resting: &Resting) -> Option<(Finding, bool)> {
     if resting.blocks < MIN_RESTING || resting.unused_at_most / 2 < MIN_UNUSED_BYTES {
         return None;

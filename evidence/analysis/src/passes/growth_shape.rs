@@ -1,4 +1,4 @@
-//! One chain of growing blocks: its figures, and what they say about how it grows.
+//! One chain of growing blocks: its figures, and what they tell about how it grows.
 //!
 //! ```text
 //!   1, 2, 4, 8 …      every ratio near 2       Exponential(2.0)
@@ -8,30 +8,30 @@
 //! ```
 //!
 //! H1  A chain is a few numbers: no list of its sizes is kept.
-//! H2  Ratios are judged on steps from 256 bytes on, where there are at least three such: below,
-//!     rounding to whole elements blurs them.
-//! H3  A constant step of at most 64 bytes is one element at a time, and just enough; a larger one
-//!     was chosen by somebody.
+//! H2  Ratios are judged on steps from 256 bytes on, if there are at least three of these: below, rounding to whole
+//!     elements blurs them.
+//! H3  A constant step of at most 64 bytes is one element at a time, and just enough; a larger one was chosen by the
+//!     program.
 //!
 //! Not here: which blocks form a chain (growth.rs).
 
 use crate::model::GrowthPattern;
 
-/// Largest constant step that counts as one element (H3): a cache line, few elements are larger.
+/// The largest constant step that counts as one element (H3): a cache line, few elements are larger.
 const ELEMENT_MAX: u64 = 64;
-/// From here on ratios are not blurred by rounding (H2).
+/// The size from which on ratios are not blurred by rounding (H2).
 const LATE_FROM: u64 = 256;
-/// Fewest steps that have a shape.
+/// The fewest steps that have a shape.
 const MIN_STEPS: u32 = 3;
-/// Below this mean ratio a step is small beside the buffer. The smallest factor in use is 1.125
-/// (CPython's lists), and at that a buffer is still copied eight times as often as by doubling.
+/// The mean ratio below which a step is small beside the buffer. The smallest factor in use is 1.125 (CPython's
+/// lists), and at that a buffer is still copied eight times as often as by doubling.
 const SMALL_RATIO: f64 = 1.15;
 
 /// Factors of growth in use lie between these: a half more, and double the size and one element.
 const LEAST_FACTOR: f64 = 1.4;
 const MOST_FACTOR: f64 = 2.6;
 
-/// Ratios of new to old size.
+/// The ratios of new to old size.
 #[derive(Clone, Copy, Debug)]
 struct Ratios {
     count: u32,
@@ -75,12 +75,12 @@ impl Ratios {
     }
 }
 
-/// A chain: the sizes are bytes asked for.
+/// A chain: the sizes are requested bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chain {
     pub first: u64,
     pub last: u64,
-    /// Size before the last step.
+    /// The size before the last step.
     pub before: u64,
     pub steps: u32,
     pub in_place: u32,
@@ -88,7 +88,8 @@ pub(super) struct Chain {
     pub copied: u64,
     pub allocated: u64,
     pub anew: u64,
-    /// Size from which on the kernel moved its blocks, which costs no copy: mappings of their own; 0 if none was seen.
+    /// The size from which on the kernel moved its blocks, which costs no copy: mappings of their own; 0 if none was
+    /// seen.
     moved_from: u64,
     last_step: u64,
     common_step: u64,
@@ -98,7 +99,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// A chain that begins with a block.
+    /// Creates a chain that begins with a block.
     pub fn new(size: u64, usable: u64) -> Self {
         Self {
             first: size,
@@ -109,7 +110,7 @@ impl Chain {
         }
     }
 
-    /// The block grew. `usable` are the usable sizes before and after; in place nothing was copied.
+    /// Notes that the block grew. `usable` are the usable sizes before and after; in place nothing was copied.
     #[inline]
     pub fn step(&mut self, size: u64, usable: (u64, u64), in_place: bool) {
         let (old, step) = (self.last, size.saturating_sub(self.last));
@@ -135,7 +136,7 @@ impl Chain {
         self.last = size;
     }
 
-    /// A step from a block of so many bytes was one of a mapping, which the kernel moves.
+    /// Notes that a step from a block of `from` bytes was one of a mapping, which the kernel moves.
     #[inline]
     pub fn moved_by_kernel(&mut self, from: u64) {
         if self.moved_from == 0 || from < self.moved_from {
@@ -143,7 +144,8 @@ impl Chain {
         }
     }
 
-    /// What doubling would have taken, under the allocator that ran: blocks that the kernel moves are not copied.
+    /// Returns what doubling would have taken, under the allocator that ran: blocks that the kernel moves are not
+    /// copied.
     pub fn doubled(&self) -> Factored {
         let moved_from = match self.moved_from {
             0 => u64::MAX,
@@ -152,20 +154,20 @@ impl Chain {
         by_factor_up_to(self.first, self.last, (2, 1), moved_from)
     }
 
-    /// Bytes of the last block that may never have been used: the step to it was taken when the one before
-    /// was full. `None` where the buffer does not grow by a factor.
+    /// Returns the bytes of the last block that may never have been used: the step to it was taken when the one
+    /// before was full. `None` if the buffer does not grow by a factor.
     pub fn unused_at_most(&self) -> Option<u64> {
         let by_factor =
             self.steps >= 2 && self.all.min >= LEAST_FACTOR && self.all.max <= MOST_FACTOR;
         by_factor.then(|| self.last.saturating_sub(self.before + 1))
     }
 
-    /// How it grows.
+    /// Returns how it grows.
     pub fn pattern(&self) -> GrowthPattern {
         if self.steps < MIN_STEPS {
             return GrowthPattern::Irregular;
         }
-        // Three quarters, not all: a last step is often cut to fit.
+        // Three quarters are enough, not all: a last step is often cut to fit.
         if u64::from(self.same_steps) * 4 >= u64::from(self.steps - 1) * 3 {
             return if self.common_step <= ELEMENT_MAX {
                 GrowthPattern::JustEnough
@@ -184,21 +186,21 @@ impl Chain {
 /// What growth by a factor takes from one size to at least another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Factored {
-    /// Bytes asked for: `first + first·f + first·f² + …`.
+    /// Requested bytes: `first + first·f + first·f² + …`.
     pub asked: u64,
     pub steps: u64,
-    /// Bytes copied if no step stays in place: all but the last block.
+    /// Bytes copied if no step stays in place: those of all blocks but the last.
     pub copied: u64,
     /// The last block.
     pub last: u64,
 }
 
-/// Growth by `factor` (numerator, denominator) from `first` to at least `last` bytes. Saturates.
+/// Computes growth by `factor` (numerator, denominator) from `first` to at least `last` bytes. Saturates.
 pub(super) fn by_factor(first: u64, last: u64, factor: (u64, u64)) -> Factored {
     by_factor_up_to(first, last, factor, u64::MAX)
 }
 
-/// The same where blocks from `moved_from` bytes on are not copied.
+/// Computes the same growth if blocks from `moved_from` bytes on are not copied.
 fn by_factor_up_to(first: u64, last: u64, factor: (u64, u64), moved_from: u64) -> Factored {
     let mut all = Factored {
         asked: first.max(1),

@@ -1,4 +1,4 @@
-//! The passes: what each looks for is at the head of its file.
+//! The passes: the head of each file says what it looks for.
 //!
 //! ```text
 //!   act ──► Rounding (slop, clownshoes) · Growth · Churn · Placebo · Phases ──► rows and findings of the report
@@ -6,8 +6,8 @@
 //!
 //! R1  Cost per act is O(1) and allocates nothing on the common path; memory is bounded by cells,
 //!     sites, live blocks and marks (A3).
-//! R2  A finding names the bytes that the allocator that ran really spent. What another would spend
-//!     is said in words only.
+//! R2  A finding has the bytes that the allocator that ran really spent. What another would spend is stated only in
+//!     words.
 //!
 //! Not here: the live map (the ledger), totals, sites and sizes (the ledger), names of stacks (views).
 
@@ -40,7 +40,7 @@ pub(crate) mod ranking;
 mod spread;
 pub(crate) mod wording;
 
-/// Every pass, ready to see its first act.
+/// Returns every pass, ready to see its first act.
 pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {
     let (allocator, marks) = (&facts.process.allocator, &facts.marks);
     vec![

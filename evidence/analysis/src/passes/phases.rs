@@ -6,26 +6,26 @@
 //!   "request 1", "request 2" … are rounds of one family, "request #"
 //! ```
 //!
-//! F1  `X begin` or `X start` opens, `X end` or `X stop` closes. Phases of different names may nest
-//!     and overlap; a block belongs to every family of which one was open when it was born.
-//! F2  A block that is regrown keeps its birth: a buffer from before a phase is not of the phase.
-//! F3  Phases of one family (names that differ in their numbers only) are added up; of two that are open
-//!     together a block belongs to the one that began last. A begin while the very name is open, and an end
-//!     while it is not, are ignored and noted; a phase that never ends is noted and has no zombies.
+//! F1  `X begin` or `X start` opens, `X end` or `X stop` closes. Phases of different names may nest and overlap; a
+//!     block belongs to every family that had an open phase when it was born.
+//! F2  A block that is regrown keeps its birth: a buffer from before a phase does not belong to the phase.
+//! F3  Phases of one family (names that differ only in their numbers) are added up; if two are open together, a block
+//!     belongs to the one that began last. A begin while the same name is open, and an end while it is not, are
+//!     ignored and noted; a phase that never ends is noted and has no zombies.
 //! F4  Memory: live blocks that were regrown, cells born into in each open phase, (family, cell) pairs
 //!     with zombies, marks. At most [`MAX_NAMES`] families, the rest is one more; at most [`MAX_OPEN`] open
 //!     phases, more are noted.
 //! F5  A release of a block costs one load unless its cell ever had zombies or was regrown; then a
 //!     binary search per family.
-//! F6  Beside the families there is the family of all phases, where there are several: a block that several
-//!     phases left behind is in it once. A stack has one finding, by what it left behind in all.
+//! F6  Beside the families there is the family of all phases, if there are several: a block that several phases left
+//!     behind is in it once. A stack has one finding, by what it left behind in all.
 //!
-//! F7  What an exit releases was left behind all the same: findings look at what lived before it (phases_exit.rs), rows
-//!     at the end.
+//! F7  What an exit releases was also left behind: findings look at what lived before it (phases_exit.rs), rows at
+//!     the end.
 //!
-//! A phase is of the whole process: what another thread acquired meanwhile is counted with it. Serials
-//! are compared as 32-bit numbers: right for runs of up to 4.29 thousand million acquisitions.
-//! Not here: what a family keeps (phases_family.rs), what is a leak (phases_rounds.rs), live memory at the marks (the ledger's rows).
+//! A phase is of the whole process: what another thread acquired meanwhile is counted with it. Serials are compared
+//! as 32-bit numbers: right for runs of up to 4.29 thousand million acquisitions. Not here: what a family keeps
+//! (phases_family.rs), what is a leak (phases_rounds.rs), live memory at the marks (the ledger's rows).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::Mark;
@@ -38,30 +38,30 @@ use crate::passes::phases_family::Name;
 use crate::passes::phases_rounds::{self, Rounds, Sum};
 use crate::passes::ranking::push_ranked;
 
-/// Families of phases that are kept (F4).
+/// The most families of phases that are kept (F4).
 pub const MAX_NAMES: usize = 64;
-/// Phases open at one time that are kept (F4).
+/// The most phases open at one time that are kept (F4).
 pub const MAX_OPEN: usize = 64;
 
-/// What a mark does.
+/// The effect of a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Edge {
     begins: bool,
-    /// The name as it is: what ends is what began.
+    /// The whole name: what ends is what began.
     raw: u32,
     family: u32,
 }
 
-/// See the head of the file.
+/// The pass over phases; see the head of the file.
 pub struct Phases {
-    /// What each mark is, by index.
+    /// The effect of each mark, by index.
     edges: Vec<Option<Edge>>,
     names: Vec<Name>,
     /// The family of all phases, if there are others (F6): the last of `names`.
     all: Option<u32>,
     /// Raw names, by number, for notes.
     raws: Vec<String>,
-    /// Families of which a phase is open.
+    /// The families that have an open phase.
     active: Vec<u32>,
     next_serial: u32,
     /// Birth serials of live blocks that were regrown (F2).
@@ -77,7 +77,7 @@ pub struct Phases {
 const REGROWN: u8 = 1;
 const HAS_ZOMBIES: u8 = 2;
 
-/// A name with its numbers left out: `request 17` and `request 18` are rounds of one thing.
+/// Returns a name without its numbers: `request 17` and `request 18` are rounds of one thing.
 fn family(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for letter in name.chars() {
@@ -91,7 +91,7 @@ fn family(name: &str) -> String {
 }
 
 impl Phases {
-    /// `marks` are the trace's, in order: acts name them by index.
+    /// Creates the pass. `marks` are the trace's, in order: acts name them by index.
     pub fn new(marks: &[Mark]) -> Self {
         let mut pass = Self {
             edges: Vec::with_capacity(marks.len()),
@@ -141,7 +141,7 @@ impl Phases {
         pass
     }
 
-    /// The family of a name that was not seen before.
+    /// Returns the family of a name that was not seen before.
     fn family_of(&mut self, families: &mut FxHashMap<String, u32>, name: &str) -> u32 {
         let mut key = family(name);
         if families.len() >= MAX_NAMES && !families.contains_key(&key) {
@@ -162,7 +162,7 @@ impl Phases {
             };
             self.names.push(Name::new(name, Rounds::default()));
         } else if !key.is_empty() {
-            // A second name: the family's is what they have in common.
+            // This is a second name: the family's name is what they have in common.
             self.names[number as usize].name = key;
         }
         number
@@ -194,7 +194,7 @@ impl Phases {
         }
     }
 
-    /// A zombie of an ended phase goes, or (regrown) comes back as another cell.
+    /// Counts a zombie of an ended phase that goes, or (regrown) comes back as another cell.
     fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool) {
         for name in &mut self.names {
             name.count_zombie(cell, birth, alive, self.tail.turn());
@@ -290,7 +290,7 @@ impl Phases {
     }
 }
 
-/// `tab begin` is ("tab", true). A mark that only says `begin` is no phase.
+/// Parses a mark: `tab begin` is ("tab", true). A mark that is only `begin` is no phase.
 fn parse(mark: &str) -> Option<(&str, bool)> {
     let (name, word) = mark.trim().rsplit_once(char::is_whitespace)?;
     let begins = match word {
@@ -302,7 +302,7 @@ fn parse(mark: &str) -> Option<(&str, bool)> {
     (!name.is_empty()).then_some((name, begins))
 }
 
-/// Keeps notes few: a repeated fault is one note.
+/// Adds a note; a repeated fault is one note, so notes stay few.
 fn note(notes: &mut Vec<String>, text: String) {
     const MAX_NOTES: usize = 20;
     if notes.len() < MAX_NOTES && !notes.contains(&text) {

@@ -7,22 +7,22 @@
 //! ```
 //!
 //! E1  A main that returns runs destructors, drops containers, or finalizes an interpreter: next to nothing is
-//!     acquired meanwhile. A turn lasts until a hundredth of the largest heap was asked for; the exit is at most the
+//!     acquired meanwhile. A turn lasts until a hundredth of the largest heap was requested; the exit is at most the
 //!     last two turns, so between one and two hundredths.
 //! E2  An exit begins after the last mark, and after the last pause: what is released before either is released by
 //!     the program. So both begin two turns.
-//! E3  What is counted keeps its value of the beginning of the last two turns, and moves it on when it changes: nothing
-//!     is copied when a turn begins.
+//! E3  A count keeps its value from the beginning of the last two turns, and moves it on when it changes: nothing is
+//!     copied when a turn begins.
 //!
 //! A program that is killed, or leaves by `_exit`, has no such tail: its last two turns differ from its end by what
-//! happens in them. Free memory has a rule of its own (`waste.rs`), which needs the time.
-//! Not here: what is counted (phases_family.rs).
+//! happens in them. Free memory has a rule of its own (`waste.rs`), which needs the time. Not here: what is counted
+//! (phases_family.rs).
 
-/// Part of the largest heap that a turn asks for (E1).
+/// A turn requests one part in this many of the largest heap (E1).
 const PART: u64 = 100;
-/// It asks for as much in any case: a program's last words need a buffer.
+/// A turn requests at least this much: a program's last words need a buffer.
 const LEAST_BYTES: u64 = 16 << 10;
-/// Nothing happens for so long: a pause (E2).
+/// The time without any act that is a pause (E2).
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// The turns of a run.
@@ -35,12 +35,12 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// The turn that is under way.
+    /// Returns the turn that is under way.
     pub fn turn(self) -> u32 {
         self.turn
     }
 
-    /// Something happens: before it is counted.
+    /// Notes an act, before it is counted.
     #[inline]
     pub fn act(&mut self, time_ns: u64) {
         if time_ns > self.last_ns.saturating_add(PAUSE_NS) {
@@ -49,7 +49,7 @@ impl Tail {
         self.last_ns = self.last_ns.max(time_ns);
     }
 
-    /// Bytes were asked for, and so many are live.
+    /// Notes that `bytes` were requested, and that `live_bytes` are live.
     #[inline]
     pub fn asked(&mut self, bytes: u64, live_bytes: u64) {
         self.highest_bytes = self.highest_bytes.max(live_bytes);
@@ -59,7 +59,7 @@ impl Tail {
         }
     }
 
-    /// A mark was reached: after it is counted.
+    /// Notes that a mark was reached, after it is counted.
     pub fn mark(&mut self) {
         self.next(2);
     }
@@ -74,18 +74,18 @@ impl Tail {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     now: [u64; 2],
-    /// The turn of the last change, and what was counted when the turn before it and it itself began.
+    /// The turn of the last change, and the counts when the turn before it and that turn itself began.
     turn: u32,
     was: [[u64; 2]; 2],
 }
 
 impl Kept {
-    /// As it is.
+    /// Returns the present count.
     pub fn now(&self) -> [u64; 2] {
         self.now
     }
 
-    /// To be changed, in this turn.
+    /// Returns the count that is to be changed in this turn.
     pub fn change(&mut self, turn: u32, half: u8) -> &mut u64 {
         if turn != self.turn {
             let before = if turn == self.turn.saturating_add(1) {
@@ -99,7 +99,7 @@ impl Kept {
         &mut self.now[usize::from(half)]
     }
 
-    /// As it was before the exit of a run that ends in this turn.
+    /// Returns the count before the exit of a run that ends in this turn.
     pub fn before_exit(&self, turn: u32) -> [u64; 2] {
         match turn.saturating_sub(self.turn) {
             0 => self.was[0],

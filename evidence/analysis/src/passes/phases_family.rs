@@ -5,9 +5,9 @@
 //!                                                └► Seen by stack: in which rounds it left anything
 //! ```
 //!
-//! Y1  Blocks are counted by cell, rounds by stack: a stack that leaves blocks of many sizes leaves some in each round,
-//!     though no size does.
-//! Y2  Spans of births are rising and apart, so that a block is of one ended phase at most.
+//! Y1  Blocks are counted by cell, rounds by stack: a stack that leaves blocks of many sizes leaves some in each
+//!     round, although no single size does.
+//! Y2  Spans of births ascend and are disjoint, so that a block belongs to at most one ended phase.
 //!
 //! Not here: what marks mean (phases.rs), what is a leak (phases_rounds.rs).
 
@@ -26,11 +26,11 @@ pub(super) struct Name {
     pub open: Vec<Open>,
     /// Whether two were ever open together.
     overlapped: bool,
-    /// Births of the ended phases: from the first to before the last, rising, apart, and the half of the
-    /// rounds that they are of.
+    /// Births of the ended phases: from the first to before the last, ascending, disjoint, and the half of the rounds
+    /// that they belong to.
     spans: Vec<(u32, u32, u8)>,
     zombies: FxHashMap<CellId, Tomb>,
-    /// By node: rounds that left anything (Y1).
+    /// By node: the rounds that left anything (Y1).
     seen: FxHashMap<u32, Seen>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Open {
 }
 
 impl Name {
-    /// A family with its name and its rounds to come.
+    /// Creates a family with its name and its rounds to come.
     pub fn new(name: String, rounds: Rounds) -> Name {
         Name {
             name,
@@ -61,14 +61,14 @@ impl Name {
         }
     }
 
-    /// The half of the rounds that a block of this birth is of, if it was born in an ended phase.
+    /// Returns the half of the rounds that a block of this birth belongs to, if it was born in an ended phase.
     pub fn half_of(&self, birth: u32) -> Option<u8> {
         let after = self.spans.partition_point(|(first, _, _)| *first <= birth);
         let (_, past, half) = self.spans[after.checked_sub(1)?];
         (birth < past).then_some(half)
     }
 
-    /// The open phase that a block of this birth belongs to: of several the one that began last.
+    /// Returns the open phase that a block of this birth belongs to: if there are several, the one that began last.
     #[inline]
     pub fn open_of(&mut self, birth: u32) -> Option<&mut Open> {
         if self.overlapped && self.half_of(birth).is_some() {
@@ -77,7 +77,7 @@ impl Name {
         self.open.iter_mut().rfind(|open| birth >= open.first)
     }
 
-    /// A phase begins: blocks from `first` on are of it.
+    /// Begins a phase: blocks from `first` on belong to it.
     pub fn begin(&mut self, raw: u32, first: u32) {
         self.overlapped |= !self.open.is_empty();
         self.open.push(Open {
@@ -87,7 +87,7 @@ impl Name {
         });
     }
 
-    /// Ends a phase that is open; says which cells it left blocks of.
+    /// Ends a phase that is open; returns which cells it left blocks of.
     pub fn end(
         &mut self,
         context: &Context<'_>,
@@ -100,7 +100,7 @@ impl Name {
             return Vec::new();
         };
         let open = self.open.remove(at);
-        // What was born since a later one began is that one's.
+        // Blocks born since a later phase began belong to that one.
         let past = self.open.get(at).map_or(next, |later| later.first);
         let half = self.rounds.end(live_usable, context.time_ns);
         self.add_span(open.first, past, half);
@@ -120,7 +120,7 @@ impl Name {
         cells
     }
 
-    /// Adds births, but for those that ended phases have.
+    /// Adds births, except for those that ended phases have.
     fn add_span(&mut self, first: u32, past: u32, half: u8) {
         let from = self.spans.partition_point(|(begin, _, _)| *begin < first);
         let to = self.spans.partition_point(|(begin, _, _)| *begin < past);
@@ -143,7 +143,7 @@ impl Name {
         }
     }
 
-    /// A zombie goes, or (regrown) comes back as another cell.
+    /// Counts a zombie that goes, or (regrown) comes back as another cell.
     #[inline]
     pub fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool, turn: u32) {
         let Some(half) = self.half_of(birth) else {
@@ -159,7 +159,7 @@ impl Name {
         }
     }
 
-    /// A zombie of the one cell becomes one of the other; says whether there is such a zombie.
+    /// Turns a zombie of one cell into one of the other; returns whether there is such a zombie.
     pub fn regrow(&mut self, birth: u32, old: CellId, new: CellId) -> bool {
         let is_one = self.half_of(birth).is_some() && self.zombies.contains_key(&old);
         if is_one {
@@ -168,14 +168,14 @@ impl Name {
         is_one
     }
 
-    /// The report's instant has come.
+    /// Notes that the report's instant has come.
     pub fn freeze(&mut self) {
         for tomb in self.zombies.values_mut() {
             tomb.at_instant = tomb.live.now().iter().sum();
         }
     }
 
-    /// The blocks that live at the instant, by stack.
+    /// Returns the blocks that live at the instant, by stack.
     pub fn claims(&self, context: &Context<'_>) -> FxHashMap<u32, Vec<Claim>> {
         let mut claims: FxHashMap<u32, Vec<Claim>> = FxHashMap::default();
         for (cell, tomb) in self.zombies.iter().filter(|(_, tomb)| tomb.at_instant > 0) {
@@ -189,7 +189,7 @@ impl Name {
         claims
     }
 
-    /// Sums by stack, at the end of a run that ends in this turn.
+    /// Returns the sums by stack, at the end of a run that ends in this turn.
     pub fn by_stack(&self, context: &Context<'_>, turn: u32) -> FxHashMap<u32, Sum> {
         let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
         for (cell, tomb) in &self.zombies {

@@ -1,5 +1,5 @@
-//! What the rounds of a phase say of a stack: does it leave blocks behind each time, or has it a store that is
-//! full?
+//! What the rounds of a phase tell about a stack: does it leave blocks behind each time, or does it have a store that
+//! is full?
 //!
 //! ```text
 //!   rounds       1  2  3  4  5  6  7  8        what was left behind and lives at the end, by half of the rounds
@@ -8,19 +8,20 @@
 //!   filled once  ■  ■  .  .  .  .  .  .        the second half left none
 //! ```
 //!
-//! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of the
-//!     second. Nearly each round leaves something; or a part of them does, of each eighth of the rounds alike. Live
-//!     memory rose from end mark to end mark, or over all rounds by most of what was left.
-//! R2  One round proves nothing: what is loaded in a phase is as a rule meant to stay. Nor do a few, if the program goes on
-//!     with it for longer than they took; nor a few phases of different names, which are stages of a start; nor a store
-//!     that is bounded. Such findings save nothing.
+//! R1  A leak needs [`MIN_REPEATS`] rounds; most of what they leave is left for good, of the first half as well as of
+//!     the second. Nearly each round leaves something; or a part of them does, equally in each eighth of the rounds.
+//!     Live memory rose from end mark to end mark, or over all rounds by most of what was left.
+//! R2  One round proves nothing: what is loaded in a phase is usually meant to stay. Nor do a few rounds, if the
+//!     program goes on with what they left for longer than they took; nor a few phases of different names, which are
+//!     stages of a start; nor a store that is bounded. Such findings save nothing.
 //! R3  What a finding saves and holds is counted once, over all phases.
 //! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
-//!     (phases_exit.rs): what destructors release then, no round released.
-//! R5  A leak is certain if no block of all that were left was released before the exit, each eighth of the rounds left as
-//!     much as the others, live memory rose from mark to mark, and the rounds are what the program does: they take half of
-//!     the time from the first one's end to the end of the run. A store with a bound would have released some; what is
-//!     loaded piece by piece is used afterwards. Whether it is all that the rounds leave, `together.rs` asks.
+//!     (phases_exit.rs): what destructors release then was released by no round.
+//! R5  A leak is certain if no block of all that were left was released before the exit, each eighth of the rounds
+//!     left as much as the others, live memory rose from mark to mark, and the rounds are what the program does: they
+//!     take half of the time from the first one's end to the end of the run. A store with a bound would have released
+//!     some; what is loaded piece by piece is used afterwards. Whether it is all that the rounds leave is decided in
+//!     `together.rs`.
 //!
 //! Not here: counting (phases.rs).
 
@@ -28,32 +29,33 @@ use crate::claims::{Leaving, Print};
 use crate::model::{Confidence, Finding, FindingKind, Zombie};
 use crate::passes::wording::{bytes, count, thousands};
 
-/// A finding needs this much: less than a kernel page gives nothing back.
+/// The bytes that a finding needs: less than a kernel page gives nothing back.
 const MIN_BYTES: u64 = 4096;
-/// Repetitions from which growth can be called steady.
+/// The number of repetitions from which growth can be called steady.
 const MIN_REPEATS: u64 = 4;
-/// Phases of different names that are rounds, and no stages (R2).
+/// The number of phases of different names from which they are rounds, and not stages (R2).
 const MIN_MIXED: u64 = 16;
-/// Rounds that left something from which a part of the rounds can be called steady: fewer are in one place by chance.
+/// The number of rounds that left something from which a part of the rounds can be called steady: fewer are in one
+/// place by chance.
 const MIN_SPARSE: u64 = 32;
-/// Parts of the rounds.
+/// The number of parts of the rounds.
 const PARTS: usize = 8;
 
-/// In which rounds a stack left anything.
+/// The rounds in which a stack left anything.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     rounds: u64,
     by_part: [u32; PARTS],
-    /// Blocks in all, and the least and the most of a round.
+    /// All blocks, and the fewest and the most of a round.
     blocks: u64,
     fewest: u64,
     most: u64,
-    /// See [`Print`].
+    /// The sum of the blocks, weighted by round; see [`Print`].
     print: u64,
 }
 
 impl Seen {
-    /// It left so many blocks in the round that has just ended.
+    /// Notes that the stack left `blocks` blocks in the round that has just ended.
     pub fn add(&mut self, rounds: &Rounds, blocks: u64) {
         self.fewest = match self.rounds {
             0 => blocks,
@@ -69,7 +71,7 @@ impl Seen {
         *part = part.saturating_add(1);
     }
 
-    /// What tells it from other stacks, of so many rounds.
+    /// Returns what distinguishes it from other stacks, over `ended` rounds.
     fn print(&self, ended: u64) -> Print {
         Print {
             sum: self.print,
@@ -78,7 +80,7 @@ impl Seen {
         }
     }
 
-    /// Whether each part of the rounds has at least half and at most twice its share.
+    /// Reports whether each part of the rounds has at least half and at most twice its share.
     fn is_even(&self) -> bool {
         let share = |one: &u32| u64::from(*one) * PARTS as u64;
         let fair = |one| share(one) * 2 >= self.rounds && share(one) <= self.rounds * 2;
@@ -86,7 +88,7 @@ impl Seen {
     }
 }
 
-/// A number of a round's own, as good as drawn (the finalizer of SplitMix64).
+/// Returns a number for a round, which is as good as random (the finalizer of SplitMix64).
 fn weight(round: u64) -> u64 {
     let mut mixed = round.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -94,7 +96,7 @@ fn weight(round: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Zombies of one family and stack.
+/// The zombies of one family and stack.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum {
     pub blocks: u64,
@@ -116,7 +118,7 @@ impl Sum {
         self.left[0] + self.left[1]
     }
 
-    /// Where what was left lives still.
+    /// Returns the moment at which what was left still lives.
     fn until(&self) -> &'static str {
         match self.end_blocks < self.left_blocks() {
             true => "lived until the program's exit",
@@ -140,20 +142,20 @@ impl Sum {
 /// The ended phases of a family.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Rounds {
-    /// How many there will be: end marks of the trace.
+    /// The number of rounds that there will be: end marks of the trace.
     planned: u64,
     ended: u64,
-    /// Live bytes given at the first end mark, and at the last.
+    /// Live usable bytes at the first end mark, and at the last.
     first_end: u64,
     last_end: u64,
     rises: u64,
-    /// When the first ended, and the last.
+    /// The time when the first round ended, and the last.
     first_ns: u64,
     last_ns: u64,
 }
 
 impl Rounds {
-    /// Of so many rounds that there will be.
+    /// Creates the rounds of a family that will have `planned`.
     pub fn of(planned: u64) -> Self {
         Self {
             planned,
@@ -161,17 +163,17 @@ impl Rounds {
         }
     }
 
-    /// One more will be.
+    /// Plans one more round.
     pub fn plan(&mut self) {
         self.planned += 1;
     }
 
-    /// How many there will be.
+    /// Returns the number of planned rounds.
     pub fn planned(&self) -> u64 {
         self.planned
     }
 
-    /// One ends; says of which half of the rounds it is.
+    /// Ends a round; returns the half of the rounds that it belongs to.
     pub fn end(&mut self, live_usable: u64, time_ns: u64) -> u8 {
         self.last_ns = time_ns;
         if self.ended == 0 {
@@ -185,7 +187,7 @@ impl Rounds {
         u8::from(self.ended * 2 > self.planned)
     }
 
-    /// R1.
+    /// Reports whether the sums are a leak (R1).
     fn is_leak(&self, sum: &Sum) -> bool {
         let nearly_each = sum.seen.rounds * 4 >= self.ended * 3;
         self.ended >= MIN_REPEATS
@@ -196,13 +198,14 @@ impl Rounds {
             && self.rose(sum)
     }
 
-    /// Whether they are what a program that ended then did: they took half of the time from the first one's end.
+    /// Reports whether the rounds are what a program that ended then did: they took half of the time from the first
+    /// one's end.
     fn go_on(&self, end_ns: u64) -> bool {
         let took = self.last_ns.saturating_sub(self.first_ns);
         took >= end_ns.saturating_sub(self.first_ns) / 2
     }
 
-    /// R2, of rounds of different names or of one, in a run that ended then.
+    /// Reports whether the rounds prove a leak (R2): rounds of different names or of one, in a run that ended then.
     fn prove(&self, are_mixed: bool, end_ns: u64) -> bool {
         let least = match are_mixed {
             true => MIN_MIXED,
@@ -211,7 +214,7 @@ impl Rounds {
         self.ended >= MIN_SPARSE || (self.ended >= least && self.go_on(end_ns))
     }
 
-    /// R5, of a leak in a run that ended then.
+    /// Reports whether a leak is certain in a run that ended then (R5).
     fn is_sure(&self, sum: &Sum, end_ns: u64) -> bool {
         sum.left == sum.made
             && sum.seen.is_even()
@@ -219,27 +222,26 @@ impl Rounds {
             && self.go_on(end_ns)
     }
 
-    /// Whether live memory rose with what a stack left.
+    /// Reports whether live memory rose with what a stack left.
     fn rose(&self, sum: &Sum) -> bool {
         let by = self.last_end.saturating_sub(self.first_end);
         self.rises * 4 >= (self.ended - 1) * 3 || by / 3 >= sum.left_usable / 4
     }
 
-    /// R2.
+    /// Reports whether the store is bounded (R2).
     fn is_bounded(&self, sum: &Sum) -> bool {
         let [made, left] = [sum.made, sum.left];
-        // Of the first half a smaller share lives than of the second: the oldest go first.
+        // A smaller share of the first half lives than of the second: the oldest go first.
         let oldest_go = left[0] * made[1] * 4 <= left[1] * made[0] * 3;
         self.ended < 2 || oldest_go || made[1] * 4 < made[0]
     }
 }
 
-/// The name of a family, none of all phases together, and its rounds.
+/// The name of a family, `None` for all phases together, and its rounds.
 type Family<'a> = (Option<&'a str>, &'a Rounds);
 
-/// The finding of a stack, of its sums by family. The last is that of all phases where there are several.
-/// `at` is the name of the report's moment.
-/// The run ended at `end_ns`.
+/// Makes the finding of a stack, from its sums by family. The last is that of all phases if there are several. `at`
+/// is the name of the report's moment. The run ended at `end_ns`.
 pub(super) fn finding(
     node: u32,
     sums: &[(Family<'_>, Sum)],
@@ -249,7 +251,7 @@ pub(super) fn finding(
     if whole.left_usable < MIN_BYTES {
         return None;
     }
-    // By name first: "in 20 rounds of 'tab'" says more than "in 20 phases".
+    // Named phases come first: "in 20 rounds of 'tab'" says more than "in 20 phases".
     let leak = sums.iter().find(|((_, rounds), sum)| rounds.is_leak(sum));
     let (kind, (family, sum)) = match leak {
         Some(of) => (FindingKind::Leak, of),
@@ -273,13 +275,13 @@ pub(super) fn finding(
     found.saved_bytes = if promised { whole.now_usable } else { 0 };
     found.blocks = whole.now_blocks;
     if let Some(leaving) = &mut found.leaving {
-        // Live memory rose by what phases of other names left, too.
+        // Live memory also rose by what phases of other names left.
         leaving.left_bytes = whole.left_usable;
     }
     Some(found)
 }
 
-/// `12`, `1.5`: how many of something each time.
+/// Formats how many of something there are each time: `12`, `1.5`.
 fn each(part: u64, times: u64) -> String {
     let whole = part / times.max(1);
     let tenths = (part % times.max(1)) * 10 / times.max(1);
@@ -297,7 +299,7 @@ fn phases_of(name: Option<&str>, rounds: &Rounds) -> String {
     }
 }
 
-/// What rounds leave behind, in a line.
+/// Describes what rounds leave behind, in a line.
 pub(crate) fn leaving_title(leaving: &Leaving) -> String {
     let left = each(leaving.blocks, leaving.rounds);
     format!("Leaves {left} a round, in {}", leaving.of)

@@ -5,30 +5,29 @@
 //!                                     ╱╲╱╲╱╲╱╲  new ones of the same size come and go
 //! ```
 //!
-//! What a trace can show. A pool that works stops acquiring once it is full: its buffers serve the
-//! requests. In a pool that does not, H buffers lie there, and the stack that made them goes on
-//! acquiring and releasing buffers of the very same size, each of which one of the H could have been.
-//! So for each cell (one stack, one size) of at least [`MIN_SIZE`] bytes:
+//! What a trace can show: a pool that works stops acquiring once it is full: its buffers serve the requests. In a
+//! pool that does not work, H buffers lie there, and the stack that made them goes on acquiring and releasing buffers
+//! of the very same size, for each of which one of the H could have served. So for each cell (one stack, one size) of
+//! at least [`MIN_SIZE`] bytes:
 //!
-//! B1  An epoch begins with H live blocks (the "held") and lasts until [`TURNOVER`] · H further blocks
-//!     have been acquired (at least [`MIN_ACQUIRED`]). A released block that is older than the epoch
-//!     is held no longer.
-//! B2  An epoch counts if at its end at least [`MIN_HELD`] and at most [`MAX_HELD`] blocks are still
-//!     held, they (and 2) are nine tenths of those at its begin, and no more than a quarter of H (and 2) had
-//!     been live beside them at any moment.
-//! B3  Suspected are cells with two such epochs and none that failed after the first of them.
-//! B4  A pool may turn: each buffer that comes back pushes out the oldest; or it may have all sizes, of which none is the
-//!     one that is wanted. Then no cell shows it, but the stack does: of large buffers ([`MIN_TURNING_SIZE`]) whose sizes
-//!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about as many, while it goes on making
-//!     others. Data of which the latest are kept look the same, so nothing is promised of these.
+//! B1  An epoch begins with H live blocks (the "held") and lasts until [`TURNOVER`] · H further blocks have been
+//!     acquired (at least [`MIN_ACQUIRED`]). A released block that is older than the epoch is no longer held.
+//! B2  An epoch counts if at its end at least [`MIN_HELD`] and at most [`MAX_HELD`] blocks are still held, they (and
+//!     2) are nine tenths of those at its beginning, and no more than a quarter of H (and 2) had been live beside
+//!     them at any moment.
+//! B3  Cells with two such epochs and none that failed after the first of them are suspected.
+//! B4  A pool may turn: each buffer that comes back pushes out the oldest; or it may have all sizes except the
+//!     wanted one. Then no cell shows it, but the stack does: it has large buffers ([`MIN_TURNING_SIZE`]) whose sizes
+//!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about equally many, while it goes on
+//!     making others. Data of which the latest are kept look the same, so nothing is promised of these.
 //!
-//! B5  A buffer that comes to a size by growing is live there, and none that was made: the next one of its size is the same
-//!     buffer on its way, or another that grows, and no pool is asked for either.
+//! B5  A buffer that comes to a size by growing is live there, but was not made there: the next one of its size is
+//!     the same buffer on its way, or another that grows, and no pool is asked for either.
 //!
-//! What it cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
-//! short-lived blocks of the same size looks the same, and so does a pool that is too small for its
-//! bursts (all of it was in use whenever a new one was made), which is why it is `Possible`, nothing is promised of the
-//! held blocks, and small ones (nodes, strings) are left out; a pool without a bound looks like a leak, and is not found here.
+//! What a trace cannot show: whether anything reads the held blocks. Long-lived data whose stack also makes
+//! short-lived blocks of the same size looks the same, and so does a pool that is too small for its bursts (all of it
+//! was in use whenever a new one was made), which is why it is `Possible`, nothing is promised of the held blocks,
+//! and small ones (nodes, strings) are left out; a pool without a bound looks like a leak, and is not found here.
 //!
 //! Not here: leaks (phases.rs), blocks idle since they were written.
 
@@ -41,27 +40,27 @@ use crate::passes::cells::{Sites, slot};
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count};
 
-/// Smallest buffer: nobody pools smaller ones by hand, and objects of one type are all of one size.
+/// The smallest buffer: programs do not pool smaller ones by hand, and objects of one type all have one size.
 pub const MIN_SIZE: u64 = 1024;
-/// Acquisitions for each held block that end an epoch.
+/// The acquisitions for each held block that end an epoch.
 pub const TURNOVER: u64 = 8;
-/// Fewest acquisitions of an epoch.
+/// The fewest acquisitions of an epoch.
 pub const MIN_ACQUIRED: u64 = 64;
-/// Fewest and most held blocks: one or two are a spare, thousands are data.
+/// The fewest held blocks: one or two are a spare.
 pub const MIN_HELD: u64 = 4;
-/// See [`MIN_HELD`].
+/// The most held blocks: thousands are data.
 pub const MAX_HELD: u64 = 1024;
 
-/// Smallest buffer of a pool that turns, and most of them: small ones are messages of which the latest are kept.
+/// The smallest buffer of a pool that turns: small ones are messages of which the latest are kept.
 pub const MIN_TURNING_SIZE: u64 = 16 << 10;
-/// See [`MIN_TURNING_SIZE`].
+/// The most buffers of a pool that turns.
 pub const MAX_TURNING: u64 = 64;
 
-/// See the head of the file.
+/// The pass over placebo caches; see the head of the file.
 #[derive(Default)]
 pub struct Placebo {
     cells: Vec<Watch>,
-    /// By site of `sites` (B4).
+    /// Pools by site of `sites` (B4).
     turns: Vec<Turn>,
     sites: Sites,
     frozen: bool,
@@ -72,18 +71,18 @@ pub struct Placebo {
 struct Turn {
     live: u32,
     live_bytes: u64,
-    /// Both at the instant.
+    /// Live blocks and bytes at the instant.
     at_instant: (u32, u64),
     live_at_begin: u32,
-    /// Of the epoch.
+    /// The fewest live blocks of the epoch; the most follow.
     least: u32,
     most: u32,
     acquired: u32,
-    /// Smallest and largest request of it; 0 before the first.
+    /// The smallest and the largest request; 0 before the first.
     sizes: (u64, u64),
     good_epochs: u32,
     reusable: u64,
-    /// Of the last good epoch.
+    /// The sizes of the last good epoch.
     seen: (u64, u64),
 }
 
@@ -134,11 +133,11 @@ impl Turn {
 #[derive(Clone, Copy, Default)]
 struct Watch {
     live: u32,
-    /// Live at the instant, and of these the held.
+    /// Live blocks at the instant, and those of them that were held.
     at_instant: (u32, u32),
-    /// Held throughout the last good epoch.
+    /// Blocks held throughout the last good epoch.
     held_throughout: u32,
-    /// First serial of the epoch.
+    /// The first serial of the epoch.
     from: u32,
     held_at_begin: u32,
     held: u32,
@@ -163,7 +162,7 @@ impl Watch {
     #[inline]
     fn release(&mut self, serial: u32) {
         self.live = self.live.saturating_sub(1);
-        // Older than the epoch, in numbers that wrap.
+        // It is older than the epoch, in numbers that wrap.
         if (serial.wrapping_sub(self.from) as i32) < 0 {
             self.held = self.held.saturating_sub(1);
         }
@@ -172,7 +171,7 @@ impl Watch {
     #[cold]
     fn end_epoch(&mut self, next_serial: u32) {
         let held = u64::from(self.held);
-        // Two more may have been in passing when the epoch began.
+        // Two more may have been passing through when the epoch began.
         let kept = (held + 2) * 10 >= u64::from(self.held_at_begin) * 9;
         let few_beside = u64::from(self.most_beside) <= held / 4 + 2;
         if (MIN_HELD..=MAX_HELD).contains(&held) && kept && few_beside {
@@ -189,7 +188,7 @@ impl Watch {
 }
 
 impl Placebo {
-    /// An empty one.
+    /// Creates an empty pass.
     pub fn new() -> Self {
         Self::default()
     }
@@ -204,7 +203,7 @@ impl Placebo {
         }
     }
 
-    /// A buffer has come to this size by growing (B5).
+    /// Notes that a buffer has come to this size by growing (B5).
     fn came(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).live += 1;
@@ -277,7 +276,7 @@ impl Pass for Placebo {
     }
 }
 
-/// A pool that turns, or has other sizes than those that are wanted (B4).
+/// Makes the finding on a pool that turns, or has other sizes than the wanted ones (B4).
 fn turning(node: u32, turn: &Turn) -> Finding {
     let (live, live_bytes) = turn.at_instant;
     let sizes = match turn.seen {
@@ -313,7 +312,7 @@ fn finding(context: &Context<'_>, cell: CellId, watch: &Watch) -> Finding {
     let now = idle * key.usable;
     Finding {
         kind: FindingKind::Placebo,
-        // Without a count: findings of one function are put together, and then it is another.
+        // The title has no count: findings of one function are merged, which changes the count.
         title: format!(
             "Buffers of {} lie idle while more of that size are made",
             bytes(key.size),

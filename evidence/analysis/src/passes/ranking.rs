@@ -4,7 +4,7 @@
 //!   findings ──► sorted by what they save ──► the first, then "N further stacks: together …"
 //! ```
 //!
-//! K1  The bytes and allocations of what is pushed equal those of what went in.
+//! K1  The bytes and allocations of the findings that are pushed equal those that came in.
 //! K2  Order is by saved bytes now, then saved over the run, then the node: never by chance.
 //!
 //! Not here: the order between passes (the ledger sorts the report's findings as a whole).
@@ -12,10 +12,11 @@
 use crate::model::{Finding, FindingKind, Report};
 use crate::passes::wording::count;
 
-/// Findings that a pass hands on. Those of one function are put together afterwards, when frames have
-/// names, and only then cut to a screenful: cut here, a hundred stacks of one function would not be.
+/// The number of findings that a pass hands on. Findings of one function are merged afterwards, when
+/// frames have names, and only then cut to a screenful: cut here, a hundred stacks of one function
+/// would not be merged.
 pub(super) const TOP: usize = 2000;
-/// Stacks that the folded finding names.
+/// The number of stacks that the folded finding names.
 const MORE: usize = 50;
 
 /// Adds the findings of one pass and kind to the report.
@@ -23,7 +24,7 @@ pub(super) fn push_ranked(report: &mut Report, findings: Vec<Finding>) {
     report.findings.extend(ranked(findings, TOP));
 }
 
-/// The first `top` findings in order, and one more for the rest (K1).
+/// Returns the first `top` findings in order, and one more for the rest (K1).
 pub(crate) fn ranked(mut findings: Vec<Finding>, top: usize) -> Vec<Finding> {
     findings.sort_by_key(|f| {
         std::cmp::Reverse((

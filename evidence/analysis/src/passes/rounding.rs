@@ -5,10 +5,10 @@
 //!                                                   └──► slop.rs          … is not counted here)
 //! ```
 //!
-//! Q1  No act is looked at: the ledger counts the same by cell, and a table of our own was a cache miss
-//!     an act.
+//! Q1  No act is looked at: the ledger counts the same by cell, and a table of our own cost a cache
+//!     miss per act.
 //!
-//! Not here: what is a clownshoe, what is slop.
+//! Not here: the definitions of a clownshoe and of slop.
 
 use crate::model::Report;
 use crate::pass::{Act, Context, Pass};
@@ -16,13 +16,13 @@ use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::{clownshoes, slop};
 
-/// See the head of the file.
+/// The pass over rounding; see the head of the file.
 pub struct Rounding {
     allocator: String,
 }
 
 impl Rounding {
-    /// `allocator` as recorded: [`skinflint_trace::ProcessInfo::allocator`].
+    /// Creates the pass. `allocator` is its recorded name: [`skinflint_trace::ProcessInfo::allocator`].
     pub fn new(allocator: &str) -> Self {
         Self {
             allocator: allocator.to_owned(),

@@ -8,20 +8,22 @@
 //! P2  What clownshoes.rs flags as really wasted is not counted here: no byte in two findings (`../claims.rs`).
 //! P3  A size is the stack's to change if three quarters of its live blocks have it: a struct, or a constant. Others
 //!     are data of any length: classes cost that much, and there is no size to change. Such a stack is a finding if
-//!     its slop is large in itself and beside what it asks for; a size is one if it is large over many stacks none
-//!     of which is.
-//! P4  Saved is what the allocator gives less for the change that is told: for requests that are some bytes
-//!     smaller the step to the class below, which may be more than the slop (glibc's chunks go by 16); for
-//!     several in one block all but the requests themselves, rounded to 8. Where few bytes too many cost a step that
-//!     is large beside the request, that counts, too, however little is unused: glibc's 80 need 96, and 72 need 80.
-//! P5  What is not resident costs no memory (`books/tails.rs`): it is taken out, of what is promised and of what is
-//!     there. Where more than half is absent nothing is promised.
-//! P6  A size that is a multiple of four may be that of a type whose members are all in use, and half of all types lie
-//!     just above a class: that one of them could be smaller, no trace shows. So what the change would save is told in
-//!     words, and nothing is promised, nor is it certain that there is a change to make. Any other size is a length that was computed, and what lies above the class was
-//!     added to it.
+//!     its slop is large in itself and beside what it requests; a size is a finding if its slop is large over many
+//!     stacks, none of which is a finding.
+//! P4  The saving is what the allocator gives less for the change that is advised: for requests that are some bytes
+//!     smaller the step to the class below, which may be more than the slop (glibc's chunks come in steps of 16); for
+//!     several in one block everything except the requests themselves, rounded to 8. If a few bytes too many cost a
+//!     step that is large beside the request, that counts, too, however little is unused: glibc's 80 need 96, and 72
+//!     need 80.
+//! P5  What is not resident costs no memory (`books/tails.rs`): it is subtracted from what is promised and from what
+//!     is there. If more than half is absent, nothing is promised.
+//! P6  A size that is a multiple of four may be that of a type whose members are all in use, and half of all types
+//!     lie just above a class: no trace shows that one of them could be smaller. So what the change would save is
+//!     stated in words, and nothing is promised, nor is it certain that there is a change to make. Any other size is
+//!     a length that was computed, and what lies above the class was added to it.
 //!
-//! Not here: large blocks of many sizes that share a class (slop_class.rs); whether the owner of a stack chose its size or a library did (`../owner.rs`): the rows by size (`report.sizes`, `counts`), free memory of the allocator.
+//! Not here: large blocks of many sizes that share a class (slop_class.rs); whether the owner of a stack chose its
+//! size or a library did (`../owner.rs`); the rows by size (`report.sizes`, `counts`), free memory of the allocator.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,24 +37,24 @@ use crate::passes::ranking::push_ranked;
 use crate::passes::slop_class;
 use crate::passes::wording::{bytes, count, percent, thousands};
 
-/// Least slop of a finding: sixteen kernel pages. Less is lost in the noise of any run's peak.
+/// The least slop of a finding: sixteen kernel pages. Less is lost in the noise of any run's peak.
 pub(super) const MIN_BYTES: u64 = 64 * 1024;
-/// Least share of what was asked for. Allocators with four classes per doubling average 8 to 11 %
-/// over spread sizes for every allocator measured with that many, so only more than that is worth a word.
+/// The least share of requested bytes, in per cent. Allocators with four classes per doubling average 8 to 11 % over
+/// spread sizes, for every one that was measured, so only more than that is worth reporting.
 pub(super) const MIN_PERCENT: u64 = 12;
 
-/// A size is its stack's own if it has so many of four of its live blocks (P3).
+/// A size is its stack's own if this many of four of its live blocks have it (P3).
 const OWN_OF_FOUR: u64 = 3;
-/// Few bytes too many are at most one of so many of a request (P4).
+/// Few bytes too many are at most one part in this many of a request (P4).
 const FEW_PART: u64 = 8;
-/// Requests may lose so many bytes to fit the class below, or one of so many of theirs up to the other: more is
-/// not to be had by moving a field.
+/// The bytes that requests may lose to fit the class below, or the part of theirs up to the other: more cannot be
+/// gained by moving a field.
 const TRIM_BYTES: u64 = 16;
 const TRIM_PART: u64 = 16;
 const TRIM_MOST: u64 = 64;
-/// A type with a number in it is a multiple of so many bytes long (P6).
+/// A type with a number in it has a size that is a multiple of this many bytes (P6).
 const TYPE_BYTES: u64 = 4;
-/// Several are kept in one block up to this size: larger ones are buffers, not elements.
+/// The size up to which several are kept in one block: larger ones are buffers, not elements.
 pub(super) const ELEMENT_MAX: u64 = 1024;
 
 /// Live blocks at the instant, of one stack or one size.
@@ -61,10 +63,10 @@ struct Sum {
     blocks: u64,
     requested: u64,
     slop: u64,
-    /// What the change would save, and how much of that is promised (P6).
+    /// The bytes that the change would save, and how many of these are promised (P6).
     would: u64,
     saved: u64,
-    /// Slop, or what the step costs where few bytes make it.
+    /// The slop, or the cost of the step if few bytes cause it.
     stepped: u64,
     total_saved: u64,
     /// The largest part: its size or node, its usable size, its slop.
@@ -107,18 +109,18 @@ impl Sum {
     }
 }
 
-/// What of a saving is of resident memory (P5).
+/// Returns the part of a saving that is resident memory (P5).
 pub(super) fn resident_part(saved: u64, count: &CellBlocks) -> u64 {
     let there = saved.saturating_sub(count.absent_tail_bytes);
     if there * 2 >= saved { there } else { 0 }
 }
 
-/// Whether a type may have this size (P6).
+/// Reports whether a type may have this size (P6).
 fn is_of_a_type(size: u64) -> bool {
     size.is_multiple_of(TYPE_BYTES)
 }
 
-/// Whether few bytes too many cost a step to the next class (P4).
+/// Reports whether few bytes too many cost a step to the next class (P4).
 fn steps(key: &CellKey, classes: &Classes) -> bool {
     let below = trimmed(key.size, classes);
     below.is_some_and(|below| (key.size - below) * FEW_PART <= key.size)
@@ -165,7 +167,7 @@ pub(super) fn finish(
         .filter(|(_, sum)| sum.large())
         .map(|(size, sum)| size_finding(size, sum, classes));
     let found: Vec<Finding> = by_stack.chain(by_size).collect();
-    // A stack whose blocks are clownshoes has been told already.
+    // A stack whose blocks are clownshoes has already been reported.
     let shoes = shoes.iter().filter(|(_, shoe)| shoe.real);
     let shoes = shoes.map(|(cell, _)| context.cell(*cell).node.0);
     let told: FxHashSet<u32> = found
@@ -197,7 +199,7 @@ impl Own {
         Self { stacks, sizes }
     }
 
-    /// P3.
+    /// Reports whether the size is the stack's own (P3).
     fn is_size_of_stack(&self, key: &CellKey) -> bool {
         let of = self.sizes.get(&(key.node.0, key.size)).copied();
         let all = self.stacks.get(&key.node.0).copied();
@@ -211,7 +213,7 @@ trait Largest {
 
 impl Largest for (u64, u64, u64) {
     fn max_by_slop(self, other: Self) -> Self {
-        // Ties to the smaller size, so that the text does not depend on the order of cells.
+        // Ties go to the smaller size, so that the text does not depend on the order of cells.
         if (other.2, std::cmp::Reverse(other.0)) > (self.2, std::cmp::Reverse(self.0)) {
             other
         } else {
@@ -220,19 +222,19 @@ impl Largest for (u64, u64, u64) {
     }
 }
 
-/// The class that requests of a size could be cut down to (P4).
+/// Returns the class that requests of a size could be cut down to (P4).
 fn trimmed(size: u64, classes: &Classes) -> Option<u64> {
     let below = classes.class_below(size)?;
     let most = TRIM_BYTES.max((size / TRIM_PART).min(TRIM_MOST));
     (size - below <= most && below >= size / 2).then_some(below)
 }
 
-/// Whether there is a change to make: a size that can be cut down, or one to be kept with others.
+/// Reports whether there is a change to make: a size that can be cut down, or one to be kept with others.
 fn is_to_change(key: &CellKey, classes: &Classes) -> bool {
     key.size <= ELEMENT_MAX || trimmed(key.size, classes).is_some()
 }
 
-/// What the change saves of each block (P4).
+/// Returns what the change saves of each block (P4).
 fn saved_each(key: &CellKey, classes: &Classes) -> u64 {
     match trimmed(key.size, classes) {
         Some(below) => key.usable - below,
@@ -240,7 +242,7 @@ fn saved_each(key: &CellKey, classes: &Classes) -> u64 {
     }
 }
 
-/// What to do about requests of one size that are given much more.
+/// Describes what to do about requests of one size that are given much more.
 fn trim((size, usable): (u64, u64), would: u64, classes: &Classes) -> String {
     let fit = match trimmed(size, classes) {
         Some(class) if is_of_a_type(size) => format!(
@@ -264,7 +266,7 @@ fn trim((size, usable): (u64, u64), would: u64, classes: &Classes) -> String {
 
 fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
     let (size, usable, part) = sum.top;
-    // One size that loses a field: the arithmetic is all there is to it.
+    // One size loses a field: the arithmetic is all that is needed.
     let certain = trimmed(size, classes).is_some_and(|below| size - below <= TRIM_BYTES)
         && part * 10 >= sum.slop * 9
         && !is_of_a_type(size);

@@ -4,10 +4,10 @@
 //!   1,060 … 1,208 (36 sizes)  ──►  1,280 each:  13 % that no request of this stack ever uses
 //! ```
 //!
-//! L1  Three quarters of the stack's live blocks are given one usable size, and most of what they ask for are requests
-//!     beyond [`ELEMENT_MAX`]: smaller ones have findings of their own, by size (slop.rs).
+//! L1  Three quarters of the stack's live blocks are given one usable size, and most of the bytes they request are in
+//!     requests beyond [`ELEMENT_MAX`]: smaller ones have findings of their own, by size (slop.rs).
 //! L2  Nothing is promised, since no trace shows that blocks may lie in one, or that a length may be another. The
-//!     slop is told with both ways out.
+//!     slop is reported with both ways out.
 //!
 //! Not here: sizes just above a class, which can be cut (slop.rs, clownshoes.rs).
 
@@ -19,9 +19,9 @@ use crate::passes::classes::Classes;
 use crate::passes::slop::{ELEMENT_MAX, MIN_BYTES, MIN_PERCENT};
 use crate::passes::wording::{bytes, count, percent, thousands};
 
-/// Of four live blocks of a stack so many are of one class (L1).
+/// This many of four live blocks of a stack are of one class (L1).
 const OF_FOUR: u64 = 3;
-/// What several are to be kept in.
+/// The size of the block in which several are to be kept.
 const PAGE_BYTES: u64 = 1 << 20;
 
 /// Live blocks of one stack and one class.
@@ -34,7 +34,7 @@ struct Fallen {
     largest: u64,
 }
 
-/// Findings for stacks that have none by their sizes. `cells` has all live blocks.
+/// Returns findings for stacks that have none by their sizes. `cells` has all live blocks.
 pub(super) fn findings(
     cells: impl Iterator<Item = (CellKey, CellBlocks)>,
     told: &FxHashSet<u32>,

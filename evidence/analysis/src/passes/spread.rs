@@ -7,8 +7,8 @@
 //!
 //! L1  A size piles up if it has a quarter of the stack's blocks that are nearly as large: from an eighth of
 //!     the round size below it to a quarter of it above.
-//! L2  Of few blocks alike ([`MANY`]) that proves nothing: there the extra must be so small that chance hits
-//!     it once in 64 times.
+//! L2  With few equal blocks ([`MANY`]) that proves nothing: there the extra must be so small that chance hits it
+//!     once in 64 times.
 //!
 //! Not here: what a round size is (clownshoes.rs).
 
@@ -17,20 +17,20 @@ use rustc_hash::FxHashMap;
 use crate::pass::Context;
 use crate::passes::cells::Tally;
 
-/// Blocks alike from which on a size was chosen, whatever lies above the round one (L2).
+/// The number of equal blocks from which on a size was chosen, whatever lies above the round one (L2).
 const MANY: u64 = 16;
-/// Largest extra that few blocks prove, and its largest share of the round size (L2).
+/// The largest extra that few blocks prove, and its largest share of the round size (L2).
 const FEW_EXTRA: u64 = 64;
-/// One of so many of the blocks that are nearly as large (L1).
+/// One part in this many of the blocks that are nearly as large (L1).
 const SHARE: u64 = 4;
 
-/// Sizes of each stack, ascending, with the blocks over the run up to and with each.
+/// The sizes of each stack, ascending, with the blocks over the run up to and including each.
 pub(super) struct Spreads {
     stacks: FxHashMap<u32, Vec<(u64, u64)>>,
 }
 
 impl Spreads {
-    /// Of all that was counted.
+    /// Computes the spreads of all that was counted.
     pub fn of(tally: &Tally<'_>, context: &Context<'_>) -> Self {
         let mut stacks: FxHashMap<u32, Vec<(u64, u64)>> = FxHashMap::default();
         for (cell, count) in tally.counts() {
@@ -49,7 +49,7 @@ impl Spreads {
         Self { stacks }
     }
 
-    /// Whether requests of `base + extra` pile up there.
+    /// Reports whether requests of `base + extra` pile up there.
     pub fn piles_up(&self, node: u32, base: u64, extra: u64) -> bool {
         let size = base.saturating_add(extra);
         let here = self.blocks(node, size, size);
@@ -62,7 +62,7 @@ impl Spreads {
         here * SHARE >= near && (here >= MANY || (few && here > 0))
     }
 
-    /// Blocks of a stack from one size to another, both included.
+    /// Returns the blocks of a stack from one size to another, including both.
     fn blocks(&self, node: u32, from: u64, to: u64) -> u64 {
         let Some(sizes) = self.stacks.get(&node) else {
             return 0;

@@ -9,7 +9,7 @@
 //!
 //! Not here: tables, colour, widths (the views).
 
-/// `12,345`.
+/// Formats a number: `12,345`.
 pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -22,7 +22,7 @@ pub(crate) fn thousands(n: u64) -> String {
     out
 }
 
-/// A span of time for a sentence: `350 µs`, `12 ms`, `4.2 s`, `12 min`.
+/// Formats a span of time for a sentence: `350 µs`, `12 ms`, `4.2 s`, `12 min`.
 pub(crate) fn duration(ns: u64) -> String {
     let (us, ms) = (ns / 1_000, ns / 1_000_000);
     match ms {
@@ -33,7 +33,7 @@ pub(crate) fn duration(ns: u64) -> String {
     }
 }
 
-/// Bytes for a sentence (W1).
+/// Formats bytes for a sentence (W1).
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if n == 1 {
@@ -54,19 +54,19 @@ pub(crate) fn bytes(n: u64) -> String {
         v if v >= 0.9995 => (2, 100.0),
         _ => (3, 1000.0),
     };
-    // Halves go up, as in the views.
+    // Halves are rounded up, as in the views.
     let value = (value * scale).round() / scale;
     format!("{value:.decimals$} {}", UNITS[unit])
 }
 
-/// `2,030,000`: a figure that was measured, not counted, to three digits.
+/// Formats a figure that was measured, not counted, to three digits: `2,030,000`.
 pub(crate) fn about(n: f64) -> String {
     let digits = n.max(1.0).log10().floor() as i32;
     let unit = 10f64.powi((digits - 2).max(0));
     thousands(((n / unit).round() * unit) as u64)
 }
 
-/// `1 block`, `2 blocks`.
+/// Formats a count: `1 block`, `2 blocks`.
 pub(crate) fn count(n: u64, one: &str) -> String {
     if n == 1 {
         format!("1 {one}")
@@ -75,7 +75,7 @@ pub(crate) fn count(n: u64, one: &str) -> String {
     }
 }
 
-/// Whole per cent of a whole; 0 of 0 is 0.
+/// Returns whole per cent of a whole; 0 of 0 is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 {
         0

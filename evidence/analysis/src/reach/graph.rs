@@ -1,4 +1,4 @@
-//! Who points to whom: the look's words as edges between blocks.
+//! Which block points to which: the look's words as edges between blocks.
 //!
 //! ```text
 //!   words, by address ──┐ one sweep     first[i]..first[i + 1]: the edges out of block i
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! G1  Words come by ascending address, so edges come by ascending source; a word that is out of order (a damaged
-//!     trace) makes the whole unusable.
+//!     trace) makes the whole look unusable.
 //! G2  A word that points to its own block is no edge, unless it points to the block's begin.
 //! G3  glibc's tables in its own data point to chunks, 16 bytes before blocks: the last 8 usable bytes of the block
 //!     before. Such a word is no pointer to that block.
@@ -18,29 +18,29 @@ use skinflint_trace::Look;
 use super::places::{Place, Places, Standing};
 use super::{Live, Words};
 
-/// What a word says about the block that it leads to.
+/// How a word points to the block that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Quality {
-    /// It is the address of its begin.
+    /// The word is the address of the block's begin.
     Begin,
-    /// It lies inside, or bears a tag.
+    /// The word points inside the block, or has a tag.
     Inside,
 }
 
-/// A word between two blocks.
+/// A word in one block that leads to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edge {
-    /// Where it lies.
+    /// The place of the word.
     pub place: Place,
     /// The block that it leads to.
     pub to: u32,
-    /// How.
+    /// How it points there.
     pub quality: Quality,
 }
 
 /// Edges and roots.
 pub struct Graph {
-    /// Words in roots: where, to which block, how.
+    /// The words in roots: their places, the blocks they lead to, and how.
     pub roots: Vec<(Place, u32, Quality)>,
     first: Vec<usize>,
     /// (block and quality, offset of the word in its block in words)
@@ -52,7 +52,7 @@ const INSIDE: u32 = 1 << 31;
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
 
 impl Graph {
-    /// Of these blocks, by address; `None` if words are missing or out of order.
+    /// Builds the graph of these blocks, by address; `None` if words are missing or out of order.
     pub fn of(
         blocks: &[Live],
         look: &Look,
@@ -80,7 +80,7 @@ impl Graph {
             }
             let own = blocks.get(at).filter(|block| block.addr <= address);
             if let Some(own) = own {
-                // G2
+                // A word that points to its own block is an edge only at the block's begin (G2).
                 if to as usize != at || quality == Quality::Begin {
                     let flag = if quality == Quality::Inside {
                         INSIDE
@@ -96,7 +96,7 @@ impl Graph {
             let target = &blocks[to as usize];
             let counts = match standing.at(address) {
                 Standing::Root => true,
-                // G3
+                // A word of glibc's tables points to a chunk (G3).
                 Standing::GlibcData => offset == 0 || offset + 8 != target.usable,
                 Standing::Allocator => false,
             };
@@ -118,7 +118,7 @@ impl Graph {
         (whole && ordered).then_some(graph)
     }
 
-    /// The edges out of a block.
+    /// Returns the edges out of a block.
     pub fn edges(&self, from: u32) -> impl Iterator<Item = Edge> + '_ {
         let from = from as usize;
         let start = self.starts[from];
@@ -134,7 +134,8 @@ impl Graph {
         })
     }
 
-    /// The edge out of a block by its number there; `None` behind the last. For who goes on where it stopped.
+    /// Returns the edge out of a block by its number there; `None` behind the last. For a walk that continues where
+    /// it stopped.
     pub(super) fn edge(&self, from: u32, number: usize) -> Option<u32> {
         let (first, end) = (self.first[from as usize], self.first[from as usize + 1]);
         let edge = self.edges[first..end].get(number)?;
@@ -144,7 +145,7 @@ impl Graph {
 
 /// Finds the block that a word points to. Cost: a hash lookup and a search among the blocks of 64 KiB.
 struct Index {
-    /// First block that begins in a granule or later, for granules in which a block begins.
+    /// The first block that begins in a granule or later, for granules in which a block begins.
     granules: rustc_hash::FxHashMap<u64, (u32, u32)>,
     longest: u64,
 }
@@ -165,13 +166,13 @@ impl Index {
         Index { granules, longest }
     }
 
-    /// The block, how, and the offset in it.
+    /// Returns the block, how the value points to it, and the offset in it.
     fn target(&self, blocks: &[Live], value: u64) -> Option<(u32, Quality, u64)> {
         let address = value & ADDRESS_BITS;
         let number = self.begins_before(blocks, address)?;
         let block = &blocks[number as usize];
         let offset = address - block.addr;
-        // A block of no bytes has a begin all the same.
+        // A block of 0 bytes still has a begin.
         if offset >= block.size.max(1) {
             return None;
         }
@@ -184,7 +185,7 @@ impl Index {
         Some((number, quality, offset))
     }
 
-    /// The last block that begins at or before an address, if it may reach it.
+    /// Returns the last block that begins at or before an address, if it may reach it.
     fn begins_before(&self, blocks: &[Live], address: u64) -> Option<u32> {
         if let Some(&(first, end)) = self.granules.get(&(address >> GRANULE)) {
             let here = &blocks[first as usize..end as usize];

@@ -1,14 +1,14 @@
-//! Of what is not reached: whose graph it is.
+//! Which leader's graph each unreached block belongs to.
 //!
 //! ```text
 //!   unreached blocks ─► strongly connected components ─► those with no edge from another one lead
-//!   leaders, oldest first ─► each claims what it leads to and nobody has claimed (mod.rs Q2)
+//!   leaders, oldest first ─► each claims what it leads to and no other has claimed (mod.rs Q2)
 //! ```
 //!
 //! E1  Every component that does not lead is led to by one that does: the components are a graph without cycles.
 //! E2  The walk keeps its own stack: a list of a million blocks is a million deep.
 //!
-//! The components are found as Tarjan did (Depth-first search and linear graph algorithms, 1972).
+//! Source: the components are found as Tarjan did (Depth-first search and linear graph algorithms, 1972).
 
 use super::graph::{Graph, Quality};
 use super::{Leader, Reach, Reached};
@@ -66,7 +66,7 @@ fn unreached(reach: &Reach) -> impl Iterator<Item = u32> {
 }
 
 fn claim(graph: &Graph, reach: &mut Reach, number: u32, leader: &Leader) {
-    // From one block: the others of a cycle are met on the way, and so have a step of their own.
+    // The walk begins at one block: the others of a cycle are met on the way, and so have a step of their own.
     let first = leader.blocks[0];
     reach.leader_of[first as usize] = number;
     let mut queue = std::collections::VecDeque::from([first]);
@@ -83,7 +83,7 @@ fn claim(graph: &Graph, reach: &mut Reach, number: u32, leader: &Leader) {
 }
 
 struct Components {
-    /// By block; [`NONE`] for what is reached.
+    /// The component by block; [`NONE`] for blocks that are reached.
     of: Vec<u32>,
     sizes: Vec<u32>,
 }
@@ -153,7 +153,7 @@ impl Components {
         }
     }
 
-    /// Everything that was opened since `block` is its component.
+    /// Closes a component: everything that was opened since `block`.
     fn close(&mut self, block: u32, walk: &mut Walk) {
         let number = self.sizes.len() as u32;
         let mut size = 0;

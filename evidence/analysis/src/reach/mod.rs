@@ -9,17 +9,19 @@
 //!            ─► rows by stack: "nothing points to", "only a cycle keeps", each with all that it holds (rows.rs)
 //! ```
 //!
-//! Q1  Conservative: a word that looks like a pointer is one. A block that is called unreached has no word in any root
-//!     or reached block that lies in its requested bytes, with whatever tag in the upper 16 bits.
+//! Q1  The analysis is conservative: a word that looks like a pointer is one. A block that is called unreached has no
+//!     word in any root or reached block that points into its requested bytes, with whatever tag in the upper 16
+//!     bits.
 //! Q2  Every unreached block is counted in exactly one row: with the leader whose graph claimed it first, oldest first.
-//! Q3  A word counts by where it lies once: in a live block's requested bytes it is that block's; else in a root; what
-//!     lies in free memory, slop or tables of the allocator is nobody's.
+//! Q3  A word counts once, by where it lies: in a live block's requested bytes it belongs to that block; else to a
+//!     root; a word in free memory, slop or tables of the allocator counts for nothing.
 //! Q4  A look that does not show everything has no verdict: nothing is called unreached.
-//! Q5  Nothing recurses, and memory is bounded by live blocks and the words between them: 32 bytes a block, 8 a word.
+//! Q5  Nothing recurses, and memory is bounded by live blocks and the words between them: 32 bytes per block, 8 per
+//!     word.
 //!
-//! What it cannot see: pointers that are stored changed (XOR lists, compressed ones of 32 bits), at addresses that are
-//! no multiple of 8, in files or other processes. Such blocks are called unreached. And a stale word that happens to
-//! lie in a live frame hides a leak. Pointers to one past a block's end are none to the block.
+//! What it cannot see: pointers that are stored changed (XOR lists, compressed ones of 32 bits), at addresses that
+//! are no multiple of 8, in files or other processes. Such blocks are called unreached. And a stale word that happens
+//! to lie in a live frame hides a leak. A pointer to one past a block's end does not point to the block.
 //!
 //! Not here: reading the process (collect `look`), names (symbols), text (view).
 
@@ -37,54 +39,54 @@ pub use rows::ReachPass;
 /// A live block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Live {
-    /// Where it begins.
+    /// The address of its begin.
     pub addr: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// Bytes given.
+    /// Usable bytes.
     pub usable: u64,
     /// The stack that acquired it.
     pub node: NodeId,
-    /// When, microseconds since the start.
+    /// The time of its acquisition, microseconds since the start.
     pub born_us: u64,
 }
 
 /// How a block was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reached {
-    /// It was not.
+    /// It was not reached.
     #[default]
     Not,
     /// Along words that point to begins of blocks.
     Certainly,
-    /// Along a word that points into a block, or bears a tag.
+    /// Along a word that points into a block, or has a tag.
     Likely,
 }
 
 /// A step of a path: the word, and the block that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Where the word lies, or which register it is.
+    /// The place of the word, or the register.
     pub place: Place,
     /// The block's index.
     pub block: u32,
 }
 
-/// What was found at a look.
+/// The result for a look.
 pub struct Reach {
     /// Live blocks, by address.
     pub blocks: Vec<Live>,
     /// How each was reached.
     pub reached: Vec<Reached>,
-    /// By which word each was met first; of an unreached block, on the way from its leader.
+    /// The word by which each was first met; for an unreached block, on the way from its leader.
     via: Vec<Option<Place>>,
     /// Unreached graphs, oldest leader first.
     pub leaders: Vec<Leader>,
-    /// For each unreached block its leader, else `u32::MAX`.
+    /// The leader of each unreached block, else `u32::MAX`.
     pub leader_of: Vec<u32>,
 }
 
-/// What nothing outside of it points to: a block, or a cycle of blocks.
+/// A block, or a cycle of blocks, that nothing outside of it points to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Leader {
     /// Its blocks, the oldest first; several if they are a cycle.
@@ -93,13 +95,13 @@ pub struct Leader {
     pub cycle: bool,
 }
 
-/// Hands on a look's words, address and value, by ascending address; whether all were there.
+/// Hands on a look's words, address and value, by ascending address; returns whether all were there.
 pub type Words<'a> = dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool + 'a;
 
-/// Finds out what is reached. `words` hands on the look's words by ascending address, and says whether all were there.
+/// Finds what is reached. `words` hands on the look's words by ascending address, and returns whether all were there.
 ///
 /// # Errors
-/// Why there is no verdict, a sentence without its point (Q4).
+/// Why there is no verdict, in a sentence without its full stop (Q4).
 pub fn find(
     look: &Look,
     mut blocks: Vec<Live>,
@@ -165,7 +167,7 @@ impl Reach {
         }
     }
 
-    /// Notes that a block was met; whether for the first time.
+    /// Notes that a block was met; returns whether this was the first time.
     fn meet(&mut self, block: u32, place: Place, how: Reached) -> bool {
         let reached = &mut self.reached[block as usize];
         if *reached != Reached::Not {
@@ -176,22 +178,22 @@ impl Reach {
         true
     }
 
-    /// The block that an address lies in, its usable bytes counted.
+    /// Returns the block in whose usable bytes an address lies.
     pub fn block_at(&self, addr: u64) -> Option<u32> {
         let next = self.blocks.partition_point(|block| block.addr <= addr);
         let block = self.blocks.get(next.checked_sub(1)?)?;
         (addr - block.addr < block.usable.max(1)).then_some(next as u32 - 1)
     }
 
-    /// The way to a block: from a root, or, of an unreached block, from its leader, which then has no step of its own.
-    /// Bounded by the number of blocks.
+    /// Returns the way to a block: from a root, or, for an unreached block, from its leader, which then has no step
+    /// of its own. Its length is bounded by the number of blocks.
     pub fn path(&self, block: u32) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = block;
         while let Some(place) = self.via[at as usize] {
             steps.push(Step { place, block: at });
             let Place::Memory(addr) = place else { break };
-            // Where it lies in no block, it is a root.
+            // A word that lies in no block is in a root.
             match self.requested_at(addr) {
                 Some(from) if steps.len() <= self.blocks.len() => at = from,
                 _ => break,
@@ -201,7 +203,7 @@ impl Reach {
         steps
     }
 
-    /// The block in whose requested bytes an address lies.
+    /// Returns the block in whose requested bytes an address lies.
     fn requested_at(&self, addr: u64) -> Option<u32> {
         let block = self.block_at(addr)?;
         let live = &self.blocks[block as usize];

@@ -1,24 +1,25 @@
-//! What memory is whose: which words outside of blocks are roots.
+//! The owners of memory: which words outside of blocks are roots.
 //!
 //! ```text
 //!   region:  data of modules, stacks, thread-local storage, shared ─► root
-//!            [heap] ─► the allocator's     anonymous ─► by who mapped it:
+//!            [heap] ─► the allocator's     anonymous ─► by its mapper:
 //!                        the allocator ─► its own        the program ─► root
-//!                        nobody that was seen ─► by the allocator's habits (`unseen_is_root`)
+//!                        none that was seen ─► by the allocator's habits (`unseen_is_root`)
 //! ```
 //!
-//! A1  The allocator's memory is no root: its free lists and caches point to blocks that nobody else may know.
-//! A2  What nobody was seen to map, and no habit gives to the allocator, is a root: the loader's memory is such.
+//! A1  The allocator's memory is no root: its free lists and caches point to blocks that nothing else may point to.
+//! A2  Memory whose mapping was not seen, and that no habit gives to the allocator, is a root: the loader's memory is
+//!     an example.
 //! A3  The data of the allocator's own library is no root; glibc's is the C library's, and is one (graph.rs G3).
 //!
-//! Not here: reading it.
+//! Not here: reading the memory.
 
 use skinflint_trace::{Look, LookRegion, RegionKind};
 
 use super::Live;
 use crate::maps::{Intervals, Owner};
 
-/// Where a word was.
+/// The place of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// At this address.
@@ -38,7 +39,7 @@ pub(super) enum Standing {
 /// The allocator that ran, as far as its habits are known.
 #[derive(Clone, Debug, Default)]
 pub struct Maker {
-    /// As recorded: `glibc 2.36`.
+    /// Its name, as recorded: `glibc 2.36`.
     pub name: String,
     /// Path of its library.
     pub path: String,
@@ -49,7 +50,7 @@ impl Maker {
         self.name.starts_with("glibc")
     }
 
-    /// Ours maps by system calls of its own, far from everything else.
+    /// Reports whether it maps unseen: ours maps by system calls of its own, far from everything else.
     fn maps_unseen(&self) -> bool {
         self.path.ends_with("/libskinflint.so")
     }
@@ -62,19 +63,19 @@ struct Piece {
     standing: Standing,
 }
 
-/// The memory of a look, by who owns it.
+/// The memory of a look, by owner.
 pub struct Places {
     pieces: Vec<Piece>,
     tls: Vec<(u64, u64)>,
 }
 
-/// glibc's heaps of threads begin at multiples of this.
+/// The alignment of glibc's heaps of threads.
 const ARENA_BYTES: u64 = 64 << 20;
-/// What lies this near to a module was mapped for it by the loader.
+/// The distance within which memory near a module was mapped for it by the loader.
 const NEAR: u64 = 16 << 20;
 
 impl Places {
-    /// `intervals`: who had mapped what; `by_allocator`: whether the allocator's own code did.
+    /// Creates the places. `intervals` has the mappers of memory; `by_allocator` whether the allocator's own code did.
     pub fn new(
         look: &Look,
         blocks: &[Live],
@@ -133,7 +134,7 @@ impl Places {
         }
     }
 
-    /// Answers for ascending addresses.
+    /// Returns a sweep that answers for ascending addresses.
     pub(super) fn sweep(&self) -> Sweep<'_> {
         Sweep {
             places: self,
@@ -142,7 +143,7 @@ impl Places {
     }
 }
 
-/// Whether two paths name one library: the loader's is a link, the kernel's what it leads to.
+/// Reports whether two paths name one library: the loader's is a link, the kernel's is what it leads to.
 fn same_library(one: &str, other: &str) -> bool {
     let name = |path: &str| {
         let file = path.rsplit('/').next()?;
@@ -151,7 +152,7 @@ fn same_library(one: &str, other: &str) -> bool {
     name(one).is_some_and(|one| Some(one) == name(other))
 }
 
-/// The region of a look that an address lies in; thread-local storage before what it lies in.
+/// Returns the region of a look that an address lies in; thread-local storage before what it lies in.
 pub fn region_of(look: &Look, address: u64) -> Option<&LookRegion> {
     let inside = |one: &&LookRegion| (one.start..one.end).contains(&address);
     let is_tls = |one: &&LookRegion| one.kind == RegionKind::Tls;
@@ -159,7 +160,7 @@ pub fn region_of(look: &Look, address: u64) -> Option<&LookRegion> {
     tls.or_else(|| look.regions.iter().find(inside))
 }
 
-/// See [`Places::sweep`].
+/// A sweep over ascending addresses; see [`Places::sweep`].
 pub(super) struct Sweep<'a> {
     places: &'a Places,
     at: usize,
@@ -185,7 +186,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether anonymous memory that nobody was seen to map is a root (A2).
+/// Reports whether anonymous memory whose mapping was not seen is a root (A2).
 fn unseen_is_root(
     look: &Look,
     region: &LookRegion,
@@ -196,7 +197,7 @@ fn unseen_is_root(
     let first = blocks.partition_point(|block| *block < start);
     let holds_blocks = blocks.get(first).is_some_and(|block| *block < end);
     if maker.is_glibc() {
-        // It maps unseen: arenas of threads, and large blocks by themselves, beside which nothing of its own lies.
+        // glibc maps unseen: arenas of threads, and large blocks by themselves, beside which nothing of its own lies.
         return !start.is_multiple_of(ARENA_BYTES) && !region.start.is_multiple_of(ARENA_BYTES);
     }
     if holds_blocks {

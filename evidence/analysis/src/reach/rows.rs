@@ -1,4 +1,4 @@
-//! What was found, for the report: sums, rows by stack, findings.
+//! The result in the report: sums, rows by stack, findings.
 //!
 //! ```text
 //!   Reach ─► ReachPass ─ finish ─► Report::reach (rows) and findings of kind leak
@@ -19,14 +19,14 @@ use crate::model::{
 use crate::pass::{Act, CellKey, Context, Pass};
 use crate::passes::wording::{bytes as size, count};
 
-/// Rows listed.
+/// The number of rows listed.
 const ROWS: usize = 200;
-/// Findings; all are in the rows.
+/// The number of findings; all leaks are in the rows.
 const FINDINGS: usize = 8;
-/// Below this a row makes no finding.
+/// The bytes below which a row makes no finding.
 const WORTH_BYTES: u64 = 1024;
 
-/// Adds what was found at a look to the report.
+/// The pass that adds what was found at a look to the report.
 pub struct ReachPass {
     result: Reachability,
     /// The unreached blocks.
@@ -42,7 +42,7 @@ struct Lost {
 }
 
 impl ReachPass {
-    /// Of a look at the moment of this label.
+    /// Creates the pass for a look at the moment of this label.
     pub fn new(look: &Look, label: &str, found: &Result<Reach, String>) -> ReachPass {
         let mut result = Reachability {
             label: label.to_owned(),
@@ -133,7 +133,7 @@ impl Pass for ReachPass {
         let mut at_instant: Vec<FxHashMap<CellKey, u64>> =
             vec![FxHashMap::default(); result.rows.len()];
         for block in self.blocks {
-            // Acquired within the same microsecond counts as before: the instant is behind some event.
+            // A block acquired within the same microsecond counts as before: the instant is behind some event.
             if end || block.born_us <= until_us {
                 *at_instant[block.row].entry(block.key).or_default() += 1;
             }

@@ -5,13 +5,13 @@
 //!   best fit, the lowest of equal ones; neighbours joined at once; mmap from a threshold that rises
 //! ```
 //!
-//! K1  `by_start` and `by_len` hold the same free chunks; no two of them touch, none touches `top`.
-//! K2  Chunks are multiples of 16 with 8 bytes of header, 32 at least; a block begins 8 bytes behind its
-//!     chunk's start, so that blocks are apart by their headers.
+//! K1  `by_start` and `by_len` hold the same free chunks; no two of them touch, and none touches `top`.
+//! K2  Chunks are multiples of 16 with 8 bytes of header, at least 32; a block begins 8 bytes behind its chunk's
+//!     start, so that blocks are separated by their headers.
 //! K3  `kept` holds chunks that are freed and not joined: thread-cache bins of [`CACHED_MAX`] each, and fast bins
-//!     until they are consolidated by a large request or a large free chunk. They pin the top, as they do in truth.
-//! K4  What purging whole spans means here is trimming: pages above the top go back when there are more
-//!     than the trim threshold. Purging each page is what `malloc_trim(0)` would do all the time.
+//!     until they are consolidated by a large request or a large free chunk. They pin the top, as they really do.
+//! K4  Purging whole spans means trimming here: pages above the top go back when there are more than the trim
+//!     threshold. Purging each page is what `malloc_trim(0)` would do all the time.
 //!
 //! Simplified: one arena and one thread cache; a remainder of 16 bytes is kept as free, where glibc leaves it with
 //! the block; free chunks of one size are taken by address, not by age.
@@ -27,17 +27,17 @@ const STEP: u64 = 16;
 const HEADER: u64 = 8;
 const CHUNK_MIN: u64 = 32;
 const MMAP_BYTES: u64 = 128 << 10;
-/// The threshold does not rise above this.
+/// The most bytes that the threshold rises to.
 const MMAP_BYTES_MAX: u64 = 32 << 20;
-/// What is left above the top when it is trimmed, and asked for beyond need when the heap grows.
+/// The bytes left above the top when it is trimmed, and requested beyond need when the heap grows.
 const TOP_PAD: u64 = 128 << 10;
 
-/// Largest chunk that thread caches keep, and how many of each size.
+/// The largest chunk that thread caches keep, and how many of each size.
 const CACHED_BYTES: u64 = 1040;
 const CACHED_MAX: usize = 7;
-/// Largest chunk of fast bins.
+/// The largest chunk of fast bins.
 const FAST_BYTES: u64 = 128;
-/// A request or a free chunk from these on consolidates the fast bins.
+/// A request or a free chunk from these sizes on consolidates the fast bins.
 const LARGE_REQUEST: u64 = 1024;
 const LARGE_FREE: u64 = 64 << 10;
 
@@ -48,16 +48,16 @@ struct Kept {
     fast: Vec<u64>,
 }
 
-/// The layout.
+/// The layout of chunks.
 pub(super) struct ChunkLayout {
-    /// By chunk size in sixteenths.
+    /// Kept chunks by chunk size in sixteenths.
     kept: Vec<Kept>,
-    /// Chunks in fast bins.
+    /// Number of chunks in fast bins.
     fast: usize,
     by_start: BTreeMap<u64, u64>,
     by_len: BTreeSet<(u64, u64)>,
     top: u64,
-    /// First page that is not the heap's.
+    /// The first page that is not the heap's.
     end: u32,
     mmap_bytes: u64,
 }
@@ -95,7 +95,7 @@ impl ChunkLayout {
         self.by_len.remove(&(len, start));
     }
 
-    /// A chunk of this size that was kept.
+    /// Takes a chunk of this size that was kept.
     fn take_kept(&mut self, chunk: u64) -> Option<u64> {
         let kept = self.kept.get_mut((chunk / STEP) as usize)?;
         if let Some(start) = kept.cached.pop() {
@@ -106,7 +106,7 @@ impl ChunkLayout {
         Some(start)
     }
 
-    /// Whether a freed chunk is kept as it is.
+    /// Keeps a freed chunk as it is, if it is to be kept; returns whether it was.
     fn keep(&mut self, start: u64, chunk: u64) -> bool {
         let Some(kept) = self.kept.get_mut((chunk / STEP) as usize) else {
             return false;
@@ -122,7 +122,7 @@ impl ChunkLayout {
         true
     }
 
-    /// Joins what is in the fast bins.
+    /// Joins the chunks in the fast bins.
     fn consolidate(&mut self, pages: &mut Pages) {
         if self.fast == 0 {
             return;
@@ -135,7 +135,7 @@ impl ChunkLayout {
         }
     }
 
-    /// Bytes between the top and the end.
+    /// Returns the bytes between the top and the end.
     fn above(&self) -> u64 {
         u64::from(self.end) * PAGE - self.top
     }
@@ -236,7 +236,7 @@ impl Layout for ChunkLayout {
             return true;
         }
         let next = start + old;
-        // The top is taken from as far as it goes; the heap does not grow for a realloc.
+        // The top is used as far as it reaches; the heap does not grow for a realloc.
         if next == self.top && new - old <= self.above() {
             self.raise(new - old, pages);
             return true;
@@ -259,7 +259,7 @@ impl Layout for ChunkLayout {
     }
 
     fn table_bytes(&self) -> usize {
-        // Two trees, each with 16 bytes a chunk in nodes that are about two thirds full.
+        // These are two trees, each with 16 bytes per chunk in nodes that are about two thirds full.
         let kept = |kept: &Kept| kept.cached.capacity() + kept.fast.capacity();
         self.by_start.len() * 48 + self.kept.iter().map(kept).sum::<usize>() * 8
     }

@@ -7,7 +7,7 @@
 //!
 //! C1  `class_of(n)` is at least n; an entry changes only to a smaller class. Classes are never removed, so
 //!     the class of a span stays what it was.
-//! C2  A span has 1 to [`SPAN_PAGES_MAX`] pages and room for one block at least.
+//! C2  A span has 1 to [`SPAN_PAGES_MAX`] pages and room for at least one block.
 //!
 //! Not here: which span a block gets (`spans.rs`).
 
@@ -18,16 +18,16 @@ use skinflint_sizes::spans::{
 
 use super::policy::{Classes, Length};
 
-/// Most classes: those of the largest scheme, and as many earned ones as the allocator may have.
+/// The most classes: those of the largest scheme, and as many earned ones as the allocator may have.
 const CLASSES_MAX: usize = 2048;
 const STEP: u64 = 16;
 
-/// What is known of a class.
+/// The state of a class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Class {
     pub size: u32,
     earned: bool,
-    /// Pages in its spans, and bytes of its live blocks.
+    /// The pages in its spans, and the bytes of its live blocks.
     pub span_pages: u64,
     pub live_bytes: u64,
 }
@@ -35,7 +35,7 @@ pub(super) struct Class {
 /// The table of a policy.
 pub(super) struct Table {
     classes: Vec<Class>,
-    /// Class by size.
+    /// The class by size.
     of: Vec<u16>,
     /// Live blocks by multiple of 16; empty if none can be earned.
     live: Vec<u32>,
@@ -85,7 +85,7 @@ impl Table {
         }
     }
 
-    /// The class of a small size; `None` for a large one.
+    /// Returns the class of a small size; `None` for a large one.
     pub(super) fn class_of(&self, size: u64) -> Option<u32> {
         (size <= self.small_max).then(|| u32::from(self.of[size as usize]))
     }
@@ -94,19 +94,19 @@ impl Table {
         self.classes[class as usize]
     }
 
-    /// What a large request is given: whole pages.
+    /// Returns what a large request is given: whole pages.
     pub(super) fn large(&self, size: u64) -> u64 {
         self.scheme.usable(size)
     }
 
-    /// A small block of `size` came into `class`.
+    /// Notes that a small block of `size` came into `class`.
     pub(super) fn came(&mut self, size: u64, class: u32) {
         self.classes[class as usize].live_bytes += u64::from(self.classes[class as usize].size);
         let step = size.div_ceil(STEP) as usize;
         if let Some(live) = self.live.get_mut(step) {
             *live += 1;
             let own = step as u64 * STEP;
-            // What this size would be given now; older spans may be of larger classes.
+            // This is what the size would be given now; older spans may be of larger classes.
             let given = u64::from(self.classes[usize::from(self.of[size as usize])].size);
             if given.saturating_sub(own) * u64::from(*live) > WORTH_BYTES && !self.refused[step] {
                 self.refused[step] = !self.earn(own as u32, given as u32);
@@ -114,7 +114,7 @@ impl Table {
         }
     }
 
-    /// A small block of `size` left `class`.
+    /// Notes that a small block of `size` left `class`.
     pub(super) fn went(&mut self, size: u64, class: u32) {
         self.classes[class as usize].live_bytes -= u64::from(self.classes[class as usize].size);
         if let Some(live) = self.live.get_mut(size.div_ceil(STEP) as usize) {
@@ -122,8 +122,8 @@ impl Table {
         }
     }
 
-    /// As the allocator does it (engines/alloc/src/class.rs, `earn`): not where the tails of odd spans
-    /// eat half of what the class saves. Whether there is one now.
+    /// Earns a class as the allocator does (engines/alloc/src/class.rs, `earn`): not if the tails of odd spans eat
+    /// half of what the class saves. Returns whether there is one now.
     #[cold]
     fn earn(&mut self, own: u32, given: u32) -> bool {
         let saved = saved_by_earning(own, 1024) / 1024;
@@ -141,7 +141,7 @@ impl Table {
         true
     }
 
-    /// Pages of the next span of a class (C2). `span_pages` counts those it has.
+    /// Returns the pages of the next span of a class (C2). `span_pages` counts those it has.
     pub(super) fn pages(&mut self, class: u32) -> u32 {
         let one = self.classes[class as usize];
         let pages = match self.length {
@@ -175,8 +175,8 @@ impl Class {
     }
 }
 
-/// The allocator's own rule. It is written down a second time because the analysis may not depend on an
-/// allocator: `pages_for` and `span_pages` in engines/alloc/src/class.rs are the first.
+/// Returns the pages by the allocator's own rule. It is written a second time because the analysis may not depend on
+/// an allocator: `pages_for` and `span_pages` in engines/alloc/src/class.rs are the first.
 fn tiers(size: u32, population: u64) -> u32 {
     let target = match population {
         0..=15 if size <= 512 => 1,
@@ -199,7 +199,7 @@ fn tiers(size: u32, population: u64) -> u32 {
         .unwrap_or_else(|| (SLOTS_MAX * size / PAGE_BYTES).max(1))
 }
 
-/// The shortest span with the least tail, as a share of itself.
+/// Returns the shortest span with the least tail, as a share of itself.
 fn no_tail(size: u32) -> u32 {
     let least = size.div_ceil(PAGE_BYTES);
     let tail = |pages: &u32| u64::from(pages * PAGE_BYTES % size) * 720_720 / u64::from(*pages);

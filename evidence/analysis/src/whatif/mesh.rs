@@ -5,33 +5,33 @@
 //!   span B  [.x....x.]   are mapped there; a page in which both had a block is saved
 //! ```
 //!
-//! M1  A span is in one pair at most, and only with one of the same class and length.
-//! M2  Saved are the pages in which both of a pair hold live blocks: pages in which only one does would
+//! M1  A span is in at most one pair, and only with one of the same class and length.
+//! M2  The saving is the pages in which both spans of a pair hold live blocks: pages in which only one does would
 //!     have been purged in the other anyway. So this adds up with 4 KiB purges and never counts twice.
-//! M3  Cost: spans are shuffled (a fixed seed, so that the same trace gives the same answer), the first half
-//!     of a class is tried against [`PROBES`] of the second half each: at most `PROBES / 2` looks for each
-//!     span, each a few words. The answer is what a real mesher could find with that work, not the optimum.
+//! M3  Cost: spans are shuffled (a fixed seed, so that the same trace gives the same result), and each of the first
+//!     half of a class is tried against [`PROBES`] of the second half: at most `PROBES / 2` looks for each span, each
+//!     a few words. The result is what a real mesher could find with that work, not the optimum.
 //!
-//! The idea, and the probing, are those of Mesh (Powers, Tench, Berger and McGregor, 2019).
-//! Not here: when it is asked for (`model.rs`).
+//! Source: the idea, and the probing, are those of Mesh (Powers, Tench, Berger and McGregor, 2019). Not here: when it
+//! is requested (`model.rs`).
 
 use super::pages::{PAGE, Pages};
 
-/// Spans of the other half that each is tried against, as Mesh does.
+/// The number of spans of the other half that each is tried against, as in Mesh.
 pub(super) const PROBES: usize = 64;
 
-/// What meshing could save at a moment.
+/// The savings of meshing at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Mesh {
-    /// Spans with a live and a free slot: those that could be meshed at all.
+    /// Number of spans with a live and a free slot: those that could be meshed at all.
     pub candidates: u64,
-    /// Pairs found.
+    /// Number of pairs found.
     pub pairs: u64,
     /// Bytes of pages that the pairs would share, beyond what 4 KiB purges give back (M2).
     pub saved_bytes: u64,
 }
 
-/// A span.
+/// A span that may be meshed.
 #[derive(Clone, Copy)]
 pub(super) struct Candidate {
     pub class: u32,
@@ -62,7 +62,7 @@ pub(super) fn probe<'a>(
         ..Mesh::default()
     };
     shuffle(&mut open);
-    // Stable, so that each group stays shuffled.
+    // The sort is stable, so each group stays shuffled.
     open.sort_by_key(|(_, one)| one.kind());
     for group in open.chunk_by(|a, b| a.1.kind() == b.1.kind()) {
         let (left, right) = group.split_at(group.len() / 2);
@@ -85,7 +85,7 @@ pub(super) fn probe<'a>(
     mesh
 }
 
-/// Whether no slot lives in both.
+/// Reports whether no slot lives in both.
 fn disjoint(a: &[u64], b: &[u64], slots: u32) -> bool {
     a.iter().zip(b).enumerate().all(|(word, (a, b))| {
         let left = slots - word as u32 * 64;
@@ -94,7 +94,7 @@ fn disjoint(a: &[u64], b: &[u64], slots: u32) -> bool {
     })
 }
 
-/// Pages in which both hold a live block.
+/// Returns the pages in which both hold a live block.
 fn shared(one: &Candidate, other: &Candidate, pages: &Pages) -> u64 {
     let both = |at: &u32| pages.live(one.start + at) > 0 && pages.live(other.start + at) > 0;
     (0..one.pages).filter(both).count() as u64

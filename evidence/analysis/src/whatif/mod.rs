@@ -7,16 +7,16 @@
 //!                               peak, low, end ────────────────────────────────────────────┘
 //! ```
 //!
-//! W1  One pass over the events; one before it, by the ledger alone, where snapshots can say what of large
-//!     blocks was touched. Memory is bounded by live blocks (24 bytes and 8 for each policy, beside
-//!     the ledger's), spans and pages, never by events.
-//! W2  A moment is the same for all policies, since it is one of live bytes: the peak (the first with most
-//!     bytes asked for), after the biggest free (the lowest moment below a peak, of the largest such
-//!     difference, the last of several), the end. Figures of a moment are taken just before the next act
-//!     that would end it, so that what idling gives back is seen.
+//! W1  There is one pass over the events, and one before it by the ledger alone, if snapshots can tell what of large
+//!     blocks was touched. Memory is bounded by live blocks (24 bytes and 8 for each policy, beside the ledger's),
+//!     spans and pages, never by events.
+//! W2  A moment is the same for all policies, since it is one of live bytes: the peak (the first with most requested
+//!     bytes), after the biggest free (the lowest moment below a peak, of the largest such difference, the last of
+//!     several), the end. Figures of a moment are taken just before the next act that would end it, so that what
+//!     idling gives back is seen.
 //! W3  The same trace and options give the same result, to the byte.
-//! W4  What is simulated is where blocks lie and which pages are given back. It is not metadata, caches of
-//!     threads, huge pages, nor alignment that was asked for.
+//! W4  The simulation covers where blocks lie and which pages are given back. It does not cover metadata, caches of
+//!     threads, huge pages, or requested alignment.
 //!
 //! Not here: text (`view`), opening traces (`cli`), real runs (`skinflint compare`).
 
@@ -52,30 +52,30 @@ use outcome::{Level, SCHEMA};
 pub use policy::{Policy, UnknownPolicy};
 use touched::{Survey, Touched};
 
-/// Parts that a step of time is cut into while pages wait to be given back.
+/// The number of parts that a step of time is cut into while pages wait to be given back.
 const TIME_STEPS: u64 = 8;
-/// Acts between two looks at the tables' sizes.
+/// The number of acts between two looks at the tables' sizes.
 const TABLES_ACTS: u64 = 1 << 16;
 
-/// What is to be simulated.
+/// The options of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// In the order of the result.
+    /// The policies, in the order of the result.
     pub policies: Vec<Policy>,
-    /// Milliseconds for which pages lie unused before they are given back. 0 gives each policy's limit;
-    /// with purges of 4 KiB the floor itself.
+    /// The milliseconds for which pages lie unused before they are given back. 0 gives each policy's limit; with
+    /// purges of 4 KiB that is the floor itself.
     pub delay_ms: u32,
-    /// When each thread ended, by its number in the trace; its heap is then taken over by the next thread
+    /// The time when each thread ended, by its number in the trace; its heap is then taken over by the next thread
     /// that begins. May be empty: heaps are then never taken over.
     pub thread_ends_ns: Vec<Option<u64>>,
-    /// When the program ended, if that is known.
+    /// The time when the program ended, if that is known.
     pub end_ns: Option<u64>,
-    /// What of large blocks was touched; by default all.
+    /// How much of large blocks was touched; by default all.
     pub touched: Touched,
 }
 
 impl Default for Options {
-    /// All named policies, giving back at once.
+    /// Returns all named policies, giving back at once.
     fn default() -> Options {
         Options {
             policies: Policy::all(),
@@ -88,7 +88,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a trace says beside its events: when threads and the program ended.
+    /// Returns what a trace tells beside its events: when threads and the program ended.
     pub fn of(trace: &Trace) -> Options {
         Options {
             thread_ends_ns: trace.threads.iter().map(|one| one.ended_ns).collect(),
@@ -98,10 +98,9 @@ impl Options {
     }
 }
 
-/// Simulates `policies` over a trace. `progress` is called with the number of events of each step that
-/// is done. Cost: 13 million events of a python took 170 ns of CPU time for each event and policy; 100
-/// million of `bench/churn.c` under one policy, whose blocks are in no cache, 165 s and 126 MB (2026-11-21, a
-/// busy machine).
+/// Simulates `policies` over a trace. `progress` is called with the number of events of each step that is done. Cost:
+/// 13 million events of a python took 170 ns of CPU time per event and policy; 100 million of `bench/churn.c` under
+/// one policy, whose blocks are in no cache, took 165 s and 126 MB (2026-11-21, a busy machine).
 pub fn run(
     trace: &Trace,
     policies: Vec<Policy>,
@@ -144,9 +143,9 @@ pub fn run(
 
 /// A finished simulation of a trace.
 pub struct Ran {
-    /// What was found.
+    /// The result of the simulation.
     pub what_if: WhatIf,
-    /// What of the trace could not be read.
+    /// The parts of the trace that could not be read.
     pub damage: Vec<Damage>,
 }
 
@@ -156,13 +155,13 @@ pub struct Simulation {
     world: World,
 }
 
-/// All but the ledger, which hands acts to it.
+/// Everything except the ledger, which hands acts to it.
 struct World {
     options: Options,
     models: Vec<Model>,
-    /// Number of a live block, by address and serial (a realloc under way has given its address up).
+    /// The number of a live block, by address and serial (a realloc under way has given its address up).
     numbers: HashMap<(u64, u32), u32, FxBuildHasher>,
-    /// Bytes asked for, by number; and numbers of blocks that are gone.
+    /// Requested bytes, by number; `gone` has the numbers of blocks that are gone.
     sizes: Vec<u64>,
     /// Touched bytes of blocks that are touched in part, by number.
     partly: HashMap<u32, u64, FxBuildHasher>,
@@ -185,12 +184,12 @@ struct World {
 #[derive(Default)]
 struct Heaps {
     of: Vec<Option<u32>>,
-    /// The thread that has it.
+    /// The thread that has each heap.
     owners: Vec<u32>,
 }
 
 impl Heaps {
-    /// The heap of a thread; a new thread takes over that of one which has ended.
+    /// Returns the heap of a thread; a new thread takes over that of a thread that has ended.
     fn of(&mut self, thread: ThreadId, now_ns: u64, ends: &[Option<u64>]) -> u32 {
         let index = thread.0 as usize;
         if let Some(Some(heap)) = self.of.get(index) {
@@ -217,7 +216,7 @@ impl Heaps {
 }
 
 impl Simulation {
-    /// Nothing lives yet.
+    /// Creates a simulation in which nothing lives yet.
     pub fn new(options: Options) -> Simulation {
         let model = |policy: &Policy| Model::new(policy.clone(), options.delay_ms);
         Simulation {
@@ -243,8 +242,8 @@ impl Simulation {
         }
     }
 
-    /// Adds a layout that is not one of the policies: before the first event. `named` carries its name
-    /// and whether threads have heaps of their own; its classes and order are not looked at.
+    /// Adds a layout that is not one of the policies; call it before the first event. `named` has its name and
+    /// whether threads have heaps of their own; its classes and order are not used.
     pub fn add(&mut self, named: Policy, layout: Box<dyn Layout>) {
         let delay_ms = self.world.options.delay_ms;
         let model = Model::with_layout(named, layout, delay_ms);
@@ -258,7 +257,7 @@ impl Simulation {
             .apply(event, &mut |context, act| world.act(context, act));
     }
 
-    /// Nothing more comes.
+    /// Ends the simulation, and returns the result.
     pub fn finish(self) -> WhatIf {
         let (counts, mut world) = (self.ledger.counts(), self.world);
         let end_ns = world.options.end_ns.unwrap_or(0);
@@ -314,7 +313,7 @@ impl World {
 
     fn regrown(&mut self, context: &Context<'_>, old: &Block, new: &Block) {
         let Some(number) = self.numbers.remove(&(old.addr, old.serial)) else {
-            // Not possible while the ledger keeps G2; a block that nobody knows is a new one.
+            // This is not possible while the ledger keeps G2; an unknown block is a new one.
             return self.came(context, new);
         };
         let (before, requested) = (self.size(number), self.sizes[number as usize]);
@@ -341,7 +340,7 @@ impl World {
         }
     }
 
-    /// What a numbered block's bytes are; those of an empty one count as one.
+    /// Returns the bytes of a numbered block; those of an empty one count as one.
     fn size(&self, number: u32) -> Size {
         let asked = self.sizes[number as usize].max(1);
         let touched = self.partly.get(&number).copied().unwrap_or(asked);
@@ -396,7 +395,7 @@ impl World {
         self.now.touched_bytes -= size.touched;
     }
 
-    /// Time goes on to `time_ns`, in steps while what waits to be given back may go.
+    /// Moves the time on to `time_ns`, in steps while pages that wait to be given back may go.
     fn until(&mut self, time_ns: u64) {
         let delay_ns = u64::from(self.options.delay_ms) * 1_000_000;
         for _ in 0..TIME_STEPS {

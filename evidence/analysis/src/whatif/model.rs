@@ -1,17 +1,17 @@
-//! One policy at work: a layout, its pages, and the figures that are kept of both.
+//! One policy at work: a layout, its pages, and the figures of both.
 //!
 //! ```text
 //!   came(block) ─► layout.acquire ─► pages.block       regrown ─► in place │ moved with its pages │ copied
 //!   went(block) ─► pages.unblock  ─► layout.release
 //! ```
 //!
-//! M1  `usable` is the sum of what the layout says of each live block.
-//! M2  Blocks of [`DIRECT_BYTES`] and more are mappings of their own under every policy and have no
-//!     entries in the page table: a program that asks for a terabyte and uses none costs nothing here.
-//! M3  Meshing is looked for when the acts since it was last looked for have paid for it, or when the fall
-//!     is an eighth deeper: its cost stays a constant for each act.
+//! M1  `usable` is the sum of what the layout returns for each live block.
+//! M2  Blocks of [`DIRECT_BYTES`] or more are mappings of their own under every policy and have no entries in the
+//!     page table: a program that asks for a terabyte and uses none costs nothing here.
+//! M3  Meshing is computed when the acts since the last time have paid for it, or when the fall is an eighth deeper:
+//!     its cost stays a constant for each act.
 //!
-//! Not here: which moments there are (`mod.rs`).
+//! Not here: the moments (`mod.rs`).
 
 use super::chunks::ChunkLayout;
 use super::layout::{Ask, Layout, Place};
@@ -21,12 +21,12 @@ use super::pages::{PAGE, Pages, Residents};
 use super::policy::Policy;
 use super::spans::SpanLayout;
 
-/// See M2.
+/// The size from which blocks are mappings of their own (M2).
 pub(super) const DIRECT_BYTES: u64 = 64 << 20;
-/// Looks at a pair of spans that an act pays for (M3).
+/// The looks at a pair of spans that an act pays for (M3).
 const LOOKS_PER_ACT: u64 = 4;
 
-/// Bytes of a block: asked for, and touched; both at least 1.
+/// The bytes of a block: requested, and touched; both at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Size {
     pub asked: u64,
@@ -46,14 +46,14 @@ pub(super) struct Model {
     pub policy: Policy,
     layout: Box<dyn Layout>,
     pages: Pages,
-    /// By block number.
+    /// The places, by block number.
     places: Vec<Place>,
     usable: u64,
     most: Residents,
     sums: Sums,
     at_peak: Figures,
     after_free: Option<Figures>,
-    /// What was found last, at which ticket, and after which fall.
+    /// The last result of meshing, with its ticket and its fall.
     mesh: Option<(Mesh, u64, u64)>,
     credit: u64,
 }
@@ -83,14 +83,14 @@ impl Model {
         }
     }
 
-    /// A block came.
+    /// Notes that a block came.
     pub(super) fn came(&mut self, block: u32, size: Size, heap: u32) {
         let place = self.place(size.asked, heap);
         self.enter(place, size);
         self.settle(block, place);
     }
 
-    /// A block went.
+    /// Notes that a block went.
     pub(super) fn went(&mut self, block: u32, size: Size) {
         self.credit += LOOKS_PER_ACT;
         let place = self.places[block as usize];
@@ -98,11 +98,11 @@ impl Model {
         self.layout.release(place, size.asked, &mut self.pages);
     }
 
-    /// A block has another size now.
+    /// Notes that a block has another size now.
     pub(super) fn regrown(&mut self, block: u32, old: Size, new: Size, heap: u32) {
         let place = self.places[block as usize];
         let before = self.layout.usable(place, old.asked);
-        // A direct mapping stays one while the layout says so, and above DIRECT_BYTES in any case.
+        // A direct mapping stays one while the layout allows it, and above DIRECT_BYTES in any case.
         let huge = (old.asked >= DIRECT_BYTES, new.asked >= DIRECT_BYTES);
         let stays = match (place.is_direct(), huge) {
             (true, (true, true)) => true,
@@ -176,7 +176,7 @@ impl Model {
         self.most = self.most.with(&self.pages.resident(), u64::max);
     }
 
-    /// The state has lasted for `ns`, and now it is `now_ms`.
+    /// Notes that the state has lasted for `ns`, and that it is `now_ms` now.
     pub(super) fn lasted(&mut self, ns: u64, requested: u64, now_ms: u32) {
         let all = self.pages.resident();
         let weigh = |pages: u64| u128::from(pages * PAGE) * u128::from(ns);
@@ -207,12 +207,12 @@ impl Model {
         }
     }
 
-    /// The peak is passed: this is how it was.
+    /// Takes the figures of a peak that has passed.
     pub(super) fn see_peak(&mut self, requested: u64) {
         self.at_peak = self.figures(requested);
     }
 
-    /// A low is passed, `fall` bytes below the peak before it.
+    /// Takes the figures of a low that has passed, `fall` bytes below the peak before it.
     pub(super) fn see_low(&mut self, requested: u64, fall: u64, ticket: u64) {
         let deeper = self.mesh.is_none_or(|(_, _, before)| fall / 9 > before / 8);
         if deeper || self.credit >= self.layout.mesh_work() {
@@ -237,7 +237,7 @@ impl Model {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the simulation, and returns the result.
     pub(super) fn finish(mut self, requested: u64, ticket: u64, duration_ns: u64) -> Outcome {
         let average = |sum: u128| (sum / u128::from(duration_ns.max(1))) as u64;
         let [never, spans, holes] = self.sums.resident.map(average);

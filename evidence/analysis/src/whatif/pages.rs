@@ -1,4 +1,4 @@
-//! Pages of a simulated heap: which hold a live block, and which are resident under each purge.
+//! Pages of a simulated heap: which of them hold a live block, and which are resident under each purge.
 //!
 //! ```text
 //!   block ──► live += 1, resident in all three        unblock ──► live -= 1 ─ 0 ─► a hole: due after `delay`
@@ -7,35 +7,35 @@
 //!   floor  ≤  resident[holes]  ≤  resident[spans]  ≤  resident[never]
 //! ```
 //!
-//! P1  `floor` is the number of pages with `live > 0`, direct mappings included.
+//! P1  `floor` is the number of pages with `live > 0`, including direct mappings.
 //! P2  `never`: a page is resident from its first block on. `spans`: until its run has been free for the
 //!     delay. `holes`: until no block has lived in it for the delay; with a delay of 0 that is the floor.
-//! P3  A page is in each queue at most once: memory is bounded by pages, never by events. A page that
-//!     was used meanwhile is not purged; one that was left again waits anew.
-//! P4  A block covers the pages of the bytes that were asked for. The rest of its slot is touched by
-//!     nobody; that a program may leave parts of a block untouched, too, a trace does not say.
+//! P3  A page is in each queue at most once: memory is bounded by pages, never by events. A page that was used
+//!     meanwhile is not purged; one that was left again waits anew.
+//! P4  A block covers the pages of its requested bytes. No program touches the rest of its slot; a trace does not
+//!     tell that a program may leave parts of a block untouched, too.
 //!
-//! Not here: which runs and blocks there are (`spans.rs`, `chunks.rs`).
+//! Not here: the runs and the blocks (`spans.rs`, `chunks.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Bytes of a page.
+/// The size of a page, bytes.
 pub const PAGE: u64 = 4096;
 
 /// Resident pages or bytes, for each of the three ways to give back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Residents {
-    /// Nothing is ever given back, except direct mappings.
+    /// If nothing is ever given back, except direct mappings.
     pub never: u64,
-    /// Whole spans and runs are, when nothing lives in them.
+    /// If whole spans and runs are given back when nothing lives in them.
     pub spans: u64,
-    /// Each page is, when nothing lives in it.
+    /// If each page is given back when nothing lives in it.
     pub holes: u64,
 }
 
 impl Residents {
-    /// The same for each.
+    /// Adds the same number to each figure.
     fn add(&mut self, n: u64) {
         self.never += n;
         self.spans += n;
@@ -48,7 +48,7 @@ impl Residents {
         self.holes -= n;
     }
 
-    /// Each figure by `f` of it and the other's.
+    /// Combines each figure with the other's by `f`.
     pub(crate) fn with(&self, other: &Residents, f: impl Fn(u64, u64) -> u64) -> Residents {
         Residents {
             never: f(self.never, other.never),
@@ -62,7 +62,7 @@ const NEVER: u8 = 1;
 const SPANS: u8 = 2;
 const HOLES: u8 = 4;
 const ALL: u8 = NEVER | SPANS | HOLES;
-/// In a run that is taken.
+/// The page is in a run that is taken.
 const TAKEN: u8 = 8;
 const QUEUED_RUN: u8 = 16;
 const QUEUED_HOLE: u8 = 32;
@@ -71,7 +71,7 @@ const QUEUED_HOLE: u8 = 32;
 struct Page {
     live: u16,
     state: u8,
-    /// When the last block left it, and when its run was freed.
+    /// The time when the last block left it, and when its run was freed.
     hole_ms: u32,
     run_ms: u32,
 }
@@ -90,7 +90,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// None yet; what could be given back is so after `delay_ms`.
+    /// Creates a heap without pages; what could be given back is given back after `delay_ms`.
     pub fn new(delay_ms: u32) -> Pages {
         Pages {
             table: Vec::new(),
@@ -103,22 +103,22 @@ impl Pages {
         }
     }
 
-    /// Pages that hold a live block (P1).
+    /// Returns the pages that hold a live block (P1).
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Resident pages (P2).
+    /// Returns the resident pages (P2).
     pub fn resident(&self) -> Residents {
         self.resident
     }
 
-    /// Live blocks that reach into a page.
+    /// Returns the number of live blocks that reach into a page.
     pub fn live(&self, page: u32) -> u16 {
         self.table.get(page as usize).map_or(0, |page| page.live)
     }
 
-    /// Bytes that the tables hold.
+    /// Returns the bytes that the tables hold.
     pub fn table_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Page>()
             + (self.due_holes.capacity() + self.due_runs.capacity())
@@ -133,21 +133,21 @@ impl Pages {
         &mut self.table[page]
     }
 
-    /// A block came. Cost: its pages.
+    /// Notes that a block came. Cost: its pages.
     pub fn block(&mut self, addr: u64, bytes: u64) {
         for page in range(addr, bytes) {
             self.enter(page);
         }
     }
 
-    /// A block went.
+    /// Notes that a block went.
     pub fn unblock(&mut self, addr: u64, bytes: u64) {
         for page in range(addr, bytes) {
             self.leave(page);
         }
     }
 
-    /// A block has another size at the same address. Cost: the pages between the two ends.
+    /// Notes that a block has another size at the same address. Cost: the pages between the two ends.
     pub fn resize(&mut self, addr: u64, old: u64, new: u64) {
         let (old, new) = (range(addr, old).end, range(addr, new).end);
         (old..new).for_each(|page| self.enter(page));
@@ -201,14 +201,14 @@ impl Pages {
         self.count(had, false);
     }
 
-    /// A run of pages is in use from now on.
+    /// Notes that a run of pages is in use from now on.
     pub fn run_taken(&mut self, first: u32, pages: u32) {
         for page in first..first + pages {
             self.at(page).state |= TAKEN;
         }
     }
 
-    /// A run of pages, or a part of one, is free; no live block lies in it.
+    /// Notes that a run of pages, or a part of one, is free; no live block lies in it.
     pub fn run_freed(&mut self, first: u32, pages: u32) {
         let (now_ms, delay_ms) = (self.now_ms, self.delay_ms);
         for page in first..first + pages {
@@ -228,7 +228,8 @@ impl Pages {
         }
     }
 
-    /// The pages of a block that has left went elsewhere (`mremap`): they are resident in no way.
+    /// Notes that the pages of a block that has left went elsewhere (`mremap`): here they are no longer resident
+    /// under any purge.
     pub fn moved_away(&mut self, addr: u64, bytes: u64) {
         for page in range(addr, bytes) {
             if self.live(page) == 0 {
@@ -237,19 +238,20 @@ impl Pages {
         }
     }
 
-    /// A direct mapping came.
+    /// Notes that a direct mapping came.
     pub fn direct(&mut self, pages: u64) {
         self.floor += pages;
         self.resident.add(pages);
     }
 
-    /// A direct mapping went, and its pages with it.
+    /// Notes that a direct mapping went, and its pages with it.
     pub fn undirect(&mut self, pages: u64) {
         self.floor -= pages;
         self.resident.sub(pages);
     }
 
-    /// Time goes on: purges what is due (P3). Holes first: each run is full of them, and P1's order holds.
+    /// Moves the time on: purges what is due (P3). Holes come first: each run is full of them, and the order of the
+    /// figures holds.
     pub fn advance(&mut self, now_ms: u32) {
         self.now_ms = self.now_ms.max(now_ms);
         while let Some(&Reverse((due, page))) = self.due_holes.peek()
@@ -282,7 +284,7 @@ impl Pages {
         }
     }
 
-    /// Counts everything again: what the counters should say (P1, P2). For tests.
+    /// Counts everything again, for tests: what the counters should be (P1, P2).
     #[doc(hidden)]
     pub fn recount(&self) -> (u64, Residents) {
         let having = |bit| {
@@ -301,7 +303,7 @@ impl Pages {
     }
 }
 
-/// Pages of `bytes` from `addr` on.
+/// Returns the pages of `bytes` from `addr` on.
 pub(crate) fn range(addr: u64, bytes: u64) -> std::ops::Range<u32> {
     let first = addr / PAGE;
     let end = (addr + bytes).div_ceil(PAGE);

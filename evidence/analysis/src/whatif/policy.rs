@@ -6,38 +6,39 @@
 //!   skinflint+earned:tiers:lifo:threads    … with a heap for each thread
 //! ```
 //!
-//! N1  Every name and every part that an error text lists is accepted, and its text is what it was
-//!     written as.
-//! N2  A named policy that is called after an allocator has its classes, span lengths and order as far
-//!     as this has words for them. It has not its caches, decay or metadata: `about` says what differs.
+//! N1  Every name and every part that an error text lists is accepted, and the text of a parsed
+//!     policy is the one that was written.
+//! N2  A named policy that is called after an allocator has its classes, span lengths and order, as far
+//!     as they can be expressed here. It does not have its caches, decay or metadata: `about` says what
+//!     differs.
 //!
-//! Not here: what they do (`spans.rs`, `chunks.rs`), purging, of which all kinds are reported for each.
+//! Not here: their effects (`spans.rs`, `chunks.rs`), purging, all kinds of which are reported for each policy.
 
 use std::fmt;
 
 use skinflint_sizes::Scheme;
 
-/// Which sizes there are.
+/// The sizes that blocks are given.
 #[derive(Clone, Copy, Debug)]
 pub enum Classes {
     /// Those of an allocator.
     Scheme(&'static Scheme),
-    /// The same, and multiples of 16 that are asked for much earn a class of their own.
+    /// Those of an allocator, and multiples of 16 that are often requested earn a class of their own.
     Earned(&'static Scheme),
-    /// Every multiple of 16 to 32 KiB, then pages.
+    /// Every multiple of 16 up to 32 KiB, then pages.
     Exact16,
 }
 
-/// How long spans are. Those of a class whose blocks need more have what one block needs.
+/// The length of spans. A class whose blocks need longer spans has the length that one block needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// So many pages, 1 to 16.
+    /// This many pages, 1 to 16.
     Fixed(u32),
-    /// 4 to 64 KiB by how many pages the class has in spans: what Skinflint's allocator does.
+    /// 4 to 64 KiB by how many pages the class has in spans, as in Skinflint's allocator.
     Tiers,
-    /// 4 to 64 KiB, about a thirty-second of the class's live bytes: what a fit profile says.
+    /// 4 to 64 KiB, about a thirty-second of the class's live bytes, as in a fit profile.
     Share,
-    /// The shortest that has no tail, or the least.
+    /// The shortest that has no tail, or the least tail.
     NoTail,
 }
 
@@ -46,7 +47,7 @@ pub enum Length {
 pub enum Order {
     /// The one with the lowest address.
     Lowest,
-    /// Of the span into which a block was freed last, the slot that was freed last; a span is used up
+    /// The slot that was freed last, in the span into which a block was freed last; a span is used up
     /// before the next one is chosen.
     Lifo,
     /// The lowest of the span with the fewest free slots, which is used up before the next one is chosen.
@@ -56,21 +57,21 @@ pub enum Order {
 /// One way to lay out blocks.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// By which it is known in results.
+    /// The name by which it is known in results.
     pub name: String,
-    /// What it is, a sentence.
+    /// A description, in a sentence.
     pub about: String,
-    /// Sizes.
+    /// The sizes.
     pub classes: Classes,
-    /// Spans; of no meaning without an order.
+    /// The length of spans; without meaning if there is no order.
     pub length: Length,
-    /// Slots; `None`: no spans, but chunks that are split and joined, as glibc does it.
+    /// The order of slots; `None` means no spans, but chunks that are split and joined, as in glibc.
     pub order: Option<Order>,
-    /// Whether each thread has a heap of its own. Not with chunks.
+    /// Whether each thread has a heap of its own. Not possible with chunks.
     pub threads: bool,
 }
 
-/// A policy that does not exist. Its text says which ones do.
+/// The error for a policy that does not exist. Its text lists the existing ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownPolicy {
     asked: String,
@@ -125,7 +126,7 @@ impl fmt::Display for UnknownPolicy {
 
 impl std::error::Error for UnknownPolicy {}
 
-/// Name, parts, and what it is. The first is what the others are compared with in the text.
+/// Name, parts, and description. The first policy is the one that the others are compared with in the text.
 const NAMED: &[(&str, &str, &str)] = &[
     (
         "glibc",
@@ -178,7 +179,7 @@ impl Classes {
     pub(super) fn scheme(&self) -> &'static Scheme {
         match self {
             Classes::Scheme(scheme) | Classes::Earned(scheme) => scheme,
-            // Only its large sizes are asked for: whole pages.
+            // Only its large sizes are used: whole pages.
             Classes::Exact16 => Scheme::all()
                 .iter()
                 .find(|scheme| scheme.name == "skinflint")
@@ -188,7 +189,7 @@ impl Classes {
 }
 
 impl Policy {
-    /// All that have a name, in the order of the report.
+    /// Returns all policies that have a name, in the order of the report.
     pub fn all() -> Vec<Policy> {
         NAMED
             .iter()
@@ -196,10 +197,10 @@ impl Policy {
             .collect()
     }
 
-    /// A named policy, or one put together.
+    /// Parses a named policy, or one put together.
     ///
     /// # Errors
-    /// [`UnknownPolicy`], whose text says what there is.
+    /// [`UnknownPolicy`], whose text lists what exists.
     pub fn parse(text: &str) -> Result<Policy, UnknownPolicy> {
         let fault = |what, part: &str| UnknownPolicy {
             asked: text.to_string(),

@@ -1,4 +1,4 @@
-//! Runs of free pages in a simulated address space: best fit, the lowest address of equal ones.
+//! Runs of free pages in a simulated address space: best fit, the lowest address among equal ones.
 //!
 //! ```text
 //!   take(n) ──► shortest free run of at least n pages, cut at its start │ none: the space grows
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! R1  `by_start` and `by_len` hold the same runs; no two of them touch.
-//! R2  Each page below `end` is taken or in one free run.
+//! R2  Each page below `end` is either taken or in one free run.
 //!
-//! Real pools prefer runs that are resident to those that are not; this one does not know which are.
-//! Not here: what lies in a run (`spans.rs`).
+//! Real pools prefer runs that are resident; this one does not know which are. Not here: the content
+//! of a run (`spans.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free runs.
+/// The free runs of a space.
 #[derive(Default)]
 pub(crate) struct Runs {
     by_start: BTreeMap<u32, u32>,
@@ -22,7 +22,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Takes `pages` pages; the first of them.
+    /// Takes `pages` pages, and returns the first of them.
     pub(crate) fn take(&mut self, pages: u32) -> u32 {
         match self.by_len.range((pages, 0)..).next() {
             Some(&(len, start)) => {
@@ -34,7 +34,7 @@ impl Runs {
         }
     }
 
-    /// New pages, joined to a free run at the end.
+    /// Adds new pages, joined to a free run at the end.
     fn grow(&mut self, pages: u32) -> u32 {
         let last = self.by_start.last_key_value();
         let start = match last {
@@ -97,7 +97,7 @@ impl Runs {
     }
 
     pub(crate) fn table_bytes(&self) -> usize {
-        // Two trees, each with eight bytes a run in nodes that are about two thirds full.
+        // These are two trees, each with eight bytes per run in nodes that are about two thirds full.
         self.by_start.len() * 24
     }
 }

@@ -5,10 +5,10 @@
 //!   release ─► span of the page ─► slot free ─ all free ─► the run goes back
 //! ```
 //!
-//! S1  A span that has a free slot is in its bin's `open`, under the rank it was put in with, or is the
-//!     bin's current one; a full span is in neither.
+//! S1  A span that has a free slot is in its bin's `open`, under the rank with which it was put in, or
+//!     is the bin's current one; a full span is in neither.
 //! S2  `free` is the number of set bits. A span whose slots are all free is given up at once.
-//! S3  `of_page` leads from each page of a span to it, from the first page of a large run to [`LARGE`].
+//! S3  `of_page` leads from each page of a span to the span, and from the first page of a large run to [`LARGE`].
 //! S4  A block that is freed by another thread goes back to the span that it came from, as in every
 //!     allocator with owned spans. Caches of threads are not simulated: they would add to what is held.
 //!
@@ -25,8 +25,8 @@ use super::runs::Runs;
 
 const NONE: u32 = u32::MAX;
 const LARGE: u32 = u32::MAX - 1;
-/// From here on a large block that grows takes its pages along: the allocator's own bound
-/// (`MOVE_PAGES` in engines/alloc/src/large.rs); others are near it or copy.
+/// The size from which a large block that grows takes its pages along: the allocator's own bound
+/// (`MOVE_PAGES` in engines/alloc/src/large.rs); other allocators are near it or copy.
 const MOVED_BYTES: u64 = 64 * PAGE;
 
 struct Span {
@@ -36,11 +36,11 @@ struct Span {
     bin: u32,
     slots: u32,
     free: u32,
-    /// Its rank in `open`; `None` when it is not there.
+    /// Its rank in `open`; `None` if it is not there.
     rank: Option<u64>,
-    /// A bit for each slot: free.
+    /// One bit for each slot: set if it is free.
     bits: Box<[u64]>,
-    /// With [`Order::Lifo`]: free slots that were used before, the newest last; then those never used.
+    /// With [`Order::Lifo`]: free slots that were used before, the newest last; `unused` counts those never used.
     stack: Vec<u16>,
     unused: u32,
 }
@@ -48,25 +48,25 @@ struct Span {
 #[derive(Default)]
 struct Bin {
     open: BTreeSet<(u64, u32)>,
-    /// [`NONE`], or where the next block comes from (not with [`Order::Lowest`], which always asks).
+    /// The span that the next block comes from, or [`NONE`] (not with [`Order::Lowest`], which always searches).
     current: Option<u32>,
 }
 
-/// The layout.
+/// The layout of spans.
 pub(super) struct SpanLayout {
     table: Table,
     order: Order,
     runs: Runs,
     of_page: Vec<u32>,
     spans: Vec<Span>,
-    /// Entries of `spans` that are none.
+    /// Entries of `spans` that are unused.
     gone: Vec<u32>,
     bins: Vec<Bin>,
-    /// Bin by heap and class.
+    /// The bin by heap and class.
     bin_of: Vec<Vec<u32>>,
     /// Counts up as spans open, so that the newest has the lowest rank with [`Order::Lifo`].
     opened: u64,
-    /// Bytes of bits and stacks.
+    /// The bytes of bits and stacks.
     bits_bytes: usize,
 }
 
@@ -102,7 +102,7 @@ impl SpanLayout {
         bins[class]
     }
 
-    /// The span that the bin's next block comes from.
+    /// Returns the span that the bin's next block comes from.
     fn span_for(&mut self, bin: u32, class: u32, pages: &mut Pages) -> u32 {
         let there = &mut self.bins[bin as usize];
         if let Some(current) = there.current {
@@ -172,7 +172,7 @@ impl SpanLayout {
         self.of_page[start as usize..end].fill(with);
     }
 
-    /// Puts a span with a free slot where it belongs, or puts it right there (S1).
+    /// Puts a span with a free slot into its place, or moves it to the right one (S1).
     fn open(&mut self, index: u32) {
         let span = &mut self.spans[index as usize];
         let bin = &mut self.bins[span.bin as usize];
@@ -197,7 +197,7 @@ impl SpanLayout {
         bin.open.insert((rank, index));
     }
 
-    /// Takes a span out of its bin.
+    /// Removes a span from its bin.
     fn close(&mut self, index: u32) {
         let span = &mut self.spans[index as usize];
         let bin = &mut self.bins[span.bin as usize];
@@ -237,7 +237,7 @@ impl SpanLayout {
         let (start, length, class) = (span.start, span.pages, span.class);
         let bits = std::mem::take(&mut span.bits);
         self.bits_bytes -= bits.len() * 8;
-        // Stacks grow with use; a new span of this entry starts without.
+        // Stacks grow with use; a new span of this entry starts without one.
         span.stack = Vec::new();
         span.slots = 0;
         self.gone.push(index);
@@ -311,7 +311,7 @@ impl Layout for SpanLayout {
 
     fn in_place(&mut self, place: Place, old: u64, new: u64, pages: &mut Pages) -> bool {
         if place.is_direct() {
-            // Spans have none of their own.
+            // Spans have no mapping of their own.
             return false;
         }
         if let Some(index) = self.span_at(place) {
@@ -331,7 +331,7 @@ impl Layout for SpanLayout {
         if new <= old {
             if new < old {
                 self.runs.give(start + new, old - new);
-                // The model has not left these pages yet: the block's new size does.
+                // The model has not left these pages yet: it leaves them with the block's new size.
                 pages.run_freed(start + new, old - new);
             }
             return true;

@@ -5,14 +5,15 @@
 //!   second pass: block ─► bytes that were seen resident │ the share that its stack's blocks had │ all
 //! ```
 //!
-//! T1  Blocks below [`LARGE_BYTES`] count as touched whole: a program writes nearly all of what it asks for.
-//! T2  A large block that a snapshot saw counts with the most resident bytes that any snapshot saw of it;
-//!     one that none saw, with the share that the seen blocks of its stack had; if none was seen, whole.
-//! T3  A block that has just come, and a mapping whose resident pages are not known (or that was swapped) are no evidence.
-//! T4  Memory: large live blocks, and what is known of [`KNOWN_MAX`] blocks at most; more are whole.
+//! T1  Blocks below [`LARGE_BYTES`] count as touched whole: a program writes nearly all that it requests.
+//! T2  A large block that a snapshot saw counts with the most resident bytes that any snapshot saw of it; one that
+//!     none saw counts with the share that the seen blocks of its stack had; if none was seen, whole.
+//! T3  A block that has just come, and a mapping whose resident pages are not known (or that was swapped), are no
+//!     evidence.
+//! T4  Memory: large live blocks, and the data of at most [`KNOWN_MAX`] blocks; further ones count whole.
 //!
-//! Where the touched bytes lie in the block is not kept: they count from its start.
-//! Not here: when during its life a block was touched; it is as if at once.
+//! Where the touched bytes lie in the block is not kept: they count from its start. Not here: when during its life a
+//! block was touched; it counts as touched at once.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +24,12 @@ use super::pages::PAGE;
 use crate::ledger::Ledger;
 use crate::pass::{Act, Block};
 
-/// From here on a block is looked at: where allocators begin to map, and a program to leave parts unused.
+/// The size from which a block is looked at: where allocators begin to map, and programs to leave parts unused.
 pub const LARGE_BYTES: u64 = 64 << 10;
-/// A younger block may be about to be written: what a snapshot sees of it is no evidence. Time stamps are some
-/// 10 ms apart, so a block may be younger than it looks.
+/// A younger block may be about to be written: what a snapshot sees of it is no evidence. Time stamps are some 10 ms
+/// apart, so a block may be younger than it looks.
 const YOUNG_NS: u64 = 20_000_000;
-/// Blocks whose touched bytes are kept.
+/// The most blocks whose touched bytes are kept.
 const KNOWN_MAX: usize = 1 << 20;
 
 /// A large live block.
@@ -40,17 +41,17 @@ struct Large {
     born_ns: u64,
 }
 
-/// What is known. By default nothing: all blocks are touched whole.
+/// What is known of touched bytes. By default nothing: all blocks are touched whole.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// Most resident bytes by the serial of the acquisition, and the size as a check.
+    /// The most resident bytes by the serial of the acquisition, and the size as a check.
     known: FxHashMap<u32, (u64, u64)>,
     /// Resident bytes and sizes of all seen blocks of a stack.
     shares: FxHashMap<u32, (u64, u64)>,
 }
 
 impl Touched {
-    /// Bytes of a block that count as touched: at least 1, at most `size`, which is at least 1.
+    /// Returns the bytes of a block that count as touched: at least 1, at most `size`, which is at least 1.
     pub(super) fn bytes(&self, block: &Block, node: u32, size: u64) -> u64 {
         if size < LARGE_BYTES {
             return size;
@@ -65,13 +66,13 @@ impl Touched {
         bytes.clamp(1, size)
     }
 
-    /// Bytes that the tables hold.
+    /// Returns the bytes that the tables hold.
     pub(super) fn table_bytes(&self) -> usize {
         self.known.capacity() * 24 + self.shares.capacity() * 24
     }
 }
 
-/// The first pass.
+/// The state of the first pass.
 pub struct Survey<'a> {
     snapshots: &'a [Snapshot],
     next: usize,
@@ -81,13 +82,13 @@ pub struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Whether a first pass can tell anything: without resident pages it cannot.
+    /// Reports whether a first pass can tell anything: without resident pages it cannot.
     pub fn is_worthwhile(snapshots: &[Snapshot]) -> bool {
         let known = |mapping: &Mapping| mapping.runs_known;
         snapshots.iter().any(|one| one.mappings.iter().any(known))
     }
 
-    /// Nothing is known yet. Snapshots are in the order of their tickets, as a trace has them.
+    /// Creates a survey that knows nothing yet. Snapshots must be in the order of their tickets, as a trace has them.
     pub fn new(snapshots: &'a [Snapshot]) -> Survey<'a> {
         Survey {
             snapshots,
@@ -118,7 +119,7 @@ impl<'a> Survey<'a> {
                 Act::Acquire { block, .. } => came(block),
                 Act::Release { block, .. } => went(live, block),
                 Act::Regrow { old, new } => {
-                    // Its address may be another block's by now; a large one at the same address is the old one's.
+                    // Its address may belong to another block by now; a large one at the same address is the old one.
                     came(new);
                     if old.addr != new.addr || context.key.size < LARGE_BYTES {
                         went(live, old);
@@ -129,7 +130,7 @@ impl<'a> Survey<'a> {
         });
     }
 
-    /// Nothing more comes.
+    /// Ends the pass, and returns what is known.
     pub fn finish(mut self) -> Touched {
         self.look_up_to(u64::MAX);
         self.touched
@@ -174,7 +175,7 @@ fn went(live: &mut BTreeMap<u64, Large>, block: &Block) {
     }
 }
 
-/// Resident bytes of a block; `None` if the snapshot cannot tell (T3).
+/// Returns the resident bytes of a block; `None` if the snapshot cannot tell (T3).
 fn resident(snapshot: &Snapshot, addr: u64, size: u64) -> Option<u64> {
     let (mut bytes, mut from, end) = (0, addr, addr.checked_add(size)?);
     let mappings = &snapshot.mappings;
@@ -195,7 +196,7 @@ fn resident(snapshot: &Snapshot, addr: u64, size: u64) -> Option<u64> {
         }
         from = to;
     }
-    // A page at its edge may be its neighbour's, and is at most that.
+    // A page at the block's edge may be its neighbour's, and is at most that.
     (from >= end).then(|| if bytes + PAGE > size { size } else { bytes })
 }
 

@@ -45,7 +45,7 @@ impl<'a> Parser<'a> {
         self.with_arguments(param)
     }
 
-    /// A name, with the arguments that may follow it.
+    /// Reads the arguments that may follow a name.
     fn with_arguments(&mut self, name: Id) -> Option<Id> {
         if self.peek() != b'I' {
             return Some(name);
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Expr(fold)))
     }
 
-    /// What is written as a word: casts, `sizeof`, `new`, braces. `None` if it is something else.
+    /// Reads what is written as a word: casts, `sizeof`, `new`, braces. Returns `None` if it is something else.
     fn word(&mut self) -> Option<Option<Id>> {
         const OF_TYPE: [(&str, &str); 3] = [("st", "sizeof"), ("at", "alignof"), ("ti", "typeid")];
         const OF_EXPRESSION: [(&str, &str); 4] = [
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Expr(Expr::Invoke(callee, args))))
     }
 
-    /// A name that depends on a parameter.
+    /// Reads a name that depends on a parameter.
     fn unresolved(&mut self) -> Option<Id> {
         if !self.eat("sr") {
             let name = self.unqualified(None, None)?;
@@ -279,7 +279,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Expr(expression)))
     }
 
-    /// `L…E`.
+    /// Reads `L…E`.
     pub(super) fn literal(&mut self) -> Option<Id> {
         self.expect("L")?;
         if self.eat("_Z") || self.eat("Z") {

@@ -1,19 +1,19 @@
-//! Names: nested, local, of operators, constructors, lambdas; and what is about a name.
+//! Names: nested, local, of operators, constructors, lambdas; and special names about another name.
 
 use super::{Id, Node, Parser, Quals};
 
-/// What a function's name says of the signature that follows.
+/// What a function's name tells about the signature that follows.
 #[derive(Clone, Copy, Default)]
 pub(super) struct About {
-    /// Ends in template arguments: a return type follows.
+    /// The name ends in template arguments: a return type follows.
     pub templated: bool,
-    /// Constructors, destructors and conversions have none.
+    /// Constructors, destructors and conversions have no return type.
     pub no_return: bool,
-    /// Of the object of a member function.
+    /// Qualifiers of the object of a member function.
     pub quals: Quals,
 }
 
-/// Operators: code, what is written after `operator`, operands in an expression.
+/// Operators: code, text written after `operator`, operands in an expression.
 pub(super) const OPERATORS: [(&str, &str, u8); 52] = [
     ("aN", "&=", 2),
     ("aS", "=", 2),
@@ -70,7 +70,7 @@ pub(super) const OPERATORS: [(&str, &str, u8); 52] = [
 ];
 
 impl<'a> Parser<'a> {
-    /// A function, a variable, or something about one.
+    /// Reads a function, a variable, or something about one.
     pub(super) fn encoding(&mut self, top: bool) -> Option<Id> {
         self.deeper(|this| {
             if matches!(this.peek(), b'T' | b'G') {
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Types until there are no more; a lone `v` is none.
+    /// Reads types until there are no more; a lone `v` is none.
     pub(super) fn parameters(&mut self) -> Option<Vec<Id>> {
         let mut params = Vec::new();
         if self.eat("v") {
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
         (!params.is_empty()).then_some(params)
     }
 
-    /// Gives what was named ahead its meaning.
+    /// Resolves what was named ahead.
     fn settle(&mut self) {
         for index in 0..self.nodes.len() {
             if let Node::Ahead(param) = self.nodes[index]
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::About(words, of)))
     }
 
-    /// Offsets of a thunk: numbers, each with `_`.
+    /// Reads the offsets of a thunk: numbers, each with `_`.
     fn offset(&mut self, parts: usize) -> Option<()> {
         for _ in 0..parts {
             self.eat("n");
@@ -188,7 +188,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// A name; with `about` that of a function, whose arguments are what `T_` stands for from now on.
+    /// Reads a name; with `about` that of a function, whose arguments are what `T_` stands for from now on.
     pub(super) fn name(&mut self, mut about: Option<&mut About>) -> Option<Id> {
         self.deeper(|this| match (this.peek(), this.peek_at(1)) {
             (b'N', _) => this.nested(about),
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
                 about.templated = templated;
             }
         }
-        // The whole is no prefix: as a type it is seen by whoever reads types.
+        // The whole name is no prefix: as a type, the reader of types adds it.
         self.seen.pop()?;
         so_far
     }
@@ -304,7 +304,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Scoped(scope, name)))
     }
 
-    /// Tells names of one function apart, and is not written.
+    /// Reads what distinguishes names of one function, which is not written.
     fn discriminator(&mut self) {
         if self.peek() != b'_' {
             return;
@@ -317,7 +317,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One part of a name, with its tags.
+    /// Reads one part of a name, with its tags.
     pub(super) fn unqualified(
         &mut self,
         scope: Option<Id>,
@@ -352,7 +352,7 @@ impl<'a> Parser<'a> {
         Some(id)
     }
 
-    /// A constructor or destructor, named after its class.
+    /// Reads a constructor or destructor, named after its class.
     fn structor(&mut self, scope: Id) -> Option<Id> {
         let destroys = self.peek() == b'D';
         self.at += 1;
@@ -369,11 +369,11 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    /// The last part of a name, without arguments and tags.
+    /// Returns the last part of a name, without arguments and tags.
     fn last_name(&mut self, mut id: Id) -> Id {
         loop {
             id = match &self.nodes[id as usize] {
-                // What has no name is called as what it lies in.
+                // What has no name is called by the name of what it lies in.
                 Node::Scoped(scope, name) => match self.nodes[*name as usize] {
                     Node::Unnamed(_) => *scope,
                     _ => *name,
@@ -389,7 +389,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Text with its length before it.
+    /// Reads text with its length before it.
     fn counted(&mut self) -> Option<&'a str> {
         let length: usize = self.digits().parse().ok()?;
         let end = self.at.checked_add(length)?;
@@ -441,7 +441,7 @@ impl<'a> Parser<'a> {
         Some(self.add(Node::Text(text)))
     }
 
-    /// `operator+`, as a name.
+    /// Reads `operator+` as a name.
     pub(super) fn operator_text(&mut self) -> Option<&'static str> {
         let code = self.text.get(self.at..self.at + 2)?;
         let found = OPERATORS.iter().position(|(own, ..)| *own == code)?;
@@ -450,7 +450,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// By operator, its name as a function's.
+/// The names of operator functions, by operator.
 const OPERATOR_NAMES: [&str; 52] = [
     "operator&=",
     "operator=",

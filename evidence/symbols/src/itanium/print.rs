@@ -1,9 +1,9 @@
 //! The tree as text. What follows a declarator (`(*)(int)`, `[3]`) is written apart from what precedes it.
 //!
 //! P1  An argument that a pack leaves empty leaves no comma.
-//! P2  Writing stops where nobody reads on: what was written until then is kept, and cut by the caller.
-//! P3  For people, the standard library's names lose what nobody wrote: `std::__cxx11::basic_string<char, …>` is
-//!     `std::string`, a container's allocator, comparison and hash are left out where they are the standard's own.
+//! P2  Writing stops when the caller's room is full: what was written until then is kept, and cut by the caller.
+//! P3  For readers, the standard library's names lose what no programmer wrote: `std::__cxx11::basic_string<char, …>`
+//!     is `std::string`, a container's allocator, comparison and hash are left out if they are the standard's own.
 
 use super::{DEPTH, Expr, Id, Node, Quals, STEPS};
 
@@ -14,9 +14,10 @@ pub(super) struct Printer<'a, 'b> {
     room: usize,
     steps: u32,
     depth: u32,
-    /// Which element of a pack is being written.
+    /// The index of the pack element that is being written.
     element: Option<usize>,
-    /// Where a comma was taken back: c++filt thinks that it is there still, and parts no `>` from it.
+    /// The position at which a comma was taken back: c++filt assumes that it is still there, and puts no space before
+    /// a `>`.
     comma_at: usize,
     failed: bool,
 }
@@ -36,10 +37,10 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// Writes all; whether it could.
+    /// Writes the whole tree; returns whether that succeeded.
     pub(super) fn whole(&mut self, root: Id) -> bool {
         self.both(root);
-        // Out of room is a name all the same (P2); too deep is none.
+        // A name that ran out of room is still a name (P2); one that is too deep is not.
         !self.failed || self.out.len() > self.room
     }
 
@@ -52,7 +53,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         self.failed |= self.out.len() > self.room;
     }
 
-    /// A space, unless one is there.
+    /// Writes a space, unless one is there.
     fn gap(&mut self) {
         if !self.out.ends_with([' ', '(']) {
             self.put(" ");
@@ -70,7 +71,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         !self.failed
     }
 
-    /// What a parameter stands for just now.
+    /// Returns what a parameter stands for at this point.
     fn resolve(&self, mut id: Id) -> Id {
         for _ in 0..DEPTH {
             id = match self.node(id) {
@@ -131,7 +132,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         self.depth -= 1;
     }
 
-    /// What has nothing to its right.
+    /// Writes a node that has nothing to its right.
     fn rest(&mut self, node: &'b Node<'a>) {
         match node {
             Node::Text(text) => self.put(text),
@@ -183,7 +184,7 @@ impl<'a, 'b> Printer<'a, 'b> {
                 let returned = returned.filter(|_| self.is_whole);
                 if let Some(returned) = returned {
                     self.left(returned);
-                    // A declarator of a pointer to what has parameters is open.
+                    // A declarator of a pointer to a type with parameters is open.
                     if !["(*", "(&", "(&&"]
                         .iter()
                         .any(|open| self.out.ends_with(open))
@@ -298,14 +299,14 @@ impl<'a, 'b> Printer<'a, 'b> {
 
     fn pointer(&mut self, of: Id, sign: &'static str) {
         let target = self.resolve(of);
-        // References to references are one.
+        // A reference to a reference is one reference.
         if sign != "*"
             && let Node::Pointer(inner, own) = self.node(target)
             && *own != "*"
         {
             let inner = *inner;
             let both = if *own == "&&" { sign } else { "&" };
-            // What a parameter stands for is of another place: its packs are its own.
+            // What a parameter stands for comes from another place: its packs are its own.
             let element = match target == of {
                 true => self.element,
                 false => self.element.take(),
@@ -338,7 +339,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// What follows a function's parameters.
+    /// Writes what follows a function's parameters.
     fn quals(&mut self, quals: Quals) {
         for (wanted, word) in [
             (quals.constant, " const"),
@@ -368,7 +369,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         self.put(after);
     }
 
-    /// With commas between (P1).
+    /// Writes nodes with commas between them (P1).
     fn list(&mut self, all: &[Id]) {
         let start = self.out.len();
         for &id in all {
@@ -388,7 +389,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// A name with its arguments; for people without those that are the standard library's defaults (P3).
+    /// Writes a name with its arguments; for readers without those that are the standard library's defaults (P3).
     fn template(&mut self, name: Id, args: &'b [Id]) {
         let Some(class) = self.standard(name).filter(|_| !self.is_whole) else {
             self.both(name);
@@ -411,7 +412,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// The name within `std`.
+    /// Returns the name within `std`.
     fn standard(&self, id: Id) -> Option<&'b str> {
         match self.node(self.resolve(id)) {
             Node::Standard(short, ..) => short.strip_prefix("std::"),
@@ -431,7 +432,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// Namespaces in which standard libraries keep a version of theirs.
+    /// Reports whether a name is a namespace in which a standard library keeps a version of itself.
     fn is_version(&self, scope: Id, name: Id) -> bool {
         matches!(self.node(scope), Node::Text("std"))
             && matches!(self.node(name), Node::Text("__cxx11" | "__1" | "__ndk1"))
@@ -481,7 +482,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         self.element = before;
     }
 
-    /// Length of the first pack that a pattern names.
+    /// Returns the length of the first pack that a pattern names.
     fn pack_of(&mut self, id: Id, depth: u32) -> Option<usize> {
         self.steps += 1;
         if depth > DEPTH || self.steps > STEPS {
@@ -518,7 +519,7 @@ impl<'a, 'b> Printer<'a, 'b> {
         }
     }
 
-    /// An operand: in brackets, unless it is a name.
+    /// Writes an operand: in brackets, unless it is a name.
     fn operand(&mut self, id: Id) {
         let bare = matches!(
             self.node(id),
@@ -548,7 +549,7 @@ impl<'a, 'b> Printer<'a, 'b> {
                 self.put("]");
             }
             Expr::Binary(sign, a, b) => {
-                // It would close the arguments.
+                // It would otherwise close the arguments.
                 let closes = *sign == ">";
                 self.put(if closes { "(" } else { "" });
                 self.operand(*a);
@@ -649,7 +650,7 @@ impl<'a, 'b> Printer<'a, 'b> {
     fn prefix(&mut self, sign: &str, of: Id) {
         self.put(sign);
         match self.node(of) {
-            // The address of a function: its parameters say nothing here.
+            // The address of a function is written without its parameters.
             Node::Function(name, ..) if sign == "&" && self.is_scoped(*name) => self.both(*name),
             _ if sign.ends_with(' ') => self.both(of),
             _ => self.operand(of),
@@ -714,7 +715,7 @@ impl<'a, 'b> Printer<'a, 'b> {
     }
 }
 
-/// What a string of such characters is called.
+/// Returns the name of a string of these characters.
 fn string_of(characters: &str) -> Option<&'static str> {
     Some(match characters {
         "char" => "std::string",

@@ -1,4 +1,4 @@
-//! Names for people, and names that are damaged or hostile: I1 and I2 hold.
+//! Readable names, and names that are damaged or hostile: I1 and I2 hold.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn names_for_people_lose_what_nobody_wrote() {
             "_ZNSt3__16vectorIiNS_9allocatorIiEEE4growEv",
             "std::vector<int>::grow()",
         ),
-        // A comparison of one's own is somebody's decision.
+        // A comparison of the program's own was chosen by its programmer.
         (
             "_ZNSt3setIi4MineSaIiEE6insertERKi",
             "std::set<int, Mine>::insert(int const&)",
@@ -71,7 +71,7 @@ fn what_is_not_understood_has_no_name() {
     }
 }
 
-/// Every cut and every changed byte of names with all kinds of parts: an answer, in bounded time (I2).
+/// Tests every cut and every changed byte of names with all kinds of parts: an answer, in bounded time (I2).
 #[test]
 fn damaged_names_end() {
     let names = [
@@ -110,7 +110,7 @@ fn hostile_names_are_bounded() {
         twice += &format!("1QI{seen}{seen}E");
     }
     assert!(whole(&twice).is_none_or(|name| name.len() < 8192));
-    // An empty pack, named again and again: nothing is written, and it ends all the same.
+    // An empty pack, named again and again: nothing is written, and it still ends.
     let mut nothing = String::from("_Z1fIJEEv");
     nothing += &"DpT_".repeat(2_000);
     assert_eq!(whole(&nothing).as_deref(), Some("void f<>()"));

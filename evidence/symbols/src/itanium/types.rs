@@ -26,7 +26,7 @@ const BUILT_IN: [(u8, &str); 21] = [
     (b'g', "__float128"),
     (b'z', "..."),
 ];
-/// Types of `D` and a letter.
+/// Types written as `D` and a letter.
 const BUILT_IN_D: [(u8, &str); 10] = [
     (b'd', "decimal64"),
     (b'e', "decimal128"),
@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
     fn param_type(&mut self) -> Option<Id> {
         let param = self.template_param()?;
         self.seen.push(param);
-        // After a conversion to `T_` come the operator's own arguments.
+        // After a conversion to `T_`, the operator's own arguments follow.
         if self.peek() != b'I' || self.ahead {
             return Some(param);
         }
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
         Some(Node::Array(size, self.type_()?))
     }
 
-    /// `T_`, `T0_` …
+    /// Reads `T_`, `T0_` …
     pub(super) fn template_param(&mut self) -> Option<Id> {
         self.expect("T")?;
         if self.eat("L") {
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
         Some(self.add(node))
     }
 
-    /// `S_`, `S0_` … and the standard abbreviations.
+    /// Reads `S_`, `S0_` … and the standard abbreviations.
     pub(super) fn substitution(&mut self) -> Option<Id> {
         self.expect("S")?;
         let (short, long, name) = match self.peek() {
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
         Some(id)
     }
 
-    /// `I…E`. What a function's stand for is remembered.
+    /// Reads `I…E`. The arguments of a function are remembered.
     pub(super) fn arguments(&mut self, of_function: bool) -> Option<Vec<Id>> {
         self.expect("I")?;
         let ahead = std::mem::replace(&mut self.ahead, false);

@@ -10,7 +10,7 @@ use skinflint_analysis::model::*;
 
 use super::{MIB, growth_and_zombies};
 
-/// Kind, title, change, how sure, and what part of the largest site it saves.
+/// Kind, title, change, confidence, and the part of the largest site that it saves.
 type Sample = (FindingKind, &'static str, &'static str, Confidence, u64);
 const KINDS: [Sample; 11] = [
     (
@@ -92,7 +92,7 @@ const KINDS: [Sample; 11] = [
     ),
 ];
 
-/// Fills them in, and from the same stacks what grows and what outlives its phase.
+/// Fills in the findings, and from the same stacks what grows and what outlives its phase.
 pub fn findings(report: &mut Report) {
     let mut by_live: Vec<&Site> = report.sites.iter().collect();
     by_live.sort_by_key(|site| std::cmp::Reverse(site.live_usable_bytes));

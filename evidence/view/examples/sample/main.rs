@@ -36,7 +36,7 @@ fn main() -> std::io::Result<()> {
     std::io::stdout().write_all(text.as_bytes())
 }
 
-/// The same report with names that try to be markup, and one of 10 KiB; without any snapshot.
+/// Returns the same report with names that try to be markup, and one of 10 KiB; without any snapshot.
 fn hostile(mut report: skinflint_analysis::model::Report) -> skinflint_analysis::model::Report {
     let long = format!(
         "std::map<{}>::insert",

@@ -1,6 +1,6 @@
-//! A made-up report of a made-up indexer: seeded, and every sum holds.
+//! A made-up report about a made-up indexer: seeded, and every sum holds.
 //!
-//! Y1  Same seed and number of sites, same report.
+//! Y1  The same seed and number of sites give the same report.
 //! Y2  Sums over sites equal the instants' and totals' figures (model M4), sizes too.
 //! Y3  Rows of the books add up to resident memory (model M2).
 //!
@@ -29,12 +29,12 @@ impl Dice {
     }
 }
 
-/// What glibc gives for a request.
+/// Returns what glibc gives for a request.
 fn usable(size: u64) -> u64 {
     (size + 8).next_multiple_of(16).max(32) - 8
 }
 
-/// A report with `sites` stacks.
+/// Builds a report with `sites` stacks.
 pub fn report(seed: u64, sites: usize) -> Report {
     let mut dice = Dice(seed.max(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut report = Report {
@@ -62,7 +62,7 @@ pub fn report(seed: u64, sites: usize) -> Report {
     report
 }
 
-/// The row `program-maps` by stack, a heap of its own, and functions with all that they call.
+/// Adds the row `program-maps` by stack, a heap of its own, and functions with all that they call.
 fn mapped(report: &mut Report) {
     let nodes: Vec<u32> = report.sites.iter().take(3).map(|site| site.node).collect();
     let mapper = |(node, mib): (&u32, u64)| Mapper {
@@ -280,13 +280,13 @@ fn sum(report: &Report, field: impl Fn(&Site) -> u64) -> u64 {
     report.sites.iter().map(field).sum()
 }
 
-/// Live blocks of a site when the index was built.
+/// Returns the live blocks of a site when the index was built.
 fn built(site: &Site) -> u64 {
     (site.live_blocks * 7 / 10).min(site.heap_peak_blocks)
 }
 
-/// One cell for each site, and an edge at the start and at each instant. A site acquires no more than
-/// its level rises by; the rest of its allocations come and go in the first bucket.
+/// Builds one cell for each site, and an edge at the start and at each instant. A site acquires no
+/// more than its level rises by; the rest of its allocations come and go in the first bucket.
 fn windows(report: &Report) -> Windows {
     let mut windows = Windows::default();
     let mut order: Vec<(u64, u32)> = (0..)
@@ -415,8 +415,8 @@ fn instants(report: &mut Report) {
     report.instants[0].fragments = Some(fragments(report));
 }
 
-/// Each site holds two free bytes for three live ones, a third of its pages alone; the first three sites
-/// with pins are listed, two functions of which.
+/// Builds the fragments: each site holds two free bytes for three live ones, a third of its pages alone;
+/// the first three sites with pins are listed, and two of their functions.
 fn fragments(report: &Report) -> Fragments {
     let free = |bytes: u64| bytes / 3 * 2;
     let row = |site: &Site| {
@@ -578,7 +578,7 @@ fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
     }
 }
 
-/// What is counted beside the rows that add up.
+/// Returns what is counted beside the rows that add up.
 fn beside() -> Vec<BookRow> {
     vec![
         row("swapped", "swapped out", 5 * MIB, "Not resident.", vec![]),
@@ -609,7 +609,7 @@ fn timeline(report: &mut Report, dice: &mut Dice) {
     let t = &mut report.timeline;
     for index in 1..=600_u64 {
         let time = report.program.duration_ns / 600 * index;
-        // Up to the largest heap in waves, then down to the end.
+        // The curve rises to the largest heap in waves, then falls until the end.
         let share = if time < heap.time_ns {
             time as f64 / heap.time_ns as f64
         } else {
@@ -639,7 +639,7 @@ fn timeline(report: &mut Report, dice: &mut Dice) {
     }
 }
 
-/// `nodes`: five stacks.
+/// Adds growth and zombies; `nodes` are five stacks.
 fn growth_and_zombies(report: &mut Report, nodes: &[u32]) {
     report.growth = [
         GrowthPattern::FixedStep(4096),

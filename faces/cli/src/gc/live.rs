@@ -6,13 +6,13 @@
 //!           └► … every policy × rounds, in turn ─────────────────────────────┴─► a row each, as a trace has
 //! ```
 //!
-//! L1  The program is the same process each time but for the policy; the engine's objects do not move, so nothing is
-//!     evacuated, and what moves or replays is refused ([`check`]).
-//! L2  Under every policy it must print what it prints without one, and be worth the same. If it does not, that is
-//!     said: then the figures are of different work, or there is a fault.
-//! L3  Times and memory are medians over rounds: a live program may differ a little from itself. Where the number of
-//!     objects or cycles differs between policies, that is said.
-//!     A program that fails ends the command with status 1 ([`Failed`]): then there is nothing to compare.
+//! L1  Each run is the same process except for the policy; the engine's objects do not move, so nothing is evacuated,
+//!     and options that move or replay are refused ([`check`]).
+//! L2  Under every policy the program must print what it prints without one, and have the same result. If it does
+//!     not, that is reported: then the figures are of different work, or there is a fault.
+//! L3  Times and memory are medians over rounds: a live program may differ a little from itself. If the number of
+//!     objects or cycles differs between policies, that is reported. A program that fails ends the command with
+//!     status 1 ([`Failed`]): then there is nothing to compare.
 //! L4  `all` is the processor time of the whole program, engine included; `mutator` is that without the sweeping that V8
 //!     does on other threads and without ends of cycles. Nothing is promoted.
 //!
@@ -28,7 +28,7 @@ use skinflint_gc::policy::Strategy;
 use super::{Compact, Figures, GcArgs, Row, median, shown};
 use crate::js;
 
-/// The part of the host's report that is asked for.
+/// The part of the host's report that we need.
 #[derive(Deserialize, Debug)]
 struct Report {
     programs: Vec<Program>,
@@ -54,7 +54,7 @@ struct Size {
     after: f64,
 }
 
-/// As the host has it (`js/host/src/heap.rs`).
+/// The placement's figures, as the host has them (`js/host/src/heap.rs`).
 #[derive(Deserialize, Debug, Clone, Default)]
 struct Placement {
     policy: String,
@@ -89,7 +89,7 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// What no live program can do (L1).
+/// Refuses what no live program can do (L1).
 ///
 /// # Errors
 /// If it is asked for.
@@ -120,7 +120,7 @@ pub fn check(args: &GcArgs) -> Result<()> {
     if let Some((_, text)) = refused.iter().find(|(asked, _)| *asked) {
         bail!("{text}");
     }
-    // The first that is missing, before anything has run.
+    // Finds the first missing file before anything has run.
     for file in &args.live {
         std::fs::File::open(file)
             .with_context(|| format!("{}: cannot be read; name a JavaScript file", shown(file)))?;
@@ -128,7 +128,7 @@ pub fn check(args: &GcArgs) -> Result<()> {
     Ok(())
 }
 
-/// A program under every policy.
+/// Runs a program under every policy.
 ///
 /// # Errors
 /// If the host is not built, or the program does not run to its end.
@@ -183,7 +183,7 @@ pub fn measure(file: &Path, policies: &[Strategy], args: &GcArgs) -> Result<Figu
     })
 }
 
-/// One run of the host.
+/// Runs the host once.
 fn ran(host: &Path, file: &Path, policy: Option<&str>, args: &GcArgs) -> Result<Report> {
     let mut command = Command::new(host);
     command.arg("--json");
@@ -230,7 +230,7 @@ fn ran(host: &Path, file: &Path, policy: Option<&str>, args: &GcArgs) -> Result<
     Ok(report)
 }
 
-/// L2, in a sentence.
+/// Describes a difference in one sentence (L2).
 fn difference(alone: &[Program], placed: &[Program], policy: &str) -> String {
     let lines = |programs: &[Program]| -> Vec<String> {
         let of = |program: &Program| {
@@ -256,7 +256,7 @@ fn difference(alone: &[Program], placed: &[Program], policy: &str) -> String {
     )
 }
 
-/// L3.
+/// Describes how the numbers of objects and cycles differ (L3).
 fn spread(rounds: &[Vec<Placement>]) -> Option<String> {
     let range = |figure: fn(&Placement) -> u64| {
         let all = rounds.iter().flatten().map(figure);
@@ -274,7 +274,7 @@ fn spread(rounds: &[Vec<Placement>]) -> Option<String> {
     })
 }
 
-/// L4.
+/// Computes the row of a policy (L4).
 fn row(policy: &str, runs: &[Placement]) -> Row {
     let of = |figure: fn(&Placement) -> f64| median(runs.iter().map(figure));
     let count = |figure: fn(&Placement) -> f64| of(figure).round() as u64;

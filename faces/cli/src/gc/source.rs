@@ -6,9 +6,10 @@
 //!   seed ─► Synthetic ───────┘                └─► --write
 //! ```
 //!
-//! C1  What a file is its first bytes say, not its name.
-//! C2  A malloc trace has no origins: all blocks are the runtime's. A realloc is a death and an allocation (one that failed
-//!     ends the block here, which is rare). Blocks from before the recording are unknown, and their deaths skipped.
+//! C1  The first bytes of a file say what it is, not its name.
+//! C2  A malloc trace has no origins: all blocks are the runtime's. A realloc is a death and an allocation (one that
+//!     failed ends the block here, which is rare). Blocks from before the recording are unknown, and their deaths are
+//!     skipped.
 //!
 //! Not here: what is done with the steps (`gc::policy::replay`).
 
@@ -28,29 +29,29 @@ use crate::analyse;
 
 /// A trace that was asked for.
 pub enum Source {
-    /// By name.
+    /// A file, by name.
     File(PathBuf),
-    /// By law and seed.
+    /// A made-up trace, by law and seed.
     Synthetic(Law),
 }
 
 /// A trace, ready to run.
 pub struct Ready {
-    /// Its steps.
+    /// The trace's steps.
     pub script: Script,
     /// How it was made.
     pub source: String,
-    /// What is missing, a sentence each.
+    /// What is missing, one sentence each.
     pub missing: Vec<String>,
 }
 
-/// Whether an error is of a trace, and not of the command line.
+/// Reports whether an error is of a trace, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
     error.downcast_ref::<OpenError>().is_some()
 }
 
 impl Source {
-    /// For headings and errors.
+    /// Returns the name for headings and errors.
     pub fn name(&self) -> String {
         match self {
             Source::File(path) => super::shown(path),
@@ -64,7 +65,7 @@ impl Source {
         }
     }
 
-    /// What makes this program read the same.
+    /// Adds the arguments with which this program reads the same trace.
     pub fn as_arguments(&self, command: &mut Command) {
         match self {
             Source::File(path) => command.arg("--").arg(path),
@@ -72,10 +73,10 @@ impl Source {
         };
     }
 
-    /// Reads all of it, or as many objects as are wanted.
+    /// Reads the whole trace, or as many objects as are wanted.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the trace cannot be read.
     pub fn read(&self, most: u64) -> Result<Ready> {
         match self {
             Source::Synthetic(law) => Ok(Ready {
@@ -116,10 +117,10 @@ impl Source {
         }
     }
 
-    /// Writes it as an object trace, up to the allocation after `most`.
+    /// Writes the trace as an object trace, up to the allocation after `most`.
     ///
     /// # Errors
-    /// If it cannot be read, or the file not be written.
+    /// If the trace cannot be read, or the file cannot be written.
     pub fn write(&self, path: &Path, most: u64) -> Result<Totals> {
         let info = |program: String, source: String| Info { program, source };
         let create =
@@ -171,7 +172,7 @@ impl Source {
     }
 }
 
-/// C1.
+/// Reports whether a file is an object trace (C1).
 fn is_object_trace(path: &Path) -> bool {
     let mut first = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
@@ -191,7 +192,7 @@ fn step(event: Event) -> Option<Step> {
             Some(Step::Alloc { id, bytes, origin })
         }
         Event::Death { id } => Some(Step::Death { id }),
-        // The replay collects when its plan says.
+        // The replay collects when its plan says so.
         Event::Collection => None,
     }
 }
@@ -216,12 +217,12 @@ fn missing(reader: &Reader, script: &Script, most: u64) -> Vec<String> {
     missing
 }
 
-/// Steps of a malloc trace (C2).
+/// The steps of a malloc trace (C2).
 struct Blocks {
     events: Events,
     live: std::collections::HashMap<u64, u64>,
     next: u64,
-    /// A step that comes after the one that was handed out.
+    /// A step that comes after the one that was returned.
     then: Option<Step>,
     unknown: u64,
 }

@@ -6,8 +6,8 @@
 //!   collection    sweeping, end-of-cycle latency, bytes moved
 //! ```
 //!
-//! T1  With several traces every figure is the median over traces, of the figure and of its ratio each for itself; so a
-//!     ratio in a table need not be the ratio of two figures in it.
+//! T1  With several traces every figure is the median over traces, and so is, independently, its ratio; so a ratio in
+//!     a table need not be the ratio of two figures in it.
 //! T2  "Better" and "worse" begin where a figure differs from legacy's by more than times vary: 5 % of CPU time, 0.5 %
 //!     of memory and instructions.
 //!
@@ -21,7 +21,7 @@ const MIB: f64 = 1_048_576.0;
 
 type Figure = fn(&Row) -> f64;
 
-/// A figure with a name for the list, its threshold (T2), and whether more is worse: always.
+/// A figure with its name for the list and its threshold (T2). More is always worse.
 const JUDGED: &[(&str, Figure, f64)] = &[
     ("mutator time", |row| row.mutator_ms, 0.05),
     ("promotion time", |row| row.promotion_ms, 0.05),
@@ -37,7 +37,7 @@ const JUDGED: &[(&str, Figure, f64)] = &[
     ("longest end of cycle", |row| row.latency_max_ms, 0.05),
 ];
 
-/// All of it as text.
+/// Renders all tables as text.
 pub fn render(all: &[Figures]) -> String {
     let mut out = String::new();
     heading(&mut out, all);
@@ -125,10 +125,10 @@ fn heading(out: &mut String, all: &[Figures]) {
     }
 }
 
-/// Heading, figure, what it is divided by, digits, and whether its ratio is shown.
+/// A column: heading, figure, divisor, digits, and whether its ratio is shown.
 struct Column(&'static str, Figure, f64, usize, bool);
 
-/// T1: the median of a row's figure, and that of its ratio.
+/// Returns the median of a row's figure, and the median of its ratio (T1).
 fn medians(all: &[Figures], index: usize, figure: Figure) -> (f64, f64) {
     let rows = || {
         all.iter()
@@ -156,7 +156,7 @@ fn table(out: &mut String, title: &str, all: &[Figures], columns: &[Column]) {
             let (value, ratio) = medians(all, index, *figure);
             let _ = write!(out, "{:13.digits$}", value / unit);
             if *with_ratio {
-                // What is nothing under legacy has no ratio.
+                // A figure that is 0 under legacy has no ratio.
                 let _ = match ratio.is_finite() {
                     true => write!(out, "{ratio:8.3}"),
                     false => write!(out, "{:>8}", "–"),

@@ -1,4 +1,4 @@
-//! Figures, pressure and heaps of `libskinflint.so`, in programs that use them.
+//! Figures, pressure and heaps of `libskinflint.so`, tested by programs that use them.
 //!
 //! ```text
 //!   books.py ── figures against /proc/self/smaps        pressure ── under limits: as, data, a cgroup
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! C1  A program of tests/accounts says "ok" and nothing on stderr, or the test fails with what it said.
-//! C2  What a machine does not allow (a cgroup) is said on stderr of the test, with the reason.
+//! C2  What a machine does not allow (a cgroup) is printed on the test's stderr, with the reason.
 //!
 //! Not here: tenants and the estimate of requested bytes by themselves (engines/alloc/tests).
 
@@ -29,12 +29,12 @@ use tool::{Bench, Done};
 /// The longest that one program may take, on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The library, built by now.
+/// Returns the library, which is built by now.
 fn library() -> &'static Path {
     tool::allocator()
 }
 
-/// A program of tests/accounts, built by now.
+/// Returns a program of tests/accounts, which is built by now.
 fn program(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     let folder = PROGRAMS.get_or_init(|| tool::made("tests/accounts", "accounts-programs"));
@@ -94,8 +94,8 @@ fn a_limit_on_address_space() {
     }
 }
 
-/// The limit that counts what overcommit mode 2 counts: private writable mappings. The mode itself is the
-/// whole machine's, and is left alone.
+/// Tests with the limit that counts what overcommit mode 2 counts: private writable mappings. The mode
+/// itself is the whole machine's, and is left alone.
 #[test]
 fn a_limit_on_committed_memory() {
     for what in ["plain", "listener", "reserve"] {
@@ -108,11 +108,11 @@ fn sizes_that_no_system_has_are_no_pressure() {
     ok("pressure", &["silly"]);
 }
 
-/// A group of its own for one test; gone with it.
+/// A cgroup for one test, removed when it is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// With a limit of 64 MiB. `Err`: why there is none.
+    /// Creates a group with a limit of 64 MiB. `Err` says why there is none.
     fn new(name: &str) -> Result<Group, String> {
         let versions = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),

@@ -23,7 +23,7 @@ use std::time::Duration;
 use skinflint_test_support::artifact;
 use tool::{Bench, program, root, run_within};
 
-/// A browser on a busy machine.
+/// The longest that a browser may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Records `predicted` and exports it as of the end.
@@ -39,7 +39,7 @@ fn exported(format: &str, file: &str) -> Bench {
     bench
 }
 
-/// What a script of `tests/export/consumers` prints.
+/// Returns what a script of `tests/export/consumers` prints.
 #[track_caller]
 fn page(bench: &Bench, interpreter: &str, script: &str, file: &str, browser: &str) -> String {
     let there = Command::new("sh")
@@ -102,7 +102,7 @@ fn a_program_s_own_report_in_firefox() {
     let first = running.line();
     assert!(first.starts_with("ready "), "{first}");
     let pid = running.pid.to_string();
-    // With blocks, which Firefox does not know and passes over.
+    // The file has blocks, which Firefox does not know and passes over.
     let done = bench.tool(["memory", &pid, "--blocks", "--save", "own.json.gz"]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     let plain = bench.tool(["memory", "own.json.gz", "--save", "plain.json"]);
@@ -118,7 +118,7 @@ fn a_program_s_own_report_in_firefox() {
         "own.json.gz",
         "firefox-esr",
     );
-    // Both draw the same tree; Firefox's sums and its heap-unclassified are its own.
+    // Both show the same tree; Firefox's sums and its heap-unclassified are its own.
     let mut rows = ours
         .stdout
         .lines()
@@ -147,7 +147,7 @@ fn three_formats_in_speedscope() {
         let lines: Vec<String> = shown.lines().map(str::to_owned).collect();
         lines
     };
-    // A table is total, self, function, a line each.
+    // A table has total, self and function, one line each.
     let has = |rows: &[String], total: &str, function: &str| {
         let found = rows
             .windows(3)

@@ -99,7 +99,7 @@ fn output_and_status_are_those_of_the_reference() {
     let found = both("exit 5");
     assert_eq!(found.verdict("libbump.so"), "measured", "{}", found.text);
     found.says(&["exit status 5 under glibc"]);
-    // What differs from run to run is the program's own doing.
+    // What differs from run to run is the program's own output.
     let found = both("cat /proc/sys/kernel/random/uuid");
     assert_eq!(found.verdict("libbump.so"), "measured", "{}", found.text);
     found.says(&["its output differs from run to run"]);
@@ -140,7 +140,7 @@ fn a_static_program_has_rows_that_say_so() {
     assert_eq!(found.verdict("skinflint"), "no_effect");
     found.says(&["skinflint: preload had no effect", "statically linked"]);
     assert_eq!(found.code, 1);
-    // Found out by counting, too: behind a shell nobody looks at the file beforehand.
+    // This is also found by counting calls: behind a shell the file is not examined beforehand.
     let script = format!("exec {}", program.display());
     let found = compared(
         &bench,
@@ -162,7 +162,7 @@ fn a_static_program_has_rows_that_say_so() {
     assert_eq!(found.verdict("own"), "measured", "{}", found.text);
 }
 
-/// As root, the program must belong to another user, and everything be where that user may read it.
+/// As root, the program must belong to another user, and all files must be where that user may read them.
 #[test]
 fn a_set_user_id_program_has_rows_that_say_so() {
     let bench = Bench::new();

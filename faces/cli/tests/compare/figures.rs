@@ -5,7 +5,8 @@ use skinflint_test_support::need;
 use crate::tool::Bench;
 use crate::{MIB, compared, made};
 
-/// A program that sleeps takes so long as it sleeps at least; how much longer is the machine's affair.
+/// The most that a sleeping program may take: it takes at least as long as it sleeps, and how much longer depends on
+/// the machine.
 const MOST_NS: f64 = crate::PATIENCE.as_nanos() as f64;
 
 /// 31.25 MiB are held, then a sixteenth of the blocks survives for 1.2 s: 250 blocks of 8 KiB, on 3 pages at most.
@@ -33,7 +34,7 @@ fn peak_and_after_free_of_a_program() {
         let calls = check["calls"].as_u64().expect("counted");
         assert!((24_000..24_100).contains(&calls), "{check}");
     }
-    // Each round begins with the next allocator.
+    // Each round begins with a different allocator, the next one.
     let positions = |allocator: &str| {
         let runs = found.column(allocator)["runs"].as_array().expect("runs");
         let positions = runs.iter().map(|run| run["position"].as_u64());
@@ -41,7 +42,7 @@ fn peak_and_after_free_of_a_program() {
     };
     assert_eq!(positions("glibc"), [1, 2]);
     assert_eq!(positions("skinflint"), [2, 1]);
-    // glibc keeps what lies below the last survivor; ours gives back what nobody lives on.
+    // glibc keeps what lies below the last survivor; ours gives back the pages that have no live block.
     found.between("glibc", "after_free_bytes", 29.0 * MIB, 34.0 * MIB);
     found.between("skinflint", "after_free_bytes", 1.9 * MIB, 12.0 * MIB);
     let mean = found.figure("glibc", "mean_bytes");
@@ -89,12 +90,12 @@ fn shared_pages_of_a_process_tree_count_once() {
     found.between("glibc", "peak_bytes", 32.0 * MIB, 40.0 * MIB);
     let run = &found.column("glibc")["runs"][0];
     assert_eq!(run["processes"], 5, "{run}");
-    // CPU time of the children is in: 32 MiB take 8,192 faults, 4,096 of them the children's.
+    // CPU time of the children is included: 32 MiB take 8,192 faults, 4,096 of them the children's.
     let faults = run["figures"]["minor_faults"].as_f64().expect("counted");
     assert!(faults > 8_192.0, "{faults}");
 }
 
-/// A shell that waits after its program holds nothing: that is no low of the program's.
+/// A shell that waits after its program holds nothing: that is not a low of the program.
 #[test]
 fn what_a_wrapper_does_afterwards_is_no_low() {
     let bench = Bench::new();
@@ -129,14 +130,14 @@ fn an_idle_server_is_ended_and_measured() {
     found.between("glibc", "elapsed_ns", 0.5e9, MOST_NS);
 }
 
-/// The same program as a trace: the same peaks, live bytes to the byte, and the floor.
+/// Replays the same program as a trace: the same peaks, live bytes to the byte, and the floor.
 #[test]
 fn a_trace_is_replayed_under_each_allocator() {
     let bench = Bench::new();
     let program = made("steps");
     let done = bench.record([&program]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
-    // Five seconds: what was lately wanted is kept for two, and the machine may be busy.
+    // Five seconds: what was recently wanted is kept for two, and the machine may be busy.
     let found = compared(
         &bench,
         &[

@@ -33,32 +33,32 @@ use serde_json::Value;
 use skinflint_test_support::artifact;
 use tool::{Bench, Done};
 
-/// The longest that a comparison may take, on a machine that does other things too.
+/// The longest that a comparison may take, on a machine that is also busy with other work.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A mebibyte.
 pub const MIB: f64 = 1_048_576.0;
 
-/// A program or library of tests/compare, built by now.
+/// Returns a program or library of tests/compare, which is built by now.
 pub fn made(name: &str) -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let folder = MADE.get_or_init(|| tool::made("tests/compare", "compare-programs"));
     folder.join(name)
 }
 
-/// The library that counts calls, built by now.
+/// Returns the library that counts calls, which is built by now.
 fn probe() -> &'static Path {
     static PROBE: OnceLock<PathBuf> = OnceLock::new();
     PROBE.get_or_init(|| artifact::released("skinflint-probe-so"))
 }
 
-/// The replayer, built by now.
+/// Returns the replayer, which is built by now.
 fn replayer() -> &'static Path {
     static REPLAYER: OnceLock<PathBuf> = OnceLock::new();
     REPLAYER.get_or_init(|| artifact::released("skinflint-replay"))
 }
 
-/// `skinflint compare ARGUMENTS`, quiet, with everything that it needs.
+/// Returns the command `skinflint compare ARGUMENTS`, quiet, with everything that it needs.
 pub fn command(bench: &Bench, arguments: &[&str]) -> Command {
     let mut command = bench.skinflint(["compare"]);
     command
@@ -70,12 +70,12 @@ pub fn command(bench: &Bench, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it.
+/// Runs the comparison.
 pub fn compare(bench: &Bench, arguments: &[&str]) -> Done {
     tool::run_within(command(bench, arguments), b"", PATIENCE)
 }
 
-/// Runs it for its JSON.
+/// Runs the comparison for its JSON.
 #[track_caller]
 pub fn compared(bench: &Bench, arguments: &[&str]) -> Comparison {
     let mut all = vec!["--quiet", "--json", "-"];
@@ -90,18 +90,18 @@ pub fn compared(bench: &Bench, arguments: &[&str]) -> Comparison {
     }
 }
 
-/// What a comparison said.
+/// The output of a comparison.
 pub struct Comparison {
-    /// As JSON.
+    /// Its JSON.
     pub json: Value,
-    /// As text.
+    /// Its text.
     pub text: String,
     /// Its exit status.
     pub code: i32,
 }
 
 impl Comparison {
-    /// A column of the first program.
+    /// Returns a column of the first program.
     #[track_caller]
     pub fn column(&self, allocator: &str) -> &Value {
         let columns = self.json["programs"][0]["columns"]
@@ -113,7 +113,7 @@ impl Comparison {
             .unwrap_or_else(|| panic!("no {allocator} in {}", self.text))
     }
 
-    /// How a column came out.
+    /// Returns the verdict of a column.
     #[track_caller]
     pub fn verdict(&self, allocator: &str) -> &str {
         self.column(allocator)["verdict"]["is"]
@@ -121,7 +121,7 @@ impl Comparison {
             .expect("a verdict")
     }
 
-    /// The median of a figure.
+    /// Returns the median of a figure.
     #[track_caller]
     pub fn figure(&self, allocator: &str, measure: &str) -> f64 {
         let cells = self.column(allocator)["cells"].as_array().expect("cells");
@@ -130,7 +130,7 @@ impl Comparison {
         median.unwrap_or_else(|| panic!("no {measure} of {allocator} in {}", self.text))
     }
 
-    /// That a figure lies between two.
+    /// Checks that a figure lies between two others.
     #[track_caller]
     pub fn between(&self, allocator: &str, measure: &str, least: f64, most: f64) {
         let found = self.figure(allocator, measure);
@@ -141,7 +141,7 @@ impl Comparison {
         );
     }
 
-    /// That the text has each of these.
+    /// Checks that the text has each of these.
     #[track_caller]
     pub fn says(&self, texts: &[&str]) {
         for text in texts {

@@ -1,4 +1,4 @@
-//! The command line: what does not go together, and what is said before anything runs.
+//! The command line: options that do not go together, and what is reported before anything runs.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -97,12 +97,12 @@ fn stdin_is_a_file_or_nothing() {
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
 }
 
-/// SIGINT ends the run and what it started; what was measured is shown, and the status says why. It comes twice at once,
-/// as from `timeout`, which signals its child and then its group.
+/// SIGINT ends the run and what it started; what was measured is shown, and the status says why. It comes twice at
+/// once, as from `timeout`, which signals its child and then its group.
 #[test]
 fn an_interruption_ends_the_program_too() {
     let bench = Bench::new();
-    // Of nobody else's run.
+    // A time that no other run has.
     let time = format!("600.{}", std::process::id());
     let mut command = command(
         &bench,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! W1  What is predicted is in the head of tests/reporters/corner.c; rows are found by what they hold, names in the text.
-//! W2  A program waits until the tool says that it has answered, and not for a time.
+//! W2  A program waits until the tool says that it has answered, not for a fixed time.
 //!
 //! Not here: the joining of files (tests/export/dark.rs), a host in Rust (faces/viewer/tests/dark.rs).
 
@@ -40,7 +40,8 @@ fn corner() -> PathBuf {
     folder.join("corner")
 }
 
-/// Runs a tool's command until it says that the program has answered; then ends the program's input (W2). Its stderr.
+/// Runs a command of the tool until it says that the program has answered; then ends the program's input (W2).
+/// Returns its stderr, too.
 #[track_caller]
 fn until_answered(bench: &Bench, command: Command) -> (Done, String) {
     let said = bench.path("said");
@@ -66,7 +67,7 @@ fn until_answered(bench: &Bench, command: Command) -> (Done, String) {
     (done, read())
 }
 
-/// The command that a run prints to have it again, as JSON.
+/// Runs the command that a run prints for repeating its result, and returns the JSON.
 #[track_caller]
 fn again(bench: &Bench, said: &str) -> Value {
     let arguments = arguments_said(said);
@@ -78,7 +79,7 @@ fn again(bench: &Bench, said: &str) -> Value {
     serde_json::from_str(&done.stdout).expect("JSON")
 }
 
-/// What the tool says to give to `dark-matter`.
+/// Returns the arguments that the tool says to give to `dark-matter`.
 #[track_caller]
 fn arguments_said(said: &str) -> &str {
     let line = said
@@ -98,7 +99,7 @@ fn figures(row: &Value) -> [u64; 5] {
     .map(|name| row[name].as_u64().expect("a number"))
 }
 
-/// The row of so many blocks and bytes.
+/// Returns the row that has this number of blocks and bytes.
 #[track_caller]
 fn row(found: &Value, blocks: u64, bytes: u64) -> [u64; 5] {
     let rows = found["rows"].as_array().expect("rows").iter().map(figures);
@@ -137,7 +138,7 @@ fn as_predicted(found: &Value) {
         let strays = ["stray_blocks", "stray_bytes", "changed_bytes"].map(|name| &claim[name]);
         assert_eq!(strays, [&Value::from(0); 3], "{claim:#}");
     }
-    // All of heap-unclassified and of what differs from it (adds_up has seen that it is `dark_bytes`).
+    // These are all of heap-unclassified and of what differs from it (adds_up has checked that it is `dark_bytes`).
     assert_eq!(found["account"]["claimed_twice_bytes"], 10_040);
     assert_eq!(found["account"]["without_addresses_bytes"], 0);
     assert_eq!(found["account"]["claimed_beyond_bytes"], 0);
@@ -160,10 +161,10 @@ fn a_program_in_c_asked_at_its_mark() {
     ]);
     command.arg(preload()).arg("--").arg(corner()).arg("mark");
     let (done, said) = until_answered(&bench, command);
-    // The program's own status.
+    // This is the program's own status.
     assert_eq!(done.status.code(), Some(7), "{said}");
     as_predicted(&again(&bench, &said));
-    // Its two moments exchanged.
+    // The same with the two moments exchanged.
     let exchanged = arguments_said(&said)
         .replace("--at", "--then")
         .replace("--until", "--at")
@@ -172,7 +173,7 @@ fn a_program_in_c_asked_at_its_mark() {
     let command = format!("exec \"$0\" dark-matter {exchanged}");
     shell.args(["-c", &command, tool::SKINFLINT]);
     run(shell).says(2, &["--until: the measurement ended", "exchange them"]);
-    // The darkest of the program's own first, by name, and who claims the same.
+    // The darkest of the program's own stacks comes first, by name, and the claims that overlap.
     let unreported = said.find("Unreported, by stack").expect("a table");
     let twice = said.find("Claimed twice, by stack").expect("a table");
     let at = |name: &str| said[unreported..].find(name).map(|at| at + unreported);
@@ -215,7 +216,7 @@ fn on_our_allocator_unreported_is_heap_unclassified() {
     assert_eq!(of("recorded_more_bytes"), 0, "{account:#}");
     let doubled = of("claimed_twice_bytes");
     assert!(doubled >= 10_000, "{account:#}");
-    // Of inside() the program guesses glibc's size.
+    // For inside() the program guesses glibc's size.
     let dark = found["dark_bytes"].as_i64().expect("a number");
     let unclassified = of("heap_unclassified_bytes");
     assert_eq!(
@@ -231,7 +232,7 @@ fn programs_that_cannot_be_asked() {
         let mut command = bench.skinflint(["record", "--dark-matter"]);
         command.args(more).arg("--preload").arg(preload());
         command.arg("--").arg(corner()).arg(what);
-        // The program's own status, whatever became of the question (A4).
+        // The status is the program's own, whatever became of the question (A4).
         run(command).says(7, texts);
     };
     said(
@@ -300,7 +301,7 @@ fn by_a_file_and_by_a_page() {
         of("explicit/halves")["ranges"].as_array().map(Vec::len),
         Some(4)
     );
-    // A page shows the same, and is of a process that this recording does not have.
+    // A page shows the same, and belongs to a process that this recording does not have.
     let mut page = Running::start(bench.skinflint(["memory", &pid, "--page"]));
     let url = page.line();
     let mut command = bench.skinflint([
@@ -372,7 +373,7 @@ fn a_program_in_python() {
         .iter()
         .map(figures)
         .collect();
-    // The row in which a block of so many bytes lies; small objects of that stack are in it, too.
+    // Finds the row with a block of this many bytes; small objects of that stack are in it, too.
     let of = |bytes: u64| {
         let found = rows
             .iter()

@@ -51,7 +51,7 @@ fn recorded_usable_sizes_are_ours() {
     assert_eq!(seen, 17);
 }
 
-/// `skinflint record -- skinflint exec -- CMD`: exec keeps the recorder in front.
+/// Tests `skinflint record -- skinflint exec -- CMD`: exec keeps the recorder in front.
 #[test]
 fn recorded_by_way_of_exec() {
     let bench = Bench::new();
@@ -90,7 +90,8 @@ fn the_recorder_behind() {
     }
 }
 
-/// Modules that are bound past us, and a program with an allocator of its own: each block goes where it came from.
+/// Tests modules that are bound past us, and a program with its own allocator: each block goes back where it came
+/// from.
 #[test]
 fn programs_that_go_past_us() {
     for (name, argument) in [("deep", None), ("deep", Some("name")), ("ownheap", None)] {

@@ -1,6 +1,6 @@
 //! Real programs with the allocator's invariants checked while they run: all of them, bits and pages too.
 //!
-//! Q1  Each program says at its end how often they held; one that says nothing was not checked.
+//! Q1  Each program reports at its end how often they held; one that reports nothing was not checked.
 //!
 //! Not here: whether the output is that of glibc's (`real`, without checks, at full speed).
 
@@ -11,7 +11,7 @@ use skinflint_test_support::need;
 use crate::library::{PATIENCE, on_ours};
 use crate::tool::{Bench, Running, run_within};
 
-/// How often the invariants held, by the last line about it.
+/// Returns how often the invariants held, by the last line about it.
 fn held(stderr: &str) -> u32 {
     let line = stderr
         .lines()
@@ -82,7 +82,7 @@ fn redis() {
         .env("SKINFLINT_CHECK", "3");
     let running = Running::start(server);
     let begun = std::time::Instant::now();
-    // The socket is there before anybody listens at it.
+    // The socket exists before the server listens at it.
     while UnixStream::connect(bench.path("redis.sock")).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(

@@ -6,7 +6,7 @@
 use crate::library::{both, both_with, contract, on_ours, ours};
 use crate::tool::{Bench, run};
 
-/// D1 and D2, and that the program came to its end and was content.
+/// Checks D1 and D2, and that the program came to its end and was satisfied.
 #[track_caller]
 fn holds(name: &str) {
     holds_with(name, &[]);
@@ -84,7 +84,7 @@ fn every_way_to_end() {
     }
 }
 
-/// glibc sees only some of them, so only ours is asked: one line, and SIGABRT.
+/// glibc detects only some of them, so only ours is tested: one line, and SIGABRT.
 #[test]
 fn frees_of_what_is_no_block() {
     for case in [
@@ -109,7 +109,7 @@ fn frees_of_what_is_no_block() {
     }
 }
 
-/// Nothing to write to, and a descriptor 2 that is somebody's file: still SIGABRT.
+/// There is nothing to write to, and descriptor 2 may become another file: still SIGABRT.
 #[test]
 fn a_closed_stderr() {
     let bench = Bench::new();
@@ -121,7 +121,7 @@ fn a_closed_stderr() {
     assert_eq!((&*done.stdout, &*done.stderr), ("freeing\n", ""));
 }
 
-/// What no other library has: by name, and in a program without C++ library.
+/// Tests what no other library has: by name, and in a program without a C++ library.
 #[test]
 fn operators_with_hints() {
     let done = ours(contract("hints"), &["hints"]);
@@ -150,7 +150,7 @@ fn figures_move_with_the_blocks() {
     holds_with("reports", &["figures"]);
 }
 
-/// glibc may hang here, so there is no pair: ours must not, nor refuse.
+/// glibc may hang here, so there is no pair: ours must neither hang nor refuse.
 #[test]
 fn handlers_that_allocate_and_end() {
     let run = ours(contract("handlers"), &["crash"]);
@@ -162,7 +162,7 @@ fn handlers_that_allocate_and_end() {
     );
 }
 
-/// Figures are the allocator's own; the form is glibc's.
+/// The figures are the allocator's own; the form is glibc's.
 #[test]
 fn reports_in_the_form_of_glibc() {
     let pair = both(contract("reports"), &["stats"]);
@@ -185,7 +185,7 @@ fn reports_in_the_form_of_glibc() {
     assert_eq!(read.same().stdout, "malloc 1 1 True\n", "{}", xml.stdout);
 }
 
-/// A constructor that allocates before ours: the library of the recorder's tests.
+/// Tests a constructor that allocates before ours: the library of the recorder's tests.
 #[test]
 fn a_library_that_allocates_first() {
     for order in [true, false] {

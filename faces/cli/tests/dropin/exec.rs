@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::library::{contract, library};
 use crate::tool::{Bench, Done, SKINFLINT, run};
 
-/// `skinflint exec OPTIONS -- COMMAND`.
+/// Returns the command `skinflint exec OPTIONS -- COMMAND`.
 fn exec(bench: &Bench, options: &[&str], command: &[&str]) -> Command {
     let mut tool = bench.skinflint(["exec"]);
     tool.args(options).arg("--").args(command);
@@ -21,7 +21,7 @@ fn executed(options: &[&str], command: &[&str]) -> Done {
     run(exec(&Bench::new(), options, command))
 }
 
-/// X1.
+/// Checks a refusal (X1).
 #[track_caller]
 fn refused(done: &Done, texts: &[&str]) {
     done.says(2, texts);
@@ -81,7 +81,7 @@ fn what_was_preloaded_stays() {
     assert_eq!((done.shell_status(), done.stdout), (0, wanted));
 }
 
-/// Not by `echo`, which closes its stderr before it ends.
+/// This does not use `echo`, which closes its stderr before it ends.
 #[test]
 fn figures_at_the_end() {
     let program = contract("hints").display().to_string();
@@ -153,7 +153,7 @@ fn copied(from: &Path, to: &Path, mode: u32) {
     std::fs::set_permissions(to, PermissionsExt::from_mode(mode)).expect("its own file");
 }
 
-/// As `make install` lays it out, and beside the program.
+/// Tests the layout of `make install`, and the library beside the program.
 #[test]
 fn the_library_is_found() {
     let program = contract("hints").display().to_string();
@@ -180,8 +180,8 @@ fn the_library_is_found() {
     }
 }
 
-/// A set-user-id program is refused; one that is linked with the library runs, and its environment is
-/// not believed. As root, the other user is made by setpriv.
+/// Checks that a set-user-id program is refused; one that is linked with the library runs, and its
+/// environment is not trusted. As root, the other user is made by setpriv.
 #[test]
 fn programs_that_change_their_user() {
     // SAFETY: no memory is involved.

@@ -11,20 +11,20 @@ use std::time::Duration;
 
 use crate::tool::{self, Bench, Done};
 
-/// The longest that a contract program may take, on a machine that does other things too.
+/// The longest that a contract program may take, on a machine that is also busy with other work.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Whether the long forms are wanted (D3).
+/// Reports whether the long forms are wanted (D3).
 pub fn is_long() -> bool {
     std::env::var_os("SKINFLINT_LONG").is_some()
 }
 
-/// libskinflint.so (L1).
+/// Returns the path of libskinflint.so (L1).
 pub fn library() -> &'static Path {
     tool::allocator()
 }
 
-/// A program of tests/contract (L1).
+/// Returns a program of tests/contract (L1).
 pub fn contract(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     let folder = PROGRAMS.get_or_init(|| tool::made("tests/contract", "contract-programs"));
@@ -37,16 +37,16 @@ pub fn on_ours(mut command: Command) -> Command {
     command
 }
 
-/// How a command ended on glibc's allocator and on ours.
+/// The results of a command on glibc's allocator and on ours.
 pub struct Pair {
-    /// On glibc's.
+    /// The result on glibc's.
     pub glibc: Done,
-    /// On ours.
+    /// The result on ours.
     pub ours: Done,
 }
 
 impl Pair {
-    /// D1 and D2.
+    /// Checks D1 and D2, and returns the result on ours.
     #[track_caller]
     pub fn same(self) -> Done {
         assert_eq!(self.ours.stdout, self.glibc.stdout, "{:#?}", self.ours);
@@ -61,7 +61,7 @@ impl Pair {
     }
 }
 
-/// Runs the same command twice (L2). `prepare` is given the folder of each run.
+/// Runs the same command on both allocators (L2). `prepare` is given the folder of each run.
 pub fn both_with(
     program: impl AsRef<OsStr>,
     stdin: &[u8],
@@ -82,14 +82,14 @@ pub fn both_with(
     }
 }
 
-/// Runs a program with arguments twice.
+/// Runs a program with arguments on both allocators.
 pub fn both(program: impl AsRef<OsStr>, arguments: &[&str]) -> Pair {
     both_with(program, b"", |_, command| {
         command.args(arguments);
     })
 }
 
-/// Runs a program on our allocator alone.
+/// Runs a program only on our allocator.
 pub fn ours(program: impl AsRef<OsStr>, arguments: &[&str]) -> Done {
     let bench = Bench::new();
     let mut command = on_ours(bench.command(program));

@@ -5,8 +5,8 @@
 //!            └─ LD_PRELOAD=libskinflint.so ───► stdout, status ─┴─► the same
 //! ```
 //!
-//! D1  A program's judge is glibc: both runs print the same and end the same. Where only ours can be
-//!     asked (a handler that allocates, a fault that glibc does not see) the test says so.
+//! D1  glibc judges each program: both runs print the same and end the same way. If only ours can be
+//!     tested (a handler that allocates, a fault that glibc does not see), the test says so.
 //! D2  A library that was not loaded fails every test: the loader's complaint is on stderr, which is
 //!     compared as well.
 //! D3  With `SKINFLINT_LONG` set the same tests take their long forms (minutes each).

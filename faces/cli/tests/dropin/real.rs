@@ -8,7 +8,7 @@ use skinflint_test_support::need;
 use crate::library::{both, both_with, is_long};
 use crate::tool::Done;
 
-/// A shell script on both allocators, in folders of their own: the same output and status 0.
+/// Runs a shell script on both allocators, in folders of their own: the same output and status 0.
 #[track_caller]
 fn script(text: &str) -> Done {
     script_with(text, &[])
@@ -55,7 +55,7 @@ fn python() {
     }
 }
 
-/// Modules of Python's own tests: as a whole, success on both. Debian's build carries them.
+/// Runs modules of Python's own tests: as a whole, they succeed on both. Debian's build carries them.
 #[test]
 fn pythons_own_tests() {
     if !need::python_module(
@@ -100,14 +100,15 @@ fn pythons_own_tests() {
     }
     let pair = both_with("/usr/bin/python3", b"", |_, command| {
         command
-            // Some of these judge clocks, which a busy machine fails: what failed is run once more, by itself (-w).
+            // Some of these judge clocks, which fails on a busy machine: tests that failed are run once more, by
+            // themselves (-w).
             .args(["-m", "test", "-q", "-w", "-j0", "--timeout", "120"])
             .args(&modules)
             .env("PYTHONMALLOC", "malloc");
     });
     let verdict = |done: &Done| -> Option<String> {
         let line = done.stdout.lines().rfind(|line| line.contains("result: "));
-        // "SUCCESS", "FAILURE", or "FAILURE then" either of them, of the second time.
+        // "SUCCESS", "FAILURE", or "FAILURE then" either of them, for the second time.
         line.and_then(|line| line.rsplit(' ').next().map(str::to_owned))
     };
     let glibc = verdict(&pair.glibc);
@@ -237,7 +238,7 @@ fn pipes_of_small_programs() {
     );
 }
 
-/// Every small program that a script starts pays for the beginning: it must at least be the same.
+/// Every small program that a script starts pays for the beginning: its output must at least be the same.
 #[test]
 fn a_shell_full_of_small_programs() {
     let done = both(

@@ -13,7 +13,7 @@ use skinflint_test_support::need;
 use crate::library::{PATIENCE, is_long, on_ours};
 use crate::tool::{Bench, Running, run_within};
 
-/// A client's command, run to its end.
+/// Runs a client's command to its end.
 fn client(bench: &Bench, program: &str, arguments: &[&str]) -> String {
     let socket = bench.path("redis.sock");
     let mut command: Command = bench.command(program);
@@ -27,8 +27,8 @@ fn client(bench: &Bench, program: &str, arguments: &[&str]) -> String {
     done.stdout
 }
 
-/// Resident bytes of a process in the range of addresses that our blocks come from (ARCHITECTURE.md).
-/// Read from the kernel: a counter of the allocator's would be no answer.
+/// Returns the resident bytes of a process in the range of addresses that our blocks come from (ARCHITECTURE.md).
+/// They are read from the kernel: a counter of the allocator would prove nothing.
 fn on_our_heap(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it lives");
     let mut sum = 0;
@@ -45,8 +45,8 @@ fn on_our_heap(pid: i32) -> u64 {
     sum
 }
 
-/// Starts a server, waits until it answers, loads it, and asks it what it holds. What it answered, and how
-/// much of it was on our heap.
+/// Starts a server, waits until it answers, loads it, and asks it what it holds. Returns its answers, and how much
+/// memory was on our heap.
 fn session(ours: bool) -> (String, u64) {
     let bench = Bench::new();
     let mut server = bench.command("redis-server");
@@ -57,7 +57,7 @@ fn session(ours: bool) -> (String, u64) {
     let server = if ours { on_ours(server) } else { server };
     let running = Running::start(server);
     let begun = Instant::now();
-    // The socket is there before anybody listens at it.
+    // The socket exists before the server listens at it.
     while UnixStream::connect(bench.path("redis.sock")).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(

@@ -4,10 +4,10 @@
 //!   nm -D ─► names      readelf -lW ─► thread-local bytes      objdump -d ─► jumps
 //! ```
 //!
-//! Y1  The list below is the interface: a name more is a leak of the engine's, a name less lets two heaps
+//! Y1  The list below is the interface: an additional name is a leak of the engine, a missing name lets two heaps
 //!     meet. No name has a version.
-//! Y2  Every preloaded library names libc.so.6, and takes each function of it by its version: without, the loader gives
-//!     whichever version it finds first.
+//! Y2  Every preloaded library names libc.so.6, and takes each of its functions by version: without one, the loader
+//!     gives whichever version it finds first.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use skinflint_test_support::artifact;
 use crate::library::library;
 use crate::tool::run;
 
-/// Y1, sorted.
+/// The exported names (Y1), sorted.
 const EXPORTED: &[&str] = &[
     "_ZdaPv",
     "_ZdaPvRKSt9nothrow_t",
@@ -100,7 +100,7 @@ const EXPORTED: &[&str] = &[
     "valloc",
 ];
 
-/// What a tool of binutils says about the library.
+/// Returns what a tool of binutils prints about the library.
 fn asked(tool: &str, options: &[&str]) -> String {
     asked_of(library(), tool, options)
 }
@@ -117,7 +117,7 @@ fn asked_of(library: &Path, tool: &str, options: &[&str]) -> String {
     done.stdout
 }
 
-/// The last word of each line.
+/// Returns the last word of each line.
 fn names(text: &str) -> Vec<&str> {
     let mut names: Vec<&str> = text
         .lines()
@@ -133,7 +133,7 @@ fn exactly_these_names() {
     assert_eq!(names(&text), EXPORTED);
 }
 
-/// What would allocate on first use, or unwind.
+/// Checks that nothing is there that would allocate on first use, or unwind.
 #[test]
 fn nothing_that_calls_back() {
     let text = asked("nm", &["-D", "--undefined-only"]);
@@ -173,7 +173,7 @@ fn flags_of_the_loader() {
     assert!(!text.contains("SYMBOLIC"), "{text}");
 }
 
-/// Y2, however they were built: with the rest of the workspace, or by themselves.
+/// Checks Y2, whether the libraries were built with the rest of the workspace or by themselves.
 #[test]
 fn functions_of_libc_are_taken_by_their_version() {
     for package in ["malloc-so", "record-so", "probe-so"] {

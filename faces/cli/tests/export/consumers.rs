@@ -9,7 +9,7 @@
 //! | Firefox Profiler, memory report | their documented rules, followed here a second time |
 //! | folded | its one rule: a line ends in a blank and a figure |
 //!
-//! C1  Bytes and blocks are compared to the unit, of every value that the format has.
+//! C1  Bytes and blocks are compared to the unit, for every value that the format has.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{
     recorded_python, sum, totals, unpacked,
 };
 
-/// The total that `go tool pprof -top` prints for one value.
+/// Returns the total that `go tool pprof -top` prints for one value.
 #[track_caller]
 fn pprof_total(bench: &Bench, file: &str, value: &str) -> u64 {
     let unit = if value.ends_with("objects") {
@@ -45,7 +45,7 @@ fn pprof_total(bench: &Bench, file: &str, value: &str) -> u64 {
         file,
     ]);
     let said = printed(command);
-    // "Showing nodes accounting for 1B, 50% of 2B total"; of nothing there is no such line.
+    // "Showing nodes accounting for 1B, 50% of 2B total"; there is no such line if there is nothing.
     let Some(line) = said.lines().find(|line| line.ends_with(" total")) else {
         assert!(said.contains(&format!("Type: {value}")), "{said}");
         return 0;
@@ -75,7 +75,7 @@ fn pprof_by_go() {
             );
         }
     }
-    // Functions, what is inlined into them, and lines are there.
+    // Functions, what is inlined into them, and lines are present.
     let mut command = bench.command("go");
     command.args(["tool", "pprof", "-traces", "-lines", "app.pb.gz"]);
     let said = printed(command);
@@ -129,7 +129,7 @@ fn dhat_by_its_viewer() {
         page.contains("At t-end:  1,264,256 bytes (100%) in 456 blocks (100%)"),
         "{page}"
     );
-    // Stacks that read the same, which the viewer would refuse, are told apart.
+    // Stacks with the same text, which the viewer would refuse, are distinguished.
     recorded_python(&bench);
     let (seen, report) = (view(&bench), bench.report());
     for (name, column) in [
@@ -253,7 +253,7 @@ fn speedscope_by_its_schema() {
     }
 }
 
-/// What the Firefox Profiler makes of native allocations: bytes acquired, and bytes retained at the end.
+/// Returns what the Firefox Profiler makes of native allocations: bytes acquired, and bytes retained at the end.
 #[track_caller]
 fn profiled(profile: &Value) -> (u64, u64) {
     let threads = list(profile, "threads");
@@ -312,7 +312,7 @@ fn firefox_by_the_rules_of_its_profiler() {
     );
 }
 
-/// What about:memory makes of a report: amounts of trees by their first component, and of single rows.
+/// Returns what about:memory makes of a report: amounts of trees by their first component, and of single rows.
 #[track_caller]
 fn about_memory(reported: &Value) -> BTreeMap<String, u64> {
     assert_eq!(number(reported, "version"), 1);
@@ -416,7 +416,7 @@ fn a_child_of_fork_and_a_program_that_allocates_nothing() {
             "end",
         ]);
         assert_eq!(done.status.code(), Some(0), "{done:#?}");
-        // What is inherited is in use and was allocated by nobody: these two are where it shows.
+        // What is inherited is in use, but this process did not allocate it: it shows in these two.
         for (value, total) in [totals(&report)[0], totals(&report)[3]] {
             assert_eq!(
                 pprof_total(&bench, "app.pb.gz", value),

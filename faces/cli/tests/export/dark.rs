@@ -1,14 +1,14 @@
 //! `skinflint dark-matter` on a program that prints where its blocks are.
 //!
-//! K1  The program itself writes the memory report, as a real one would; the test changes what it says.
+//! K1  The program itself writes the memory report, as a real one would; the test changes its content.
 
 use serde_json::{Value, json};
 
 use crate::report::{list, number, text};
 use crate::tool::{Bench, run};
 
-/// Three caches: of `a` it says all, of `b` the first of two, of `c` nothing; and one block of `a` it says
-/// for `b` once more.
+/// A program with three caches: of `a` it reports everything, of `b` the first of two, of `c` nothing; and it reports
+/// one block of `a` once more under `b`.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ fn entry(path: &str, kind: u64, amount: u64, more: Value) -> Value {
     entry
 }
 
-/// Records the program; the addresses that it prints.
+/// Records the program, and returns the addresses that it prints.
 #[track_caller]
 fn addresses(bench: &Bench) -> Vec<String> {
     std::fs::write(bench.path("app.c"), SOURCE).expect("a file");

@@ -1,6 +1,6 @@
 //! `skinflint diff` on real runs: figures by the head of `predicted.c`, and stacks across two builds.
 //!
-//! F1  Rows are compared one by one; what is printed is compared with what `--json` has.
+//! F1  Rows are compared one by one; the printed text is compared with what `--json` has.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn diff(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_str(&done.stdout).expect("JSON")
 }
 
-/// Blocks before and after of rows with this function as a frame.
+/// Returns the blocks before and after of rows with this function as a frame.
 #[track_caller]
 fn blocks(diff: &Value, function: &str) -> (u64, u64) {
     let (mut before, mut after) = (0, 0);
@@ -72,7 +72,7 @@ fn two_marks_of_one_run() {
         .tool(["diff", "main.sft", "--from", "request end"])
         .stdout;
     let sum = said.lines().last().expect("a sum");
-    // 3 bytes of blocks: 7 * 312 given for `keep`, 4 * 72 less for `request`.
+    // 3 bytes from blocks: 7 * 312 given for `keep`, 4 * 72 less for `request`.
     assert!(sum.contains("+3") && sum.ends_with("sum"), "{said}");
     assert!(
         said.contains("appeared") && said.contains("keep (predicted)"),
@@ -126,7 +126,7 @@ fn two_builds_of_one_program() {
     );
     assert_eq!(number(&found, "before.total.blocks"), 100);
     assert_eq!(number(&found, "after.total.blocks"), 301);
-    // One row for `hold`, although the second build has everything inlined; one for what is new.
+    // There is one row for `hold`, although everything is inlined in the second build; and one for what is new.
     let rows = list(&found, "rows");
     assert_eq!(rows.len(), 2, "{rows:#?}");
     assert_eq!(blocks(&found, "hold"), (100, 300));

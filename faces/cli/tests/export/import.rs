@@ -8,8 +8,8 @@ use crate::report::text;
 use crate::shell;
 use crate::tool::Bench;
 
-/// A thousand blocks of 100 bytes by two threads, every third released, every tenth grown to 200: raw and
-/// munged. Blocks at the end: 1000 - 334; of these 67 have 200 bytes.
+/// Writes a log of a thousand blocks of 100 bytes by two threads, every third released, every tenth grown
+/// to 200: raw and munged. Blocks at the end: 1000 - 334; 67 of these have 200 bytes.
 fn log(raw: bool) -> String {
     let place = |n: u64| {
         if raw {
@@ -53,7 +53,7 @@ fn a_log_as_a_trace() {
             assert_eq!(text(&report.list("marks")[0], "name"), "jemalloc_stats 1");
         }
     }
-    // The rest of the tool takes it as any trace: sizes, layouts, formats.
+    // The rest of the tool reads it like any trace: sizes, layouts, formats.
     let counted = bench.tool(["counts", "main.sft"]);
     assert!(
         counted

@@ -5,9 +5,9 @@
 //!                             └─ export ─► file ─► its consumer ─► sums ─┴─► equal, to the unit
 //! ```
 //!
-//! I1  A consumer is somebody else's program, as Debian, npm or the Go distribution has it. What a machine
-//!     lacks fails the test with the name of the package.
-//! I2  Sums of `predicted` are those that are worked out in its head; of other programs, the report's.
+//! I1  A consumer is a third party's program, as Debian, npm or the Go distribution has it. If a machine lacks one,
+//!     the test fails with the name of the package.
+//! I2  Sums of `predicted` are those worked out in its head; of other programs, the report's.
 //!
 //! Not here: what is in a row (the crate's own tests), Parquet (the crate's tests, with its feature).
 
@@ -15,7 +15,7 @@ mod consumers;
 mod dark;
 mod diff;
 mod import;
-// Each of these files is used in part.
+// Only a part of each of these files is used.
 #[allow(dead_code)]
 #[path = "../whole/report.rs"]
 mod report;
@@ -31,14 +31,14 @@ use report::Report;
 use skinflint_test_support::need;
 use tool::{Bench, program, root, run};
 
-/// A program of tests/programs, recorded into `main.sft`.
+/// Records a program of tests/programs into `main.sft`.
 #[track_caller]
 pub fn recorded(bench: &Bench, name: &str) {
     let done = bench.record([program(name)]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
 }
 
-/// Python with some thousand stacks, recorded into `main.sft`.
+/// Records Python with some thousand stacks into `main.sft`.
 #[track_caller]
 pub fn recorded_python(bench: &Bench) {
     let script = "import json\nd = [{'a': i, 'b': str(i) * 3} for i in range(3000)]\n\
@@ -50,7 +50,7 @@ pub fn recorded_python(bench: &Bench) {
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
 }
 
-/// Exports `main.sft`; the file's path.
+/// Exports `main.sft`, and returns the file's path.
 #[track_caller]
 pub fn exported(bench: &Bench, format: &str, file: &str, more: &[&str]) -> PathBuf {
     let mut arguments = vec!["export", "main.sft", "--format", format, "-o", file];
@@ -62,7 +62,7 @@ pub fn exported(bench: &Bench, format: &str, file: &str, more: &[&str]) -> PathB
     bench.path(file)
 }
 
-/// What a command prints; it must end with 0 (I1).
+/// Returns what a command prints; it must end with 0 (I1).
 #[track_caller]
 pub fn printed(mut command: Command) -> String {
     command.env(
@@ -75,7 +75,8 @@ pub fn printed(mut command: Command) -> String {
     done.stdout
 }
 
-/// Whether node is there, and what its scripts of `consumers/` take; if not, the test is counted as skipped.
+/// Reports whether node and the packages that the scripts of `consumers/` need are there; if not, the test is counted
+/// as skipped.
 #[must_use]
 #[track_caller]
 pub fn node_packages() -> bool {
@@ -84,7 +85,7 @@ pub fn node_packages() -> bool {
     need::program("node") && all.all(|name| need::file(&packages.join(name), "make test-deps"))
 }
 
-/// A script of `consumers/` run by node.
+/// Runs a script of `consumers/` with node, and returns its JSON.
 #[track_caller]
 pub fn node(bench: &Bench, script: &str, arguments: &[&str]) -> serde_json::Value {
     let folder = root().join("faces/cli/tests/export/consumers");
@@ -93,14 +94,14 @@ pub fn node(bench: &Bench, script: &str, arguments: &[&str]) -> serde_json::Valu
     serde_json::from_str(&printed(command)).expect("JSON")
 }
 
-/// A column of the report's sites, added up.
+/// Adds up a column of the report's sites.
 #[track_caller]
 pub fn sum(report: &Report, column: &str) -> u64 {
     let sites = report.sites().iter();
     sites.map(|site| report::number(site, column)).sum()
 }
 
-/// The report's totals, as formats name them, at its moment.
+/// Returns the report's totals, by the formats' names, at its moment.
 #[track_caller]
 pub fn totals(report: &Report) -> [(&'static str, u64); 5] {
     let requested = sum(report, "live_requested_bytes");
@@ -113,7 +114,7 @@ pub fn totals(report: &Report) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// What the head of `predicted.c` says of its end.
+/// The figures that the head of `predicted.c` states for its end.
 pub const PREDICTED_END: [(&str, u64); 5] = [
     ("alloc_objects", 7662),
     ("alloc_space", 6_689_751),
@@ -122,7 +123,7 @@ pub const PREDICTED_END: [(&str, u64); 5] = [
     ("inuse_slop", 1_272_920 - 1_264_256),
 ];
 
-/// What it says of its largest heap.
+/// The figures that it states for its largest heap.
 pub const PREDICTED_HEAP_PEAK: [(&str, u64); 5] = [
     ("alloc_objects", 7662),
     ("alloc_space", 6_689_751),
@@ -131,7 +132,7 @@ pub const PREDICTED_HEAP_PEAK: [(&str, u64); 5] = [
     ("inuse_slop", 2_322_960 - 2_310_348),
 ];
 
-/// A file unpacked.
+/// Unpacks a file.
 #[track_caller]
 pub fn unpacked(bench: &Bench, file: &str) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -124,7 +124,7 @@ fn traces_that_are_damaged_in_the_middle() {
         let mut damaged = bytes.clone();
         for _ in 0..=round {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Behind the header of the file, without which it is no trace.
+            // This lies behind the header of the file, without which it is no trace.
             let at = 24 + (seed >> 20) as usize % (damaged.len() - 24);
             damaged[at] ^= 1 << (seed >> 60 & 7);
         }

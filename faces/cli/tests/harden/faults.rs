@@ -1,4 +1,4 @@
-//! Each fault, told by its check and by nothing else.
+//! Each fault, reported by its check and by nothing else.
 
 use crate::{ABORTED, FAULTED, ended, fault};
 
@@ -9,7 +9,7 @@ const FOREIGN: &str = "free of an address that was never allocated: 0x";
 const OVERRUN: &str = "bytes around a block were overwritten: 0x";
 const WRITTEN: &str = "a block was written to after it was freed: 0x";
 
-/// The fault is told with `check`, ends so, and is not told with the checks `off`.
+/// Checks that the fault is reported with `check`, ends as given, and is not reported with the checks `off`.
 #[track_caller]
 fn told(name: &str, check: &str, off: &str, status: i32, texts: &[&str]) {
     let on = fault(name, &[&format!("HARDEN={check}"), "SAMPLE_EVERY=1"]);

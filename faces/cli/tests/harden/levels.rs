@@ -81,7 +81,7 @@ fn the_quarantine_goes_when_memory_runs_out() {
     assert_eq!(done.stdout, "limit ok\n", "{done:#?}");
 }
 
-/// The same on level 0 and 4, with samples often, and at the default.
+/// Checks that the output is the same on level 0 and 4, with frequent samples, and at the default.
 #[track_caller]
 fn same(arguments: &[&str]) {
     let run = |options: &[&str]| -> Done {

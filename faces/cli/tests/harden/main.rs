@@ -6,8 +6,8 @@
 //!   sound ───────── every level ───► "sound", and nothing on stderr
 //! ```
 //!
-//! H1  Every fault is also run with its check switched off, and must not be told then.
-//! H2  What `sound` does is right: whatever is said of it is false.
+//! H1  Every fault is also run with its check switched off, and must not be reported then.
+//! H2  What `sound` does is right: any report about it is false.
 //! H3  A stack is right if `addr2line` finds the program's own functions in it, by name.
 //!
 //! Not here: the contract with checks off (the tests of the drop-in), what a check costs.
@@ -32,20 +32,20 @@ use std::time::Duration;
 
 use tool::{Bench, Done};
 
-/// The longest that one program may take, on a machine that does other things too.
+/// The longest that one program may take, on a machine that is also busy with other work.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// As the shell has it: what `abort` ends with.
+/// The status of `abort`, as the shell has it.
 pub const ABORTED: i32 = 134;
-/// As the shell has it: what a fault in memory ends with.
+/// The status of a memory fault, as the shell has it.
 pub const FAULTED: i32 = 139;
 
-/// The library, built by now.
+/// Returns the library, which is built by now.
 fn library() -> &'static Path {
     tool::allocator()
 }
 
-/// A program of tests/harden, built by now.
+/// Returns a program of tests/harden, which is built by now.
 pub fn program(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     let folder = PROGRAMS.get_or_init(|| tool::made("tests/harden", "harden-programs"));
@@ -62,7 +62,7 @@ pub fn on_ours(mut command: Command, options: &[&str]) -> Done {
     tool::run_within(command, b"", PATIENCE)
 }
 
-/// Ended so, as the shell has it, and said all of this on stderr.
+/// Checks that it ended with this status, as the shell has it, and printed all of these on stderr.
 #[track_caller]
 pub fn ended(done: &Done, status: i32, texts: &[&str]) {
     assert_eq!(done.shell_status(), status, "{done:#?}");
@@ -71,7 +71,7 @@ pub fn ended(done: &Done, status: i32, texts: &[&str]) {
     }
 }
 
-/// Runs a fault.
+/// Runs a program with a fault.
 pub fn fault(name: &str, options: &[&str]) -> Done {
     let bench = Bench::new();
     let mut command = bench.command(program("faults"));

@@ -1,4 +1,4 @@
-//! Sampled blocks: what is told of a fault, with both stacks, and the program's own handler.
+//! Sampled blocks: what is reported of a fault, with both stacks, and the program's own handler.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::{FAULTED, ended, fault, program, tool};
 
 const EVERY: [&str; 2] = ["HARDEN=sample", "SAMPLE_EVERY=1"];
 
-/// The functions of the frames that follow a heading, as `addr2line` has them (H3).
+/// Returns the functions of the frames that follow a heading, as `addr2line` has them (H3).
 fn functions(story: &str, heading: &str) -> Vec<String> {
     let program = program("faults").display().to_string();
     let frames = story
@@ -119,7 +119,7 @@ fn without_samples_nothing_is_told() {
 
 #[test]
 fn the_programs_own_handler_is_called_after_the_story() {
-    // The program installs it before the block is sampled, so it is behind ours by then.
+    // The program installs its handler before the block is sampled, so it is behind ours by then.
     let done = fault("own_handler", &EVERY);
     assert!(
         done.stderr.contains("use after free: read of 0x"),

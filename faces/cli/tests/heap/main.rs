@@ -35,7 +35,7 @@ fn text(words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The rows of a list that have this name.
+/// Returns the rows of a list that have this name.
 fn rows<'a>(json: &'a Value, list: &str, name: &str) -> Vec<&'a Value> {
     let rows = json[list].as_array().expect("a list").iter();
     rows.filter(|row| row["name"].as_str().is_some_and(|n| n.ends_with(name)))
@@ -44,7 +44,7 @@ fn rows<'a>(json: &'a Value, list: &str, name: &str) -> Vec<&'a Value> {
 
 object! { struct Link<'gc> { next: Slot<Gc<'gc, Link<'gc>>>, data: [u64; 6] } }
 
-/// A list of `length` links of 56 bytes in a tenant, of which the first is kept.
+/// Creates a list of `length` links of 56 bytes in a tenant, and keeps the first.
 fn list(runtime: &Runtime, length: usize) -> (skinflint_gc::typed::Tenant, Handle<Link<'static>>) {
     let tab = runtime.tenant("tab 1", usize::MAX);
     let kept = tab.enter(|cx| {
@@ -86,7 +86,7 @@ fn a_list_of_our_own_is_retained_by_its_first_link() {
 
     let retained = json(&[name, "--retained", "--limit", "3"]);
     let most = &retained["objects"];
-    // The tenant, the first link, the second.
+    // The rows are the tenant, the first link, the second.
     assert_eq!(most[0]["name"], "tenant \"tab 1\"");
     let bytes: Vec<u64> = (0..3)
         .map(|n| most[n]["retained"].as_u64().unwrap())
@@ -98,7 +98,7 @@ fn a_list_of_our_own_is_retained_by_its_first_link() {
     let class = links[0]["name"].as_str().unwrap();
     let last = json(&[name, "--path", &format!("{class}:0")]);
     let path = last["path"].as_array().unwrap();
-    // The first link that was made is the last of the list: root, tenant, a thousand links.
+    // The first link made is the last of the list: root, tenant, a thousand links.
     assert_eq!(path.len(), 1002);
     assert_eq!(
         (&path[2]["edge"], &path[3]["edge"]),
@@ -129,7 +129,7 @@ fn a_list_of_our_own_is_retained_by_its_first_link() {
     drop((kept, more));
 }
 
-/// A snapshot that node writes after `script`.
+/// Writes a snapshot with node after it has run `script`.
 fn of_node(file: &Path, script: &str) {
     let write = format!(
         "{script}; require('v8').writeHeapSnapshot({:?})",

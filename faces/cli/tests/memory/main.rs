@@ -1,4 +1,4 @@
-//! `skinflint memory`: programs with reporters, on our allocator, and with neither; files, and what is none.
+//! `skinflint memory`: programs with reporters, on our allocator, and with neither; files, and other input.
 //!
 //! ```text
 //!   cache (C), Python ── reporters ─► socket ─┐
@@ -6,8 +6,8 @@
 //!   any program ────────────────────► /proc ──┘        its figures against the program's own, and smaps'
 //! ```
 //!
-//! Y1  What a program counts of itself is on its first line of output; the tree has the same, to the byte.
-//! Y2  A tree of resident memory is within 2 % of what the test reads of smaps itself.
+//! Y1  What a program counts of itself is on its first line of output; the tree has the same figure, to the byte.
+//! Y2  A tree of resident memory is within 2 % of what the test itself reads from smaps.
 //!
 //! Not here: Firefox (tests/browsers), damaged files byte by byte (ground/report/tests/files.rs).
 
@@ -43,7 +43,7 @@ fn cache() -> PathBuf {
     folder.join("cache")
 }
 
-/// Starts `cache` with its socket in a short folder; its first line.
+/// Starts `cache` with its socket in a short folder, and returns its first line, too.
 #[track_caller]
 fn cached(bench: &Bench, more: &[(&str, String)]) -> (Running, u64, tempfile::TempDir) {
     let sockets = tempfile::tempdir().expect("a folder");
@@ -61,7 +61,7 @@ fn cached(bench: &Bench, more: &[(&str, String)]) -> (Running, u64, tempfile::Te
     (running, held.unwrap_or_else(|| panic!("{line}")), sockets)
 }
 
-/// What is said of a process that has been asked before: a first answer brings code and a stack into its memory.
+/// Measures a process that has been asked before: a first answer brings code and a stack into its memory.
 #[track_caller]
 fn measured(bench: &Bench, pid: i32) -> Done {
     let mut done = bench.tool(["memory", &pid.to_string(), "--json"]);
@@ -72,7 +72,7 @@ fn measured(bench: &Bench, pid: i32) -> Done {
     done
 }
 
-/// The sum at a path of the only process of a JSON output.
+/// Returns the sum at a path of the only process of a JSON output.
 fn amount(json: &str, path: &str) -> Option<i64> {
     let value: Value = serde_json::from_str(json.lines().next()?).ok()?;
     let mut kids = value["processes"][0]["trees"].clone();
@@ -94,7 +94,7 @@ fn sum(json: &str, path: &str) -> i64 {
     amount(json, path).unwrap_or_else(|| panic!("no {path}: {json}"))
 }
 
-/// `Rss` of a process by another reading than ours.
+/// Returns the `Rss` of a process, read in another way than ours.
 fn rss(pid: i32) -> i64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it");
     let line = text
@@ -132,7 +132,7 @@ fn a_program_with_reporters_in_c() {
     assert_eq!(sum(json, "explicit/caches/images"), held as i64);
     assert_eq!(sum(json, "images"), 1000);
     assert_eq!(sum(json, "explicit/arena"), 32 << 20);
-    // What nobody names is less than a twentieth of what was asked for.
+    // What no reporter names is less than a twentieth of what was asked for.
     assert!(
         sum(json, "explicit/heap-unclassified") * 20 < sum(json, "explicit"),
         "{json}"
@@ -151,7 +151,7 @@ fn a_program_with_reporters_in_c() {
             .starts_with(&format!("cache (pid {pid})\n\nExplicit Allocations\n\n")),
         "{text:#?}"
     );
-    // What is saved is what is shown; what is dropped is the difference.
+    // The saved lines are the shown ones; what is dropped is the difference.
     assert_eq!(
         bench
             .tool(["memory", &pid, "--save", "before.json.gz"])
@@ -211,7 +211,7 @@ fn reporters_on_our_allocator() {
     );
     assert_eq!(sum(json, "resident-by-kind"), sum(json, "resident"));
     near(sum(json, "resident"), rss(running.pid));
-    // The live blocks are touched, all of them: what is resident of them is what they are.
+    // All live blocks are touched: they are resident as a whole.
     near(sum(json, "resident-by-kind/heap/live"), allocated);
     assert_eq!(running.finish(PATIENCE).shell_status(), 0);
 }
@@ -268,7 +268,7 @@ except OSError as error:
     );
     let shown = bench.tool(["memory", "report.json.gz", "--json"]);
     assert_eq!(sum(&shown.stdout, "explicit/caches/a\\b"), 12345);
-    // 33 bytes of head: 133 to 140, of which the blocks are 144; from 512 bytes on malloc's.
+    // 33 bytes of head: blocks of 133 to 140 bytes get 144; from 512 bytes on they are malloc's.
     assert_eq!(sum(&shown.stdout, "explicit/kept"), 300 * 10_033);
     let pymalloc = |row: &str| sum(&shown.stdout, &format!("explicit/python/pymalloc{row}"));
     assert_eq!(pymalloc("/kept"), 50_000 * 144);
@@ -308,7 +308,7 @@ fn our_allocator_where_the_runtime_folder_was_never_made() {
         }
         assert!(Instant::now() < until, "no socket: {done:#?}");
     }
-    // It is in the other place, and goes with the program.
+    // The socket is in the other place, and goes with the program.
     // SAFETY: no memory is involved.
     let usual = format!("/tmp/skinflint-{}/{pid}.heap", unsafe { libc::geteuid() });
     assert!(Path::new(&usual).exists(), "{usual}");
@@ -348,7 +348,7 @@ fn a_program_on_our_allocator_and_what_it_sees_of_it() {
     assert!(sum(&json, "resident-by-kind/heap/live") > 30_000_000);
     let done = bench.tool(["memory", &pid, "--minimize"]);
     assert!(done.stderr.contains("minimize: the allocator"), "{done:#?}");
-    // Only this user's: another one sees neither the socket nor /proc.
+    // Only this user may ask: another user sees neither the socket nor /proc.
     if need::root("another user, by setpriv") {
         let mut other = Command::new("setpriv");
         other.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
@@ -380,7 +380,7 @@ fn a_program_that_links_nothing() {
         done.stderr.contains("only what the kernel says"),
         "{done:#?}"
     );
-    // Not known is not there, and never 0.
+    // A figure that is not known is absent, and never 0.
     assert_eq!(amount(&done.stdout, "heap-allocated"), None);
     assert_eq!(amount(&done.stdout, "explicit"), None);
     assert_eq!(
@@ -524,14 +524,14 @@ fn what_shrinks_is_no_double_count() {
     for absent in ["twice", "Warning", "%", "\u{1b}"] {
         assert!(!done.stdout.contains(absent), "{absent}: {done:#?}");
     }
-    // Nor when the difference is a file.
+    // The same holds if the difference is a file.
     let saved = bench.tool([
         "memory", "two.json", "--diff", "one.json", "--save", "d.json",
     ]);
     assert_eq!(saved.shell_status(), 0, "{saved:#?}");
     let again = bench.tool(["memory", "d.json", "--exact"]);
     assert_eq!(again.stdout, done.stdout);
-    // Nor when it goes to stdout, of which no file is made.
+    // The same holds if it goes to stdout, which becomes no file.
     let printed = bench.tool(["memory", "two.json", "--diff", "one.json", "--save", "-"]);
     let file = std::fs::read_to_string(bench.path("d.json")).expect("saved");
     assert_eq!((printed.stdout, printed.stderr), (file, String::new()));

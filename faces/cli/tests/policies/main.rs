@@ -1,4 +1,4 @@
-//! `skinflint gc` on traces whose figures are worked out by hand, and on what is no trace.
+//! `skinflint gc` on traces whose figures are worked out by hand, and on files that are no traces.
 //!
 //! ```text
 //!   Writer, or a log as text ─► .sfo, .sft ─► skinflint gc --json ─► figures as computed below
@@ -51,7 +51,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The figures of the only trace.
+/// Returns the figures of the only trace.
 fn figures(folder: &Path, words: &[&str]) -> Value {
     let output = tool(folder, words);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -65,7 +65,7 @@ fn row<'a>(figures: &'a Value, policy: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no row of {policy}: {figures}"))
 }
 
-/// A hundred objects of 104 bytes, of which every second one dies, and one of 200,000.
+/// Writes a hundred objects of 104 bytes, every second of which dies, and one of 200,000.
 fn write_sample(path: &Path) {
     let info = Info {
         program: "by hand".into(),
@@ -286,7 +286,7 @@ fn a_live_program_is_refused_what_only_traces_can_do_before_anything_runs() {
             said(&output)
         );
     }
-    // A folder that is named and has no host.
+    // A folder that is named but has no host.
     let output = Command::new(env!("CARGO_BIN_EXE_skinflint"))
         .args(["gc", "--live", "a.js"])
         .current_dir(at)

@@ -4,12 +4,12 @@
 //!   two.har (made by hand: two pages, each of which keeps 32 MiB) ─► skinflint tabs --replay ─► result.json
 //! ```
 //!
-//! B1  Whatever happens, what was measured is in the run's folder, and no process is left that the tool started.
+//! B1  Whatever happens, what was measured is in the run's folder, and no process that the tool started is left.
 //! B2  Figures are compared with what the pages are made of: 32 MiB for each window that is open.
-//! B3  Run by `make tabs-test`, which installs browsers and driver; what is missing fails, by name. With SKINFLINT_LONG=1
-//!     also the corpus: 29 pages, 30 windows, two cycles.
+//! B3  Run by `make tabs-test`, which installs browsers and driver; if anything is missing, the test fails and names
+//!     it. With SKINFLINT_LONG=1 also the corpus: 29 pages, 30 windows, two cycles.
 //!
-//! Not here: parts of it (lab/browser), other ways to drive and to record (ways.rs).
+//! Not here: the parts (lab/browser), other ways to drive and to record (ways.rs).
 
 use std::fs;
 use std::io::Read;
@@ -27,10 +27,10 @@ mod ways;
 
 const SKINFLINT: &str = env!("CARGO_BIN_EXE_skinflint");
 const MIB: u64 = 1 << 20;
-/// A browser on a busy machine.
+/// The longest that a browser may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// One browser at a time: they are what is measured.
+/// Locks out other browsers: they are what is measured.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +48,7 @@ fn tabs(folder: &Path, browser: &str, har: &str, more: &[&str]) -> Command {
     short(folder, browser, &[&["--replay", har], more].concat())
 }
 
-/// A run of some seconds, but for what `more` says.
+/// Returns the command of a run of some seconds, except for what `more` says.
 fn short(folder: &Path, browser: &str, more: &[&str]) -> Command {
     let mut command = Command::new(SKINFLINT);
     command.args(["tabs", "--json", "--browser", browser]);
@@ -76,7 +76,7 @@ struct Done {
     pid: u32,
 }
 
-/// Waits for the end, for so long at most; the pipes are emptied meanwhile.
+/// Waits for the end, up to a bound; the pipes are emptied meanwhile.
 fn finish(mut child: Child) -> Done {
     let read = |mut pipe: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn run(mut command: Command) -> Done {
     finish(command.spawn().expect("skinflint"))
 }
 
-/// B1: nobody bears the mark of that run.
+/// Checks that no process has the mark of that run (B1).
 #[track_caller]
 fn nothing_left(pid: u32) {
     let mark = format!("SKINFLINT_TABS={pid}-");
@@ -133,7 +133,7 @@ fn run_json(folder: &Path, run: &str) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// The main process, as soon as the first sample is there.
+/// Returns the main process, as soon as the first sample is there.
 #[track_caller]
 fn main_process(folder: &Path, run: &str) -> i32 {
     let file = folder.join("out/runs").join(run).join("samples.jsonl");
@@ -156,7 +156,7 @@ fn signal(pid: i32, signal: &str) {
     assert!(done.expect("kill").success());
 }
 
-/// Two windows with 32 MiB each: figures, files, and nothing left running.
+/// Tests two windows with 32 MiB each: figures, files, and nothing left running.
 #[track_caller]
 fn two_windows(browser: &str) {
     let _alone = alone();
@@ -182,9 +182,9 @@ fn two_windows(browser: &str) {
             .clone()
     };
     let pss = |name: &str| at(name)["pss"].as_u64().expect("a number");
-    // B2. Both stay open: 64 MiB above the start; after the close one of them.
+    // B2: both stay open: 64 MiB above the start; after the close one of them.
     assert!(pss("tabs-open") >= pss("start") + 64 * MIB, "{run:#}");
-    // A page that opens windows can have nothing collected in Chromium.
+    // In Chromium, a page that opens windows cannot request a collection.
     if browser != "chromium/page" {
         assert!(
             pss("tabs-closed-gc") + 24 * MIB <= pss("tabs-open-gc"),
@@ -214,7 +214,7 @@ fn two_windows(browser: &str) {
                 > 1000
         );
     }
-    // Once more: nothing is run again.
+    // A second time, nothing is run again.
     let again = self::run(tabs(folder.path(), browser, "two.har", &[]));
     assert!(again.stderr.contains("done before"), "{}", again.stderr);
     // Another plan does not mix with it.
@@ -232,7 +232,7 @@ fn two_windows_in_firefox() {
     two_windows("firefox");
 }
 
-/// By Firefox's own report: Marionette kept each closed window with all of its document.
+/// Firefox's own report shows it: Marionette kept each closed window with all of its document.
 #[test]
 fn the_driver_of_firefox_keeps_no_closed_windows() {
     let _alone = alone();
@@ -250,7 +250,7 @@ fn the_driver_of_firefox_keeps_no_closed_windows() {
         loads.len() == 8 && loads.iter().all(|load| load["failed"].is_null()),
         "{loads:?}"
     );
-    // There is a report; the one that was closed last may not have been collected yet.
+    // There is a report; the window that was closed last may not have been collected yet.
     assert!(run["zombies"]["ghost_windows"].is_u64(), "{run:#}");
     let detached = run["zombies"]["detached"].as_object().expect("by address");
     let windows = detached.values().map(|of| of["windows"].as_u64());
@@ -322,7 +322,7 @@ fn a_page_that_hangs(browser: &str) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("room");
     let plan = folder.path().join("plan.toml");
-    // A page that hangs takes no part in Firefox's memory report: each forced collection would wait its three minutes.
+    // A page that hangs does not answer Firefox's memory report: each forced collection would wait its three minutes.
     let gc = browser != "firefox";
     fs::write(&plan, format!("name = \"hang\"\ngc = {gc}\n")).expect("room");
     // Time enough for the other two pages on a busy machine.
@@ -359,7 +359,8 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_written() {
     }
     let _alone = alone();
     let folder = tempfile::tempdir().expect("room");
-    // Files of this process and its children end at that size, as on a full disk; the browser's own are in TMPDIR.
+    // Files of this process and its children end at that size, as on a full disk; the browser's own files are in
+    // TMPDIR.
     let small = folder.path().join("small");
     fs::create_dir(&small).expect("room");
     let mounted = Command::new("mount")
@@ -413,7 +414,7 @@ fn wrong_use_is_named() {
     }
 }
 
-/// The corpus at a sixth of its length, in both; half an hour.
+/// Runs the corpus at a sixth of its length, in both; half an hour.
 #[test]
 fn the_corpus_when_there_is_time() {
     if std::env::var_os("SKINFLINT_LONG").is_none() {

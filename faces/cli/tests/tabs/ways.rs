@@ -5,7 +5,7 @@
 //!                          └─► wget --warc-file ─────────► .warc.gz ┴─► --replay in Chromium, the server gone
 //! ```
 //!
-//! Y1  A replay is judged by what the page's own script asks for, which nobody but that script would.
+//! Y1  A replay is judged by what the page's own script requests, which no other program would request.
 //! Y2  The host's memory is compared with what its programs keep.
 //!
 //! Not here: formats byte by byte (lab/browser).
@@ -58,7 +58,7 @@ fn two_browsers_side_by_side_are_told_apart() {
             began + run["figures"]["real_ms"].as_u64().expect("a time") / 1000,
         )
     };
-    // At the same time indeed.
+    // The runs really overlapped.
     let ((a, b), (c, d)) = (when(&runs[0]), when(&runs[1]));
     assert!(a <= d && c <= b, "{:?}", ((a, b), (c, d)));
     for (own, other) in [("chromium", "firefox"), ("firefox", "chromium")] {
@@ -68,7 +68,7 @@ fn two_browsers_side_by_side_are_told_apart() {
             .path()
             .join(format!("out/runs/{own}-1/samples.jsonl"));
         let samples = std::fs::read_to_string(samples).expect("written");
-        // Nobody's process is the other's.
+        // Neither run has processes of the other.
         let roles = |name: &str| samples.contains(&format!("\"role\":\"{name}\""));
         assert_eq!(roles("renderer"), own == "chromium");
         assert_eq!(roles("tab"), own == "firefox");
@@ -80,7 +80,7 @@ fn two_browsers_side_by_side_are_told_apart() {
     assert!(done.stdout.contains("\"beside\""));
 }
 
-/// Nine tabs of 30 MiB each in our host: loads, zombies and memory; on our heap they go with their tabs.
+/// Tests nine tabs of 30 MiB each in our host: loads, zombies and memory; on our heap the memory goes with its tab.
 #[test]
 fn programs_in_our_host() {
     let _alone = alone();
@@ -94,7 +94,7 @@ fn programs_in_our_host() {
     let bad = folder.path().join("bad.js");
     std::fs::write(&bad, "throw new Error('on purpose');").expect("room");
     let pages = format!("{0},{0},{0}", program.display());
-    // Three cycles of three, which are one program.
+    // Three cycles of three tabs, which run one program.
     let more = [
         "--plan", "programs", "--cycles", "3", "--pages", &pages, "--repeat", "1", "--keep", "0",
         "--settle", "2", "--rest", "2",
@@ -118,7 +118,7 @@ fn programs_in_our_host() {
                 .expect("a number")
         };
         assert!(pss("tabs-open") >= pss("start") + 9 * 30 * MIB, "{run:#}");
-        // What Boa's own heap frees, the C library may keep.
+        // The C library may keep what Boa's own heap frees.
         if label == "js" {
             assert!(
                 pss("tabs-closed-gc") + 7 * 30 * MIB <= pss("tabs-open"),
@@ -132,7 +132,7 @@ fn programs_in_our_host() {
             "{run:#}"
         );
         let left = &run["zombies"]["objects"]["left of closed tabs"];
-        // The stock heap cannot tell.
+        // The stock heap cannot know this.
         assert_eq!(left.as_u64(), (label == "js").then_some(0), "{run:#}");
     }
     let out = folder.path().join("bad");
@@ -151,7 +151,7 @@ fn programs_in_our_host() {
     assert!(why.contains("on purpose"), "{why}");
 }
 
-/// A server of two files, in chunks and packed, on 127.0.0.1, until it is dropped.
+/// A server of two files, chunked and compressed, on 127.0.0.1, until it is dropped.
 struct Served {
     port: u16,
     over: Arc<AtomicBool>,
@@ -187,7 +187,7 @@ impl Drop for Served {
 fn answer(mut stream: TcpStream, port: u16) {
     let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
     let first = lines.next().and_then(Result::ok).unwrap_or_default();
-    // The rest of the head.
+    // Reads the rest of the head.
     while lines
         .next()
         .and_then(Result::ok)
@@ -209,7 +209,7 @@ fn answer(mut stream: TcpStream, port: u16) {
             .into_bytes()
         }
         "/a.js?v=1" => {
-            // Says that it has run, by a request of its own.
+            // The script reports that it has run, by a request of its own.
             let script = format!("fetch('http://127.0.0.1:{port}/ran-' + (6 * 7));");
             let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             gz.write_all(script.as_bytes()).expect("room");
@@ -227,7 +227,7 @@ fn answer(mut stream: TcpStream, port: u16) {
     let _ = stream.write_all(&bytes);
 }
 
-/// Y1: the script of the recorded page has run, and asked the replay for what was not recorded.
+/// Checks Y1: the script of the recorded page has run, and asked the replay for what was not recorded.
 #[track_caller]
 fn replays(folder: &Path, recording: &Path, port: u16) {
     let more = ["--replay", recording.to_str().expect("plain")];
@@ -262,7 +262,7 @@ fn what_chromium_records_is_replayed() {
     drop(served);
     let text = std::fs::read_to_string(&har).expect("written");
     let recorded: Value = serde_json::from_str(&text).expect("JSON");
-    // What was asked for and was not there may be part of the recording, as a 404; without it, whoever asks is seen.
+    // What was asked for and was not there may be part of the recording, as a 404; without it, the request is seen.
     let mut less = recorded.clone();
     let entries = less["log"]["entries"].as_array_mut().expect("entries");
     entries.retain(|entry| {
@@ -301,10 +301,10 @@ fn what_wget_records_is_replayed() {
     let port = served.port;
     drop(served);
     replays(folder.path(), &file, port);
-    // Cut in the middle: told, with the file and the byte, and nothing is started.
+    // A file cut in the middle is reported, with the file and the byte, and nothing is started.
     let whole = std::fs::read(&file).expect("there");
     let cut = folder.path().join("cut.warc.gz");
-    // Between two members nothing would be cut: what is left there is a whole file.
+    // Nothing would be cut between two members: what is left there is a whole file.
     let half = whole.len() / 2;
     let is_between = whole[half..].starts_with(&[0x1f, 0x8b, 8]);
     let at = if is_between { half + 20 } else { half };

@@ -1,11 +1,12 @@
-//! Programs that ran before anybody thought of recording them: attached to, left, attached to again.
+//! Programs that ran before they were to be recorded: attached to, left, attached to again.
 //!
 //! ```text
 //!   talk.c, told b, f, a (control.rs)      redis under load, on jemalloc      python that loads modules meanwhile
 //! ```
 //!
-//! A1  What the program says and how it ends is what it would have been.
-//! A2  After detaching, no word of the program's data leads to the recorder: looked up in its memory, not asked of us.
+//! A1  What the program prints and how it ends is the same as without the recorder.
+//! A2  After detaching, no word of the program's data leads to the recorder: this is read from its memory, not asked
+//!     of us.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,10 +17,10 @@ use skinflint_test_support::need;
 
 use crate::tool::{Bench, PATIENCE, Running, program, run_within};
 
-/// gdb reads the symbols of all libraries, and others test meanwhile.
+/// gdb reads the symbols of all libraries, and other tests run meanwhile.
 const GDB_PATIENCE: Duration = Duration::from_secs(180);
 
-/// `skinflint attach` under way; returns when every call of the program leads to the recorder.
+/// Starts `skinflint attach`; returns when every call of the program leads to the recorder.
 fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
     let mut command = bench.skinflint(["attach", "-q", "-o", trace]);
     command.args(options).arg(pid);
@@ -35,7 +36,7 @@ fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
     panic!("not attached: {:#?}", running.finish(PATIENCE));
 }
 
-/// Tells it to leave, and waits until it has.
+/// Tells the recorder to leave, and waits until it has.
 fn detach(bench: &Bench, pid: &str, attached: Running) {
     let done = run_within(bench.skinflint(["detach", pid]), b"", GDB_PATIENCE);
     assert_eq!(
@@ -51,8 +52,8 @@ fn detach(bench: &Bench, pid: &str, attached: Running) {
     );
 }
 
-/// Words of the tables of a program and its libraries that lead into the recorder (A2): of file mappings that are
-/// data, its own left out.
+/// Counts the words of the tables of a program and its libraries that lead into the recorder (A2): those of file
+/// mappings that are data, without the recorder's own.
 fn leads(pid: &str) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let memory = File::open(format!("/proc/{pid}/mem")).expect("ours");
@@ -105,7 +106,7 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
     tell(&mut talk, "b");
     let first = attach(&bench, &pid, "first.sft", &[]);
     assert!(leads(&pid) >= 5, "its tables lead to the recorder");
-    // 10 blocks from before are released; 10 are acquired and 10 more, of which 10 are released.
+    // 10 blocks from before are released; 10 are acquired and 10 more, 10 of which are released.
     for letter in ["f", "b", "f", "b"] {
         tell(&mut talk, letter);
     }
@@ -146,7 +147,7 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
         notes.contains("(attached): blocks acquired before are unknown"),
         "{notes}"
     );
-    // The stacks are those of the program, though it stood in the middle of a call.
+    // The stacks are those of the program, although it stood in the middle of a call.
     let sites = report
         .sites()
         .iter()
@@ -161,7 +162,7 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
         "{names:?}"
     );
 
-    // Ten reallocs, of blocks that nobody knows; ten of a. It ended while it was recorded.
+    // Ten reallocs, of unknown blocks; ten of a. The program ended while it was recorded.
     let report = bench.report_at("second.sft", "end");
     assert_eq!(
         (report.blocks_of(97), report.blocks_of(61)),
@@ -191,7 +192,7 @@ fn redis_under_load_notices_nothing() {
     server.arg(&socket);
     let server = Running::start(server);
     let begun = Instant::now();
-    // The socket is there before anybody listens at it.
+    // The socket exists before the server listens at it.
     while UnixStream::connect(&socket).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(
@@ -241,7 +242,7 @@ fn redis_under_load_notices_nothing() {
     let report = bench.report_at("redis.sft", "end");
     assert_eq!(report.number("completeness.lost_events"), 0);
     assert!(report.text("program.allocator").contains("jemalloc"));
-    // 3,000 values of 5,000 bytes and a header came and stay; as many from before went.
+    // 3,000 values of 5,000 bytes and a header came and stay; the same number from before went.
     let sizes = (5_001..5_040).map(|size| report.some_of(size).1);
     assert!(sizes.sum::<u64>() >= 3_000);
     assert!(report.number("completeness.unknown_frees") >= 3_000);
@@ -298,7 +299,7 @@ fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
     bench
         .tool(["attach", "4194305"])
         .says(2, &["4194305: no such process"]);
-    // A kernel thread, or where there is none to see, the first process, which is not ours or has its tracer.
+    // A kernel thread, or, if none is visible, the first process, which is not ours or has its tracer.
     bench.tool(["attach", "2"]).says(2, &["2: "]);
     bench.tool(["detach", "4194305"]).says(2, &["4194305: "]);
     bench.tool(["attach", "1", "--for=-1"]).says(2, &["--for"]);

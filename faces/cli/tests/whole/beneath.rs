@@ -131,7 +131,7 @@ fn what_is_asked_for_does_not_depend_on_the_allocator() {
 
 #[test]
 fn errors_and_odd_calls_stay_what_they_are() {
-    // Each allocator fails another check of this program; B1 holds it to the same one.
+    // Each allocator fails a different check of this program; B1 holds it to the same one.
     on_each("family", |library, _, report| {
         assert!(report.blocks_of(0).0 >= 1, "{library}");
     });
@@ -145,7 +145,7 @@ fn threads_and_remote_frees() {
         for (size, all, live) in [(97, 10_000, 5_000), (113, 20_000, 0), (127, 50, 0)] {
             assert_eq!(report.blocks_of(size), (all, live), "{library}: {size}");
         }
-        // A slot is used again by later threads: what is counted is per thread.
+        // Later threads use a slot again: counts are per thread.
         let threads = report.list("threads").iter();
         let remote: u64 = threads.map(|row| number(row, "remote_frees")).sum();
         assert!(remote >= 25_000, "{library}: {remote}");

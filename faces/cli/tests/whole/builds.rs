@@ -4,8 +4,8 @@
 //!   n files ─ make -j2 ─► make 1, gcc n + 2, cc1 n + 1, as n + 1, collect2 1, ld 1     (main.c is one file more)
 //! ```
 //!
-//! U1  The number of processes of each program follows from the number of files: how gcc works is its manual's.
-//! U2  Sums are compared with what other commands say of the single traces.
+//! U1  The number of processes of each program follows from the number of files: gcc's manual says how gcc works.
+//! U2  Sums are compared with what other commands print about the single traces.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::tool::{Bench, program, run_within};
 
-/// The longest that a build may take; many build at once while tests run.
+/// The longest that a build may take; many builds run at once during tests.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Writes a C program of `files` files and one with main, and its Makefile.
@@ -95,7 +95,7 @@ fn a_parallel_build_is_one_report_and_nothing_is_lost() {
     ];
     assert_eq!(seen, expected.map(|(name, count)| (name.to_owned(), count)));
 
-    // Each compiler under a gcc, each gcc under the make; all ended well.
+    // Each compiler is under a gcc, and each gcc under the make; all ended well.
     let rows = report["processes"].as_array().expect("rows");
     for row in rows {
         assert_eq!(row["ended"], "exit 0", "{row}");
@@ -135,7 +135,7 @@ fn sums_hold(bench: &Bench, report: &Value) {
     }
     let peak = &report["peak"];
     assert_eq!(number(&peak["skew_ns"]), 0, "one roll call");
-    // Two jobs at least once had a compiler each: shared pages were counted once.
+    // At least once, two jobs had a compiler each: shared pages were counted once.
     assert!(number(&peak["processes"]) >= 2);
     assert!(
         number(&peak["pss_bytes"]) < number(&peak["rss_bytes"]),
@@ -145,7 +145,7 @@ fn sums_hold(bench: &Bench, report: &Value) {
         number(&peak["live_bytes"]) < number(&peak["pss_bytes"]),
         "{peak}"
     );
-    // What the single reports say of some of them.
+    // The single reports of some of them say the same.
     for row in report["processes"]
         .as_array()
         .expect("rows")
@@ -236,7 +236,7 @@ fn what_cannot_be_one_report_is_refused() {
     bench
         .tool(["report", "main.sft", "./main.sft"])
         .says(2, &["./main.sft: the same recording as main.sft"]);
-    // In a folder it is said, and the rest is reported.
+    // In a folder it is reported, and the rest is analysed.
     std::fs::write(bench.path("cut.sft"), b"\x89SF").expect("a file");
     let done = bench.tool(["report", "."]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");

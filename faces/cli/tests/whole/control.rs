@@ -48,16 +48,16 @@ fn recording_starts_and_stops_and_what_lives_stays_known() {
     assert!(ok(&bench, &[pid, "start"]).contains("recording started"));
     tell(&mut talk, "b");
     ok(&bench, &[pid, "stop"]);
-    // 10 acquisitions that are not seen, 4 releases that are, of blocks that nobody knows.
+    // 10 acquisitions that are not seen, 4 releases of unknown blocks that are.
     tell(&mut talk, "a");
-    // The 10 of b are seen to be released; of the next b nothing is.
+    // The 10 of b are seen to be released; nothing of the next b is.
     tell(&mut talk, "f");
     tell(&mut talk, "b");
     ok(&bench, &[pid, "start"]);
     tell(&mut talk, "f");
     tell(&mut talk, "b");
     ok(&bench, &[pid, "stop"]);
-    // Released as 67; as 97 not seen.
+    // Released as 67; not seen as 97.
     tell(&mut talk, "r");
     ok(&bench, &[pid, "start"]);
     ok(&bench, &[pid, "mark", "here"]);
@@ -108,7 +108,7 @@ fn who_is_recorded_is_told_and_mistakes_have_words() {
             .is_some_and(|path| path.ends_with("/main.sft"))
     );
     assert_eq!(status["collector"].as_i64(), Some(i64::from(talk.pid)));
-    // Skinflint's own process id leads there as well, and so does the socket, which is its owner's alone.
+    // Skinflint's own process id leads there as well, and so does the socket, which only its owner may use.
     let by_own = ok(&bench, &[&talk.pid.to_string(), "status"]);
     let socket = by_own
         .lines()
@@ -137,7 +137,7 @@ fn who_is_recorded_is_told_and_mistakes_have_words() {
     tell_nobody(&bench);
 }
 
-/// A process id of nobody.
+/// Tells a process id that no recording has.
 fn tell_nobody(bench: &Bench) {
     let done = ctl(bench, &["4194305", "status"]);
     assert_eq!(done.status.code(), Some(2), "{done:#?}");

@@ -19,13 +19,13 @@ use crate::report::{Report, field};
 use crate::tool::{Bench, PATIENCE, Running, root, run, signal};
 
 const ROUNDS: u64 = 5;
-/// More than can be done before the kill, and still soon over for the program that goes on.
+/// More events than are done before the kill, and still soon over for the program that goes on.
 const EVENTS: u64 = 1_000_000;
 const SEED: u64 = 20_110_805;
-/// What the loader and libc may do before the program counts, generously.
+/// A generous bound on what the loader and libc do before the program counts.
 const BEFORE_MAIN: u64 = 100;
 
-/// The moment of a round: this many events (splitmix64, mapped to the first two thirds).
+/// Returns the moment of a round: this many events (splitmix64, mapped to the first two thirds).
 fn moment(round: u64) -> u64 {
     let mut bits = SEED.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -41,7 +41,7 @@ fn build(bench: &Bench) {
     assert_eq!(built.status.code(), Some(0), "{}", built.stderr);
 }
 
-/// The true number of events so far.
+/// Returns the true number of events so far.
 fn done_so_far(count: &Path) -> u64 {
     let bytes = std::fs::read(count).unwrap_or_default();
     bytes.try_into().map_or(0, u64::from_le_bytes)
@@ -61,7 +61,7 @@ fn await_events(count: &Path, wanted: u64) {
     }
 }
 
-/// What the report holds of the heap: mallocs and frees.
+/// Returns the number of mallocs and frees of the heap in the report.
 fn heap(report: &Report) -> u64 {
     let (acquired, released) = report.heap();
     acquired + released
@@ -112,7 +112,7 @@ fn the_collector_is_killed() {
         await_events(&count, moment(round).max(1));
         signal(running.pid, libc::SIGKILL);
         let before = done_so_far(&count);
-        // X2: it goes on, counts to the end, and is content.
+        // X2: it goes on, counts to the end, and is satisfied.
         assert_eq!(running.line(), format!("done {EVENTS}"), "round {round}");
         assert_eq!(running.line(), "status 0", "round {round}");
         assert_eq!(running.finish(PATIENCE).shell_status(), 128 + 9);

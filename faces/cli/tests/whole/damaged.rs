@@ -5,8 +5,9 @@
 //!       every one: read to its end, in all forms, in this process     every 25th: by `skinflint` itself
 //! ```
 //!
-//! A1  `skinflint` ends with status 0 or 1, within a bound; what it cannot read is one sentence that names the file.
-//! A2  What is missing is in the report's words, if anything of the damage reached it.
+//! A1  `skinflint` ends with status 0 or 1, within a bound; for what it cannot read it prints one sentence that names
+//!     the file.
+//! A2  What is missing is stated in the report, if anything of the damage reached it.
 //!
 //! Not here: made-up traces and the fuzzer's corpus (the crate `damage`).
 
@@ -15,11 +16,11 @@ use skinflint_damage::reading::{Outcome, whole};
 
 use crate::tool::{Bench, program, run};
 
-/// Of each of two recordings.
+/// The number of copies of each of two recordings.
 const COPIES: u64 = 500;
 const BY_THE_TOOL: u64 = 25;
 
-/// The trace of one program.
+/// Returns the trace of one program.
 fn recording(name: &str) -> Vec<u8> {
     let bench = Bench::new();
     let done = bench.record([program(name)]);
@@ -64,7 +65,7 @@ fn damage(one: &str, other: &str, first_seed: u64) {
     }
     println!("{read} read, {refused} refused");
     assert!(read > COPIES / 2);
-    // Which blow falls on the header is chance: lengths differ from run to run. This one always does.
+    // Chance decides which damage falls on the header: lengths differ from run to run. This one always does.
     let headless = whole(&one[..10]);
     assert!(matches!(headless, Outcome::Refused(_)));
     by_the_tool(&bench, &one[..10], 0, "cut in its header", true);

@@ -1,7 +1,7 @@
-//! A disk that fills up while recording: the program does not notice, the report says what is missing.
+//! A disk that fills up while recording: the program does not notice, the report states what is missing.
 //!
-//! D1  Same stdout as alone, and the program's status unless that is 0: then 2. The tool says on stderr, in one line,
-//!     what happened.
+//! D1  Same stdout as alone, and the program's status unless that is 0: then 2. The tool prints one line on stderr
+//!     that says what happened.
 //! D2  The trace is read up to where the disk was full, and is not called complete.
 
 use skinflint_test_support::need;
@@ -21,7 +21,7 @@ fn build(bench: &Bench) {
     assert_eq!(built.status.code(), Some(0), "{}", built.stderr);
 }
 
-/// D1, D2; the trace is `full.sft`.
+/// Checks D1 and D2; the trace is `full.sft`.
 #[track_caller]
 fn survived(bench: &Bench, done: &Done, reason: &str) {
     assert_eq!(done.stdout, format!("done {EVENTS}\n"), "{done:#?}");
@@ -48,7 +48,7 @@ fn survived(bench: &Bench, done: &Done, reason: &str) {
 
 #[test]
 fn a_limit_on_the_size_of_files() {
-    // It holds for shared memory as well, so that the program gets no rings: it runs unrecorded.
+    // The limit holds for shared memory as well, so the program gets no rings: it runs unrecorded.
     let bench = Bench::new();
     build(&bench);
     let mut limited = bench.command("prlimit");
@@ -76,14 +76,14 @@ fn a_limit_on_the_size_of_files() {
 
 #[test]
 fn a_full_file_system() {
-    // The test above fills the disk for everybody.
+    // The test above fills the disk for all programs.
     if !need::root("mount") {
         return;
     }
     let bench = Bench::new();
     build(&bench);
     std::fs::create_dir(bench.path("small")).expect("its own folder");
-    // A mount of this command's own name space: it goes with it.
+    // The mount is in this command's own name space: it goes with it.
     let script = format!(
         "mount -t tmpfs -o size={ROOM_BYTES} none small && \
          {tool} record --quiet --output small/full.sft -- ./counted count {EVENTS}; \
@@ -99,7 +99,7 @@ fn a_full_file_system() {
 fn a_full_file_system_and_many_processes() {
     // SAFETY: no memory is involved.
     if unsafe { libc::geteuid() } != 0 {
-        // Only root may mount; `a_limit_on_the_size_of_files` is for everybody.
+        // Only root may mount; `a_limit_on_the_size_of_files` runs for every user.
         return;
     }
     let bench = Bench::new();

@@ -1,15 +1,17 @@
-//! Live blocks drawn at random from programs in C++: each frame of each stack is what addr2line says of its address.
+//! Live blocks drawn at random from programs in C++: each frame of each stack is what addr2line gives for its
+//! address.
 //!
 //! ```text
 //!   tests/drawn ─► record ─► live blocks ─draw 200 of each program─► return addresses ─┬─► our names    ─┐
 //!                                                                                      └─► addr2line -fi ┴─ equal
 //! ```
 //!
-//! D1  The judge is another reader of DWARF: which functions, inlined ones too, at which lines. It gives mangled names,
-//!     since ours are shorter than c++filt's on purpose; of a function without one it has the bare name only.
+//! D1  The judge is another reader of DWARF: which functions, inlined ones included, at which lines. It gives mangled
+//!     names, since ours are deliberately shorter than c++filt's; for a function without one it has only the bare
+//!     name.
 //! D2  All frames of the program itself are compared, with those that were inlined: names, files and lines.
 //! D3  The seed is printed; SEED=… draws again what a failure drew.
-//! D4  But where addr2line names one function twice in a row: the place alone.
+//! D4  If addr2line names one function twice in a row, only the place is compared.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +23,11 @@ use skinflint_trace::{NodeId, Trace};
 
 use crate::tool::{Bench, made, run};
 
-/// Blocks drawn from each of the programs.
+/// The number of blocks drawn from each program.
 const DRAWN: usize = 200;
 const PROGRAMS: [&str; 5] = ["containers", "expressions", "classes", "workers", "parser"];
 
-/// Uniform enough, and the same for the same seed.
+/// Random numbers that are uniform enough, and the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -37,7 +39,7 @@ impl Dice {
     }
 }
 
-/// Stacks of so many live blocks.
+/// Draws live blocks, and returns the stack of each.
 fn draw(trace: &Trace, dice: &mut Dice) -> Vec<NodeId> {
     let mut ledger = Ledger::new(16);
     trace
@@ -61,7 +63,7 @@ fn draw(trace: &Trace, dice: &mut Dice) -> Vec<NodeId> {
     drawn
 }
 
-/// What one frame says: function, file without its folder, line.
+/// The content of one frame: function, file without its folder, line.
 type Said = (String, String, Option<u32>);
 
 fn file_name(path: &str) -> String {
@@ -82,8 +84,8 @@ fn same(ours: &Said, judged: &Said) -> bool {
     name && (&ours.1, ours.2) == (&judged.1, judged.2)
 }
 
-/// D4: at some addresses binutils 2.40 gives the function that was inlined the name of the one around it, beside the
-/// line of the inlined one: then the place alone is compared.
+/// Reports whether D4 applies: at some addresses binutils 2.40 gives the function that was inlined the name of the
+/// one around it, beside the line of the inlined one; then only the place is compared.
 fn is_named_twice(ours: &Said, judged: &[Said]) -> bool {
     let [inner, outer, ..] = judged else {
         return false;
@@ -91,7 +93,7 @@ fn is_named_twice(ours: &Said, judged: &[Said]) -> bool {
     inner.0 == outer.0 && (&ours.1, ours.2) == (&inner.1, inner.2)
 }
 
-/// What addr2line says of addresses in a file, innermost first.
+/// Returns what addr2line gives for addresses in a file, innermost first.
 fn judged(program: &Path, addresses: &[u64]) -> BTreeMap<u64, Vec<Said>> {
     let mut all = BTreeMap::new();
     for some in addresses.chunks(500) {
@@ -130,13 +132,13 @@ fn judged(program: &Path, addresses: &[u64]) -> BTreeMap<u64, Vec<Said>> {
     all
 }
 
-/// Compares the program's own frames of the drawn stacks; how many frames there were.
+/// Compares the program's own frames of the drawn stacks, and returns how many frames there were.
 fn compare(trace: &Trace, program: &Path, drawn: &[NodeId]) -> usize {
     let own = trace.modules.iter();
     let mut own = own.filter(|module| Path::new(&module.path) == program);
     let module = own.next().expect("the program's own module");
     let mut symbols = Symbols::new(&trace.modules, SymbolOptions::default());
-    // Every address of the program on a drawn stack.
+    // Collects every address of the program on a drawn stack.
     let mut found: BTreeMap<u64, Vec<Said>> = BTreeMap::new();
     for &block in drawn {
         let mut node = block;

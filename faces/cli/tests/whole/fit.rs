@@ -6,7 +6,7 @@
 //! ```
 //!
 //! F1  Every figure is worked out here or in the head of the program, never copied from an output.
-//! F2  What cannot be done leaves no file behind.
+//! F2  A failing command leaves no file behind.
 
 use serde_json::Value;
 use skinflint_sizes::fit::{FLAG_INCOMPLETE, FLAG_SHORT, parse};
@@ -14,7 +14,7 @@ use skinflint_sizes::fit::{FLAG_INCOMPLETE, FLAG_SHORT, parse};
 use crate::report::{Report, field, list, number, text};
 use crate::tool::{Bench, Done, PATIENCE, Running, allocator, expected, program, run, run_within};
 
-/// Records a program that prints what it should.
+/// Records a program, which must print what it should.
 #[track_caller]
 fn recorded(bench: &Bench, name: &str, trace: &str) {
     let done = bench.tool([
@@ -33,7 +33,7 @@ fn recorded(bench: &Bench, name: &str, trace: &str) {
     );
 }
 
-/// Learns from traces; what it says as JSON.
+/// Learns from traces, and returns the JSON.
 #[track_caller]
 fn learned(bench: &Bench, traces: &[&str]) -> Value {
     let done = bench.tool([&["fit", "-o", "app.fit", "--json"], traces].concat());
@@ -51,8 +51,8 @@ fn slop(trace: &Value, when: &str) -> [u64; 3] {
     names.map(|name| number(trace, &format!("{when}.{name}")))
 }
 
-/// What `fitted` does: blocks acquired (or released) of a size, and what each is given by the base
-/// classes and by the earned ones.
+/// What `fitted` does: a number of blocks, whether they are acquired (or released), their size, and
+/// what each is given by the base classes and by the earned ones.
 const FITTED: [(u64, bool, u64, u64, u64); 8] = [
     (2000, true, 600, 640, 608),
     (2000, false, 600, 640, 608),
@@ -138,7 +138,7 @@ fn a_program_worked_out_by_hand() {
     );
 }
 
-/// The same sum by another road: the concordance of what lives at the end, which is the peak.
+/// Computes the same sum in another way: the concordance of what lives at the end, which is the peak.
 #[test]
 fn the_concordance_agrees() {
     let bench = Bench::new();
@@ -226,7 +226,7 @@ fn several_traces_of_one_program() {
     let view = parse(&file).expect("good");
     assert_eq!(view.traces(), 2);
     assert!(view.first_unix_ns() < view.last_unix_ns());
-    // The oldest first, whatever the order they were given in.
+    // The oldest comes first, whatever order they were given in.
     assert_eq!(text(&list(&both, "traces")[0], "file"), "one.sft");
 
     recorded(&bench, "longjmp", "other.sft");
@@ -315,7 +315,7 @@ fn a_profile_is_shown() {
     }
 }
 
-/// F2, with each of these in the one sentence.
+/// Checks F2, with each of these in the one sentence.
 #[track_caller]
 fn refused(bench: &Bench, status: i32, arguments: &[&str], texts: &[&str]) -> Done {
     let done = bench.tool([&["fit"], arguments].concat());
@@ -433,7 +433,7 @@ fn what_is_said_is_what_was_learned() {
     assert!(std::path::Path::new("/dev/null").exists());
 }
 
-/// What `given` prints on our allocator with this profile, and what is said.
+/// Returns what `given` prints on our allocator with this profile, and what is reported.
 fn given(bench: &Bench, program: &std::path::Path, profile: Option<&str>) -> (String, String) {
     let mut command = bench.command(program);
     command.env("LD_PRELOAD", allocator());
@@ -453,7 +453,7 @@ fn the_allocator_takes_it_and_only_its_own() {
     let record = bench.record([own.as_os_str(), "fill".as_ref()]);
     assert_eq!(record.status.code(), Some(0), "{record:#?}");
     learned(&bench, &["main.sft"]);
-    // The base classes; and with 4,368 between 4,096 and 4,608, for all that it holds.
+    // The base classes; and with the profile 4,368 between 4,096 and 4,608, for all that it holds.
     let base = "4096: 4096\n4340: 4608\n4360: 4608\n4369: 4608\n300: 320\n".to_owned();
     let fitted = "4096: 4096\n4340: 4368\n4360: 4368\n4369: 4608\n300: 320\n".to_owned();
     let nothing = String::new();
@@ -466,7 +466,7 @@ fn the_allocator_takes_it_and_only_its_own() {
         given(&bench, &own, Some("app.fit")),
         (fitted, nothing.clone())
     );
-    // The same program by another name is another program.
+    // The same program under another name is another program.
     std::fs::copy(&own, bench.path("taken")).expect("its own folder");
     let taken = given(&bench, &bench.path("taken"), Some("app.fit"));
     assert_eq!(taken, (base.clone(), nothing));

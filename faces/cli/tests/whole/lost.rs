@@ -1,14 +1,14 @@
 //! Processes that come out of a recorded one and are not recorded: the trace names them.
 //!
-//! K1  Who is missing is in the trace of who it came from, with when and why; the program is none the wiser.
-//! K2  Nobody is missed who was recorded, did nothing, or never came to be.
-//! K3  Reports say it: a child that is missing, and what a process became.
+//! K1  A missing process is in the trace of the process it came from, with when and why; the program does not notice.
+//! K2  A process that was recorded, did nothing, or never came to be is not reported missing.
+//! K3  Reports state it: a child that is missing, and what a process became.
 
 use skinflint_trace::{LostKind, LostProcess, LostWhy, Trace};
 
 use crate::tool::{Bench, program, run, run_within};
 
-/// Records lost.c with an argument; what its trace says is lost.
+/// Records lost.c with an argument, and returns what its trace names as lost.
 #[track_caller]
 fn lost(bench: &Bench, how: &str, says: &str) -> Vec<LostProcess> {
     let mut command = bench.recording(&[], [program("lost")]);
@@ -93,7 +93,7 @@ fn a_child_without_our_variables() {
 fn nobody_is_missed_who_was_recorded_or_did_nothing() {
     let bench = Bench::new();
     assert_eq!(lost(&bench, "none", "lost: none\n"), []);
-    // A shell, its children, and a program of another user's choice of words.
+    // A shell, its children, and a program started in another way, by `env`.
     let bench = Bench::new();
     let script = "ls / > all; cat all | sort | head -1 > first; (cat first; true); exec env true";
     let done = bench.record(["sh", "-c", script]);

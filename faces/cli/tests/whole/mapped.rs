@@ -1,11 +1,12 @@
-//! Memory that programs map themselves: whose it is, what holds it, and what stands in malloc's place.
+//! Memory that programs map themselves: whose it is, what holds it, and what takes malloc's place.
 //!
 //! ```text
 //!   brought ─► mappers, books, findings, functions with all that they call: each 32 MiB, 24 of them by `load`
 //!   trampoline ─► stacks through code without unwind information, named by its perf map
 //! ```
 //!
-//! M1  The same bytes are in the books, in the stacks and in the functions: one figure, worked out in the program's head.
+//! M1  The same bytes are in the books, in the stacks and in the functions: one figure, worked out in the program's
+//!     head.
 
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ fn an_allocator_that_the_program_brings_is_told_and_its_memory_has_stacks() {
     let done = bench.record([program("brought")]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     let report = bench.report_at("main.sft", "end");
-    // Each stack with what it mapped (M1).
+    // Returns the resident bytes that stacks with this function mapped (M1).
     let mapped = |function: &str| -> u64 {
         let mappers = report.list("mappers").iter();
         let by = mappers.filter(|one| report.functions(number(one, "node")).contains(&function));
@@ -121,7 +122,7 @@ fn stacks_go_through_the_trampolines_of_python_and_bear_its_names() {
     );
 }
 
-/// M1 for `syscall`: the figures of the head of bynumber.c.
+/// Tests M1 for `syscall`: the figures of the head of bynumber.c.
 #[test]
 fn what_is_mapped_by_number_has_stacks() {
     let bench = Bench::new();

@@ -45,7 +45,7 @@ fn marks_in_their_order_with_their_figures() {
     );
     assert_eq!(found[10..], ["Größe", "end"]);
     let marks = report.list("marks");
-    // Beside the program's blocks: one of the C library's for the thread, from there on.
+    // Beside the program's blocks there is one of the C library for the thread, from there on.
     let live = |at: usize| number(&marks[at], "live_blocks");
     assert_eq!(
         [live(0), live(1), live(2), live(3), live(5)],
@@ -57,7 +57,7 @@ fn marks_in_their_order_with_their_figures() {
         [0, 30, 40]
     );
     assert_eq!(number(&marks[2], "requested_bytes"), 30 * 71);
-    // At "end" 15 of the 20 were released, 5 of the thread's had come.
+    // At "end", 15 of the 20 were released, 5 of the thread's had come.
     assert_eq!(live(11), 20 - 15 + 5 + 1);
 }
 
@@ -122,7 +122,7 @@ fn a_report_as_of_a_mark() {
     }
 }
 
-/// A program that is spoken to, under the tool; and its process id.
+/// Starts a program that reads commands, under the tool; returns its process id, too.
 fn talking(bench: &Bench, options: &[&str]) -> (Running, i32) {
     let mut running = Running::start(bench.recording(options, [program("talk")]));
     let pid = running.line().parse().expect("its process id");
@@ -165,8 +165,8 @@ fn a_signal_to_the_tool_marks() {
     let bench = Bench::new();
     let (mut running, _) = talking(&bench, &[]);
     let mut asked = 0;
-    // The recording that is under way shows when a mark was made: until then the program goes on talking. Marks that
-    // come too late for its end are no fault.
+    // The recording under way shows when a mark was made: until then the program goes on talking. Marks that come too
+    // late for its end are no fault.
     let marked = || {
         let done = bench.tool(["report", "--json", "main.sft"]);
         done.status.code() == Some(0) && !names(&Report::read(&done.stdout)).is_empty()
@@ -198,8 +198,8 @@ fn a_signal_to_the_tool_marks() {
     assert_eq!(text(instant, "label"), "mark 1");
 }
 
-/// What `--windows` prints is asked for; between two marks it is what marks.c says, and it has an edge
-/// at each instant, where its sums are the instant's.
+/// Checks what `--windows` prints; between two marks it is what marks.c says, and it has an edge at each instant,
+/// where its sums are the instant's.
 #[test]
 fn windows_between_marks() {
     let bench = Bench::new();
@@ -216,7 +216,7 @@ fn windows_between_marks() {
     let whole = |value: &serde_json::Value| value.as_u64().expect("a whole number");
     let (cells, edges, ends) = (list("cells"), list("edges"), list("bucket_ends"));
     let (of, acquired, released) = (list("changed_cell"), list("acquired"), list("released"));
-    // Up to an edge: blocks of 71 and of 73 acquired and released, and all live bytes.
+    // Sums up to an edge: blocks of 71 and of 73 acquired and released, and all live bytes.
     let up_to = |edge: usize| {
         let to = edge.checked_sub(1).map_or(0, |bucket| whole(&ends[bucket]));
         let mut sums = [0u64; 5];

@@ -1,7 +1,7 @@
 //! Which moment a report is about, and what its process began with, whatever command asks.
 //!
-//! W1  The peak is the fullest moment of those with about as much resident memory, for every command.
-//!     A program that is full for an instant only is stopped there.
+//! W1  The peak is the fullest moment among those with about as much resident memory, for every command. A program
+//!     that is full only for an instant is stopped there.
 //! W2  What a copy began with is known to any depth.
 //!
 //! Predicted in the heads of plateau.c and lineage.c.
@@ -19,7 +19,7 @@ fn plateau(bench: &Bench, arguments: &[&str]) -> Report {
     bench.report_at("main.sft", "peak")
 }
 
-/// The page shows an instant by the windows' sums up to its edge.
+/// Checks that the page shows an instant by the windows' sums up to its edge.
 #[track_caller]
 fn has_an_edge(bench: &Bench, instant: usize) {
     let done = bench.tool(["report", "--json", "--windows", "--at", "peak", "main.sft"]);
@@ -42,17 +42,17 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     let at = &report.list("instants")[report.number("at") as usize];
     assert_eq!(text(at, "kind"), "peak");
     assert_eq!(number(at, "live_blocks"), 40_001, "{at:#}");
-    // The same moment for another command: blocks by size, most first.
+    // Another command finds the same moment: blocks by size, most first.
     let done = bench.tool(["counts", "--when", "peak", "main.sft"]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     assert!(done.stdout.contains("40000"), "{}", done.stdout);
-    // Most is kept after the free; what it is and what brings it back is said, though the peak is full.
+    // Most is kept after the free; what it is and what brings it back is reported, although the peak is full.
     let instants = report.list("instants").iter();
     let mut kept = instants
         .enumerate()
         .filter(|(_, one)| text(one, "kind") == "most_kept");
     let (index, kept) = kept.next().expect("40 MB are kept");
-    // The first look at which no other one finds a quarter more kept: in the middle of the frees or after them.
+    // The first look such that no other one finds a quarter more kept: in the middle of the frees or after them.
     assert!(number(kept, "live_blocks") <= 8_001, "{kept:#}");
     has_an_edge(&bench, index);
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));

@@ -39,7 +39,7 @@ fn report(bench: &Bench, options: &[&str]) -> Report {
     Report::read(&done.stdout)
 }
 
-/// A server of the folder, on a port that was free a moment ago.
+/// Starts a server of the folder, on a port that was free a moment ago.
 fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
@@ -91,7 +91,7 @@ fn a_server_is_asked_once_and_only_if_it_is_named() {
     let url = format!("http://127.0.0.1:{port}/");
     assert!(named(&report(&bench, &["--debuginfod", &url])));
     drop(server);
-    // From the cache; what the server had not got is not asked for again.
+    // The file comes from the cache; what the server did not have is not asked for again.
     assert!(named(&report(&bench, &["--debuginfod", &url])));
     let cache = bench.path("cache/skinflint/debuginfo");
     assert!(named(&report(

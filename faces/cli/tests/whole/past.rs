@@ -1,16 +1,16 @@
-//! Programs that go past whoever was preloaded: with an allocator of their own, or with plug-ins bound past us.
+//! Programs that go past the preloaded library: with an allocator of their own, or with plug-ins bound past us.
 //!
-//! Q1  A program that exports its own allocator runs to its end, whatever lock that holds while it calls us.
+//! Q1  A program that exports its own allocator runs to its end, whatever lock the allocator holds while it calls us.
 //! Q2  A module opened with `RTLD_DEEPBIND` is recorded from the end of its `dlopen` on, its flag untouched.
-//! Q3  Where the allocator itself counts other bytes as in use than the recording has, something went past us, and
-//!     the recording is not complete.
+//! Q3  If the allocator itself counts other bytes as in use than the recording has, something went past us, and the
+//!     recording is not complete.
 
 use skinflint_test_support::need;
 
 use crate::programs::recorded;
 use crate::tool::{Bench, expected, program, programs, run};
 
-/// Q2: the figures of the head of deep.c.
+/// Checks Q2: the figures of the head of deep.c.
 #[track_caller]
 fn deep(bench: &Bench, arguments: &[&str]) {
     let mut command = bench.recording(&[], [program("deep")]);
@@ -22,7 +22,7 @@ fn deep(bench: &Bench, arguments: &[&str]) {
     assert_eq!(done.stdout, expected("deep"));
     let report = bench.report();
     assert_eq!(report.number("completeness.lost_events"), 0);
-    // What its constructor took, before anybody could know of it.
+    // This is what its constructor took, before the recorder could know of it.
     assert_eq!(report.number("completeness.unknown_frees"), 1);
     assert_eq!(report.blocks_of(1009), (300, 200), "the plug-in's");
     assert_eq!(report.blocks_of(67), (50, 0), "freed by the plug-in");
@@ -42,7 +42,7 @@ fn a_plugin_bound_past_us_by_name() {
 #[test]
 fn an_allocator_of_the_programs_own() {
     let bench = Bench::new();
-    // Its blocks never come by; how it grows does.
+    // Its blocks are never seen; how it grows is.
     let report = recorded(&bench, "ownheap");
     assert_eq!(report.number("completeness.lost_events"), 0);
     assert!(report.number("completeness.events") >= 5);
@@ -76,7 +76,7 @@ fn rustc_and_cargo_build() {
     assert_eq!(made.stdout, "made\n");
 }
 
-/// Q3: records beside.c beneath an allocator; what each of its traces says is missing.
+/// Tests Q3: records beside.c beneath an allocator, and returns what each of its traces names as missing.
 #[track_caller]
 fn beside(library: Option<&str>, what: &str) -> Vec<String> {
     let bench = Bench::new();

@@ -26,17 +26,17 @@ use crate::tool::{Bench, PATIENCE, Running, allocator, program, root, run, run_w
 
 const PAGE: u64 = 4096;
 
-/// The report's instant.
+/// Returns the report's instant.
 fn instant(report: &Report) -> &Value {
     &report.list("instants")[report.number("at") as usize]
 }
 
-/// The function of a row.
+/// Returns the function of a row.
 fn function_of<'a>(report: &'a Report, row: &Value) -> &'a str {
     report.own_functions(number(row, "node"), "pins")[0]
 }
 
-/// N2: that the figures of every instant add up; how many instants have any.
+/// Checks N2: that the figures of every instant add up; returns how many instants have any.
 #[track_caller]
 fn adds_up(report: &Report) -> usize {
     let mut seen = 0;
@@ -72,7 +72,7 @@ fn adds_up(report: &Report) -> usize {
     seen
 }
 
-/// What a page's blocks and their functions come to by the rule: shares by function.
+/// The shares that the rule gives a function.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Share {
     free: u64,
@@ -159,7 +159,7 @@ fn planted_pins_to_the_page() {
     }
 }
 
-/// The survivors that the program printed: address, usable bytes, function.
+/// Returns the survivors that the program printed: address, usable bytes, function.
 fn survivors(stdout: &str) -> Vec<(u64, u64, String)> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -177,7 +177,7 @@ fn survivors(stdout: &str) -> Vec<(u64, u64, String)> {
     all
 }
 
-/// N1: pages by their blocks.
+/// Returns the judge's shares (N1): pages by their blocks.
 fn judged(blocks: &[(u64, u64, String)], header: fn(u64, u64) -> u64) -> BTreeMap<String, Share> {
     let mut pages: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
     for (addr, usable, name) in blocks {
@@ -192,7 +192,7 @@ fn judged(blocks: &[(u64, u64, String)], header: fn(u64, u64) -> u64) -> BTreeMa
     shares
 }
 
-/// glibc's: 16 bytes before a block with a mapping of its own, else 8.
+/// Returns glibc's header: 16 bytes before a block with a mapping of its own, else 8.
 fn glibc_header(addr: u64, usable: u64) -> u64 {
     match addr % PAGE == 16 && (usable + 16).is_multiple_of(PAGE) {
         true => 16,
@@ -240,7 +240,7 @@ fn scattered_pins_under_every_allocator() {
         if others.iter().all(|row| number(row, "joint_pages") == 0) {
             assert_eq!(found, wanted, "{library}");
         }
-        // gperftools' brings blocks of the C++ library, which take their part of pages that we share.
+        // gperftools brings blocks of the C++ library, which take their part of pages that we share.
         let theirs = |row: &Value| number(row, "free_bytes") + number(row, "live_bytes");
         let theirs: u64 = others.iter().map(theirs).sum();
         let sum = |shares: &BTreeMap<String, Share>| -> (u64, u64, u64) {
@@ -277,7 +277,7 @@ fn scattered_pins_under_every_allocator() {
     }
 }
 
-/// That a good deal is pinned and attributed at the report's instant, and that functions add up too.
+/// Checks that much is pinned and attributed at the report's instant, and that functions add up too.
 #[track_caller]
 fn attributed(report: &Report) {
     assert!(adds_up(report) > 0, "no instant has pages");
@@ -315,7 +315,7 @@ fn redis_after_most_is_deleted() {
     server.push(socket.display().to_string());
     let running = Running::start(bench.recording(&[], server));
     let begun = std::time::Instant::now();
-    // The socket is there before anybody listens at it.
+    // The socket exists before the server listens at it.
     while UnixStream::connect(&socket).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(
@@ -343,7 +343,7 @@ fn redis_after_most_is_deleted() {
     let trace = bench.traces().into_iter().next().expect("a trace");
     let report = bench.report_at(&trace, "end");
     attributed(&report);
-    // Debian's runs on jemalloc: its slabs are told by addresses.
+    // Debian's redis runs on jemalloc: its slabs are identified by addresses.
     let all = field(instant(&report), "fragments");
     assert!(
         report
@@ -375,7 +375,7 @@ fn python_builds_and_drops() {
             continue;
         }
         attributed(&report);
-        // Nine of ten went and the rest lies among them: whoever it is that pins, it is said.
+        // Nine of ten blocks went and the rest lies among them: the report names what pins.
         let all = field(instant(&report), "fragments");
         let findings = report.list("findings").iter();
         let pinned: Vec<&Value> = findings

@@ -19,7 +19,7 @@ fn predictions() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// The function of a stack: the innermost that is not inlined.
+/// Returns the function of a stack: the innermost that is not inlined.
 fn function_of(report: &Report, node: u64) -> &str {
     report.own_functions(node, "predicted")[0]
 }
@@ -58,7 +58,7 @@ fn totals_and_instants() {
         .flat_map(Value::as_str)
         .collect();
     assert_eq!(marks, wanted);
-    // 7,662 acquisitions and 7,206 releases, of which a realloc is one event each; and two marks.
+    // 7,662 acquisitions and 7,206 releases, where a realloc is one event of each; and two marks.
     assert_eq!(report.number("completeness.events"), 7662 + 7206 + 2);
 }
 
@@ -141,7 +141,7 @@ fn growth() {
     assert_eq!(report.list("growth").len(), rows, "and no other");
 }
 
-/// Findings of a kind, with the function of their stack.
+/// Returns the findings of a kind, with the function of their stack.
 fn findings<'a>(report: &'a Report, kind: &str) -> Vec<(&'a str, &'a Value)> {
     let findings = report.list("findings").iter();
     findings

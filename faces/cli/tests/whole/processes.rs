@@ -1,4 +1,4 @@
-//! Processes that come of processes: each has a trace of its own, with a link to where it came from.
+//! Processes that come from processes: each has a trace of its own, with a link to where it came from.
 //!
 //! ```text
 //!   forks ──┬─ fork ──► child: 50 x 333, frees 10 of the 100 x 1000 that it inherited
@@ -7,7 +7,7 @@
 //!           └─ 4 x fork ──► child: 30 x 333 kept, frees 20 inherited
 //! ```
 //!
-//! Q1  What a child inherited is known in it: no release in it is of an unknown block.
+//! Q1  What a child inherited is known in its trace: no release in it is of an unknown block.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::programs::recorded;
 use crate::report::{Report, number};
 use crate::tool::{Bench, program};
 
-/// Blocks that the child inherited and has not released.
+/// Returns the blocks that the child inherited and has not released.
 fn inherited_at_end(report: &Report) -> u64 {
     let sites = report.sites().iter();
     let inherited =
@@ -47,7 +47,7 @@ fn every_way_to_make_a_process() {
                 assert_eq!(report.blocks_of(333), (50, 0));
                 assert_eq!(report.blocks_of(1000), (0, 90));
                 assert!(inherited_at_end(&report) >= 90);
-                // The grandchild is nobody's child any more: newer kernels tell its status.
+                // The grandchild no longer has a parent in the recording: newer kernels still tell its status.
                 assert!(matches!(ended, "exit 42" | "exit 0" | "unknown"), "{ended}");
             }
             (7, 0) => {
@@ -84,7 +84,7 @@ fn a_program_that_becomes_another_has_two_traces() {
     let script = format!("exec {} child", program("forks").display());
     let done = bench.record(["sh", "-c", &script]);
     assert_eq!(done.status.code(), Some(42), "{done:#?}");
-    // The name that was asked for goes to what it became.
+    // The requested name goes to what it became.
     let report = bench.report();
     report.is_complete();
     assert_eq!(report.text("program.name"), "forks");
@@ -102,8 +102,8 @@ fn a_program_that_becomes_another_has_two_traces() {
     assert_eq!(before.text("program.ended"), "exec");
 }
 
-/// A wrapper becomes the program of its own name: the name that was asked for goes from one to the other, and neither
-/// is lost. Which of two threads came first decided it once: so several times.
+/// Tests a wrapper that becomes the program of its own name: the requested name goes from one to the other, and
+/// neither is lost. It once depended on which of two threads came first: so it is tried several times.
 #[test]
 fn a_wrapper_that_becomes_a_program_of_its_name_keeps_its_trace() {
     use std::os::unix::fs::PermissionsExt;
@@ -124,7 +124,8 @@ fn a_wrapper_that_becomes_a_program_of_its_name_keeps_its_trace() {
     }
 }
 
-/// Twenty-five programs in one process, each of which becomes the next at once, and starts a child that outlives it.
+/// Tests twenty-five programs in one process, each of which becomes the next at once, and starts a child that
+/// outlives it.
 #[test]
 fn whoever_becomes_another_program_at_once_is_not_missed() {
     let bench = Bench::new();

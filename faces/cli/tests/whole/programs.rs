@@ -9,7 +9,7 @@
 use crate::report::{Report, number};
 use crate::tool::{Bench, expected, program, run};
 
-/// Records a program and checks P1; its report as of the end.
+/// Records a program and checks P1; returns its report as of the end.
 #[track_caller]
 pub fn recorded(bench: &Bench, name: &str) -> Report {
     let alone = run(bench.command(program(name)));
@@ -25,7 +25,7 @@ pub fn recorded(bench: &Bench, name: &str) -> Report {
     report
 }
 
-/// P1, P2, and that the trace is complete.
+/// Checks P1, P2, and that the trace is complete.
 #[track_caller]
 fn holds(name: &str, sizes: &[(u64, u64, u64)]) -> Report {
     let bench = Bench::new();
@@ -35,7 +35,7 @@ fn holds(name: &str, sizes: &[(u64, u64, u64)]) -> Report {
     report
 }
 
-/// P2.
+/// Checks P2.
 #[track_caller]
 fn blocks(report: &Report, sizes: &[(u64, u64, u64)]) {
     for (size, all, live) in sizes {
@@ -84,15 +84,15 @@ fn threads_that_come_and_go() {
     let report = holds("threads", &sizes);
     let threads = report.list("threads");
     let remote: u64 = threads.iter().map(|row| number(row, "remote_frees")).sum();
-    // The consumer's, and main's of blocks that ended threads had left.
+    // The consumer's releases, and main's of blocks that ended threads had left.
     assert_eq!(remote, 20_000 + 5_000);
     let named = |name: &str| threads.iter().filter(|row| row["name"] == name).count();
     assert_eq!((named("producer"), named("consumer")), (1, 1));
-    // Part 3's threads live for a moment: each says its name on its way out.
+    // Part 3's threads live for a moment: each sets its name on its way out.
     for index in 0..50 {
         assert_eq!(named(&format!("tls-{index:02}")), 1, "tls-{index:02}");
     }
-    // Main, part 1's, the two, part 3's: each that acquired anything.
+    // Main, part 1's, the two, part 3's: each thread that acquired anything.
     let acquired = threads.iter().filter(|row| number(row, "allocations") > 0);
     assert_eq!(acquired.count(), 1 + 10_000 + 1 + 50);
 }
@@ -110,8 +110,8 @@ fn the_smallest_stacks() {
 
 #[test]
 fn the_whole_malloc_family() {
-    // 0: malloc(0), calloc(0, 5). 100: realloc(NULL), memalign, and the one that stays.
-    // 200: realloc, reallocarray. What fails is no block.
+    // 0: malloc(0), calloc(0, 5). 100: realloc(NULL), memalign, and the one that stays. 200:
+    // realloc, reallocarray. A failed call is no block.
     let sizes = [
         (0, 2, 0),
         (40, 1, 0),
@@ -152,7 +152,7 @@ fn cxx_operators() {
 
 #[test]
 fn a_rust_program() {
-    // Sizes of which the standard library takes none: above 1,024 each is of one function alone.
+    // The standard library takes none of these sizes: above 1,024 each is of one function alone.
     let doubling = [2048, 4096, 8192].map(|size| (size, 1, 0));
     let report = holds("collections", &doubling);
     let one_by_one: Vec<_> = (1032..=1600).step_by(8).map(|size| (size, 1, 0)).collect();

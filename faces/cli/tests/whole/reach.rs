@@ -5,7 +5,7 @@
 //! ```
 //!
 //! R1  How many blocks a case plants is counted here, from its source: N = 40 a kind.
-//! R2  The program's own output and end are what they are without us, stopped or not.
+//! R2  The program's own output and end are what they are without us, whether it is stopped or not.
 
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ use crate::tool::{Bench, made, run};
 
 const N: u64 = 40;
 
-/// The report's section on pointers.
+/// Returns the report's section on pointers.
 fn reach(report: &Report) -> &Value {
     let reach = field(&report.0, "reach");
     assert_eq!(text(reach, "missing"), "", "{reach:#}");
     reach
 }
 
-/// Blocks in rows of stacks with functions of this prefix: of what nothing points to, and of cycles.
+/// Counts blocks in rows of stacks with functions of this prefix: of what nothing points to, and of cycles.
 fn unreached(report: &Report, prefix: &str) -> (u64, u64) {
     let mut found = (0, 0);
     for row in list(reach(report), "rows") {
@@ -164,7 +164,7 @@ fn other_allocators_are_looked_through_as_well() {
 fn a_program_that_is_traced_already_goes_on_without_a_look() {
     let bench = Bench::new();
     let program = made("tests/reach", "reach-programs").join("planted");
-    // gdb starts it, and so traces it; the recorder comes with the environment.
+    // gdb starts the program, and so traces it; the recorder comes with the environment.
     let gdb = ["gdb", "-nx", "-q", "-batch", "-ex", "run", "--args"].map(std::ffi::OsStr::new);
     let case = [program.as_os_str(), std::ffi::OsStr::new("leak_list")];
     let done = run(bench.recording(&["--reachable", "--dir", "."], gdb.into_iter().chain(case)));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::tool::{Bench, Done, SKINFLINT, recorder, run};
 
-/// That a program is refused, with each of these in the sentence (U1).
+/// Checks that a program is refused, with each of these in the sentence (U1).
 #[track_caller]
 fn refused(bench: &Bench, program: &str, texts: &[&str]) {
     for subcommand in ["record", "run"] {
@@ -32,7 +32,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("its own file");
 }
 
-/// The first bytes of an ELF program: 64 of header, one program header.
+/// Returns the first bytes of an ELF program: 64 of header, one program header.
 fn elf(class: u8, machine: u8, segment: u8) -> Vec<u8> {
     let mut head = vec![0u8; 64 + 56];
     head[..7].copy_from_slice(b"\x7fELF\0\x01\x01");
@@ -103,7 +103,7 @@ fn a_program_for_another_machine() {
     refused(&bench, "./foreign", &["another machine", "183"]);
 }
 
-/// As root, another user must be made: a copy of the tool where everybody can reach it.
+/// As root, another user must be made: a copy of the tool lies where every user can reach it.
 #[test]
 fn a_program_that_changes_its_user() {
     let bench = Bench::new();

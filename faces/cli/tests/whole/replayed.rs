@@ -1,11 +1,11 @@
-//! Recorded programs, compiled and played again: with their threads, in their order, in their memory.
+//! Recorded programs, compiled and replayed: with their threads, in their order, in their memory.
 //!
 //! ```text
 //!   program ─► skinflint record ─► .sft ─► compile ─► script ─► skinflint-replay ─► report
 //! ```
 //!
 //! R1  A replay of a whole trace has no violations, whatever the threads did, and all operations of the trace.
-//! R2  What the program touched is touched, and what it did not is not.
+//! R2  What the program touched is touched, and what it did not touch is not.
 //!
 //! Not here: scripts and traces by hand (crate replay), other allocators (compare's tests).
 
@@ -36,7 +36,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Compiles a trace of the folder and plays it; fails on any violation (R1).
+    /// Compiles a trace of the folder and replays it; fails on any violation (R1).
     #[track_caller]
     fn of(bench: &Bench, trace: &str, options: &[&str]) -> Replay {
         let script = bench.path("script.sfp");
@@ -62,7 +62,7 @@ impl Replay {
         replay
     }
 
-    /// A field of the point of this name, or of the last line.
+    /// Returns a field of the point of this name, or of the last line.
     #[track_caller]
     fn number(&self, name: &str, field: &str) -> u64 {
         let point = self
@@ -98,7 +98,7 @@ fn producers_and_consumers() {
         assert_eq!(replay.number("end", "malloc"), 100_000);
         assert_eq!(replay.number("end", "free"), 100_000);
         assert_eq!(replay.number("end", "threads_started"), 4);
-        // Frees that come close behind another thread's malloc. How many depends on how the threads ran.
+        // Frees that come close behind another thread's malloc. Their number depends on how the threads ran.
         assert!(replay.number("end", "waits") > 1000);
     }
 }
@@ -125,7 +125,7 @@ fn what_was_never_touched_stays_so() {
     assert!((34.2..37.8).contains(&mib), "{mib} MiB, not 36");
 }
 
-/// redis-server with threads of its own for requests and for what is freed in the background, under load.
+/// Tests redis-server with threads of its own for requests and for what is freed in the background, under load.
 #[test]
 fn redis_under_load() {
     if !need::programs(&["redis-server", "redis-cli", "redis-benchmark"]) {
@@ -156,7 +156,7 @@ fn redis_under_load() {
     let running =
         Running::start(bench.recording(&["--preload", "libc.so.6"], server.iter().chain(&threads)));
     let begun = Instant::now();
-    // The socket is there before anybody listens at it.
+    // The socket exists before the server listens at it.
     while UnixStream::connect(bench.path("redis.sock")).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
         assert!(

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// A report.
 pub struct Report(pub Value);
 
-/// A field that must be there (R1).
+/// Returns a field that must be there (R1).
 #[track_caller]
 pub fn field<'a>(value: &'a Value, path: &str) -> &'a Value {
     let mut at = value;
@@ -19,7 +19,7 @@ pub fn field<'a>(value: &'a Value, path: &str) -> &'a Value {
     at
 }
 
-/// A whole number.
+/// Returns a whole number.
 #[track_caller]
 pub fn number(value: &Value, path: &str) -> u64 {
     let found = field(value, path);
@@ -28,7 +28,7 @@ pub fn number(value: &Value, path: &str) -> u64 {
         .unwrap_or_else(|| panic!("{path} is no number: {found}"))
 }
 
-/// A text.
+/// Returns a text.
 #[track_caller]
 pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     let found = field(value, path);
@@ -37,7 +37,7 @@ pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
         .unwrap_or_else(|| panic!("{path} is no text: {found}"))
 }
 
-/// The elements of a list.
+/// Returns the elements of a list.
 #[track_caller]
 pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     let found = field(value, path).as_array();
@@ -45,37 +45,37 @@ pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
 }
 
 impl Report {
-    /// From the JSON.
+    /// Reads a report from its JSON.
     #[track_caller]
     pub fn read(json: &str) -> Report {
         Report(serde_json::from_str(json).expect("JSON"))
     }
 
-    /// A whole number of the report.
+    /// Returns a whole number of the report.
     #[track_caller]
     pub fn number(&self, path: &str) -> u64 {
         number(&self.0, path)
     }
 
-    /// A text of the report.
+    /// Returns a text of the report.
     #[track_caller]
     pub fn text(&self, path: &str) -> &str {
         text(&self.0, path)
     }
 
-    /// A list of the report.
+    /// Returns a list of the report.
     #[track_caller]
     pub fn list(&self, path: &str) -> &[Value] {
         list(&self.0, path)
     }
 
-    /// The sentences of the completeness.
+    /// Returns the sentences of the completeness.
     pub fn notes(&self) -> Vec<&str> {
         let notes = self.list("completeness.notes").iter();
         notes.map(|note| note.as_str().expect("a text")).collect()
     }
 
-    /// That nothing is missing: no event lost, every release known.
+    /// Checks that nothing is missing: no event lost, every release known.
     #[track_caller]
     pub fn is_complete(&self) {
         let completeness = field(&self.0, "completeness");
@@ -85,7 +85,7 @@ impl Report {
         assert_eq!(number(completeness, "unknown_frees"), 0, "{completeness:#}");
     }
 
-    /// (acquired, released) over the run.
+    /// Returns (acquired, released) over the run.
     pub fn heap(&self) -> (u64, u64) {
         (
             self.number("totals.allocations"),
@@ -93,19 +93,19 @@ impl Report {
         )
     }
 
-    /// Live blocks at the end.
+    /// Returns the number of live blocks at the end.
     pub fn end_blocks(&self) -> u64 {
         let instants = self.list("instants").iter();
         let mut ends = instants.filter(|instant| text(instant, "kind") == "end");
         number(ends.next().expect("always holds the end"), "live_blocks")
     }
 
-    /// A row for each stack.
+    /// Returns one row for each stack.
     pub fn sites(&self) -> &[Value] {
         self.list("sites")
     }
 
-    /// Frames of a stack, innermost first: (function, module, inlined).
+    /// Returns the frames of a stack, innermost first: (function, module, inlined).
     #[track_caller]
     pub fn frames(&self, node: u64) -> Vec<(&str, &str, bool)> {
         let (nodes, frames) = (self.list("nodes"), self.list("frames"));
@@ -122,13 +122,13 @@ impl Report {
         found
     }
 
-    /// Functions of a stack, innermost first.
+    /// Returns the functions of a stack, innermost first.
     pub fn functions(&self, node: u64) -> Vec<&str> {
         let frames = self.frames(node);
         frames.iter().map(|(function, ..)| *function).collect()
     }
 
-    /// Functions of a stack that are of this module and not inlined, innermost first.
+    /// Returns the functions of a stack that are of this module and not inlined, innermost first.
     pub fn own_functions(&self, node: u64, module: &str) -> Vec<&str> {
         let frames = self.frames(node).into_iter();
         frames
@@ -137,7 +137,7 @@ impl Report {
             .collect()
     }
 
-    /// Sum of a field over the sites whose innermost function that is not inlined is this one.
+    /// Returns the sum of a field over the sites whose innermost function that is not inlined is this one.
     pub fn sum_at(&self, function: &str, field: &str) -> u64 {
         let innermost = |node| {
             let frames = self.frames(node).into_iter();
@@ -153,7 +153,7 @@ impl Report {
             .sum()
     }
 
-    /// The row of a size asked for.
+    /// Returns the row of a requested size.
     #[track_caller]
     pub fn size(&self, size: u64) -> &Value {
         let mut rows = self.list("sizes").iter();
@@ -161,7 +161,7 @@ impl Report {
             .unwrap_or_else(|| panic!("nobody asked for {size} bytes"))
     }
 
-    /// Blocks of a size, all in all and live; none if nobody asked for it.
+    /// Returns the number of blocks of a size, in total and live; zeros if no call asked for it.
     pub fn some_of(&self, size: u64) -> (u64, u64) {
         let asked = self
             .list("sizes")
@@ -170,7 +170,7 @@ impl Report {
         if asked { self.blocks_of(size) } else { (0, 0) }
     }
 
-    /// Blocks of a size over the run, and live at the moment of the report.
+    /// Returns the number of blocks of a size over the run, and live at the moment of the report.
     #[track_caller]
     pub fn blocks_of(&self, size: u64) -> (u64, u64) {
         let row = self.size(size);

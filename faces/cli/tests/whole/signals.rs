@@ -3,8 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has a command heed the signals that whoever runs the tests may have had ignored (`nohup make test`, a job of a script):
-/// what is ignored stays so through `exec`, and the tests send these.
+/// Makes a command heed the signals that the process running the tests may ignore (`nohup make test`, a job of a
+/// script): what is ignored stays so through `exec`, and the tests send these signals.
 pub fn heed(command: &mut Command) {
     // SAFETY: between fork and exec only `signal` is called, which is async-signal-safe.
     unsafe {

@@ -14,7 +14,7 @@ use crate::programs::recorded;
 use crate::report::{Report, number, text};
 use crate::tool::{Bench, program};
 
-/// Blocks by stack of the program's own functions, joined by ` < `.
+/// Returns the number of blocks by stack of the program's own functions, joined by ` < `.
 fn by_stack(report: &Report, module: &str) -> BTreeMap<String, u64> {
     let mut blocks = BTreeMap::new();
     for site in report.sites() {
@@ -24,12 +24,12 @@ fn by_stack(report: &Report, module: &str) -> BTreeMap<String, u64> {
     blocks
 }
 
-/// `count` times a function, one calling the other.
+/// Returns `count` times a function, each calling the next.
 fn times(function: &str, count: usize) -> String {
     vec![function; count].join(" < ")
 }
 
-/// Blocks of exactly this stack.
+/// Returns the number of blocks of exactly this stack.
 #[track_caller]
 fn of(blocks: &BTreeMap<String, u64>, stack: &str) -> u64 {
     *blocks
@@ -117,7 +117,7 @@ fn exceptions_leave_no_frame_behind() {
     }
 }
 
-/// The unwind table of such a program is not in the segment that the loader tells for its code.
+/// Tests a program whose unwind table is not in the segment that the loader reports for its code.
 #[test]
 fn a_program_with_holes_between_its_segments() {
     let bench = Bench::new();
@@ -169,7 +169,7 @@ fn stacks_through_code_without_rules_are_cut_and_never_wrong() {
     for site in report.sites() {
         let functions = report.functions(number(site, "node"));
         assert!(functions[0].starts_with("[jit] 0x"), "{functions:?}");
-        // The stub ends the stack, and that is said.
+        // The stub ends the stack, and the report says so.
         assert_eq!(functions[1..], ["[truncated]"], "{functions:?}");
         blocks += number(site, "allocations");
     }
@@ -184,8 +184,8 @@ fn stacks_through_code_without_rules_are_cut_and_never_wrong() {
 fn a_recursion_of_20000_frames_is_cut_at_its_outer_end_only() {
     let bench = Bench::new();
     let report = recorded(&bench, "recursion");
-    // For each node: how many `descend` lie above the first other function, and which that is. Parents
-    // come first, so that one walk over the nodes is enough.
+    // Computes for each node how many `descend` lie above the first other function, and which that is.
+    // Parents come first, so one walk over the nodes is enough.
     let frames = report.list("frames");
     let mut stacks: Vec<(u64, &str)> = vec![(0, "")];
     for node in &report.list("nodes")[1..] {
@@ -202,7 +202,7 @@ fn a_recursion_of_20000_frames_is_cut_at_its_outer_end_only() {
         let (depth, outer) = stacks[number(site, "node") as usize];
         let count = number(site, "allocations");
         if outer == "[truncated]" {
-            // Of more than is kept at most, at least a thousand inner frames are.
+            // Of a stack with more frames than are kept, at least a thousand inner frames are.
             assert!(depth > 1000, "{depth} frames");
             cut += count;
         } else {

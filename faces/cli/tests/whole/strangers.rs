@@ -1,16 +1,16 @@
-//! Who stands at the collector's door: other users get nothing, whoever came out of the recording is served.
+//! Access to the collector's socket: other users get nothing; every process that came out of the recording is served.
 //!
 //! ```text
 //!   another user ─► by path: kept out      by name: refused, no descriptors
 //!   the program, as another user by now ─► recorded
 //! ```
 //!
-//! S1  Only root can become somebody else; elsewhere these tests say that they were skipped. What can be done with a
-//!     descriptor is tested by the collector's own tests (memory.rs), for everybody.
+//! S1  Only root can become another user; elsewhere these tests report that they were skipped. What can be done with
+//!     a descriptor is tested by the collector's own tests (memory.rs), for every user.
 
 use crate::tool::{Bench, PATIENCE, Running, program, run};
 
-/// S1.
+/// Reports whether we are root (S1).
 fn is_root(test: &str) -> bool {
     // SAFETY: no memory is involved.
     let root = unsafe { libc::geteuid() } == 0;
@@ -20,8 +20,8 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// What the stranger below does: connects to the session of argument 1 by both of its names, says a hello as the
-/// recorder does, and prints what comes back.
+/// The stranger below: it connects to the session of argument 1 by both of its names, says a hello as the recorder
+/// does, and prints what comes back.
 const STRANGER: &str = r#"
 import os, socket, struct, sys
 path, user = sys.argv[1], int(sys.argv[2])

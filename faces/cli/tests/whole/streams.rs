@@ -1,4 +1,4 @@
-//! The program keeps its streams, its signals and its status; the tool's own words keep apart.
+//! The program keeps its streams, its signals and its status; the tool's own output is kept apart.
 
 use crate::tool::{Bench, PATIENCE, Running, program, run_within, signal};
 
@@ -24,7 +24,7 @@ fn stdin_stdout_and_stderr_are_the_programs() {
 #[test]
 fn every_status_is_passed_on() {
     let bench = Bench::new();
-    // Every 17th, which has each high and each low digit, and those that mean something to a shell.
+    // Every 17th status: these have each high and each low digit, and those that mean something to a shell.
     for status in (0..=255)
         .step_by(17)
         .chain([1, 2, 3, 126, 127, 128, 137, 254])
@@ -53,7 +53,7 @@ fn a_signal_that_ends_the_program_is_its_status() {
     }
 }
 
-/// A program that is spoken to, under the tool; and its process id.
+/// Starts a program that reads commands, under the tool; returns its process id, too.
 fn talking(bench: &Bench, options: &[&str]) -> (Running, i32) {
     let mut running = Running::start(bench.recording(options, [program("talk")]));
     let pid = running.line().parse().expect("its process id");
@@ -86,7 +86,7 @@ fn a_signal_to_the_tool_reaches_the_program() {
 
 #[test]
 fn an_interrupt_of_both_as_from_a_terminal_leaves_the_tool_to_report() {
-    // The program dies of it, the tool does not: here the program is hit first, by itself.
+    // The program dies of the signal, the tool does not: here the program alone is hit first.
     let bench = Bench::new();
     let (mut running, pid) = talking(&bench, &[]);
     running.say(b"ab");
@@ -115,7 +115,7 @@ fn a_run_reports_on_stderr_and_writes_a_page() {
     for text in [
         "complete: 14,870 events, none lost",
         "= resident",
-        // What grows here stays in place, and is no finding; who holds is one.
+        // What grows here stays in place, and is no finding; a stack that holds is one.
         "64 blocks of about 1,032 bytes",
         "terminator",
         "trace",
@@ -136,7 +136,7 @@ fn every_help_has_an_example() {
     let top = bench.tool(["--help"]);
     assert_eq!((top.status.code(), &*top.stderr), (Some(0), ""));
     assert!(top.stdout.contains("Example:\n  skinflint run -- "));
-    // Every subcommand that the help lists, so that a new one cannot be forgotten.
+    // This covers every subcommand that the help lists, so that a new one cannot be forgotten.
     let commands = top
         .stdout
         .lines()

@@ -28,10 +28,10 @@ mod signals;
 /// The longest that anything recorded here may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The tool under test.
+/// The path of the tool under test.
 pub const SKINFLINT: &str = env!("CARGO_BIN_EXE_skinflint");
 
-/// The repository.
+/// Returns the folder of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.join("../..")
@@ -39,35 +39,35 @@ pub fn root() -> PathBuf {
         .expect("the repository is there")
 }
 
-/// The recorder, built by now (T2).
+/// Returns the recorder, which is built by now (T2).
 pub fn recorder() -> &'static Path {
     static RECORDER: OnceLock<PathBuf> = OnceLock::new();
     RECORDER.get_or_init(|| artifact::released("skinflint-record-so"))
 }
 
-/// The allocator, built by now (T2).
+/// Returns the allocator, which is built by now (T2).
 pub fn allocator() -> &'static Path {
     static ALLOCATOR: OnceLock<PathBuf> = OnceLock::new();
     ALLOCATOR.get_or_init(|| artifact::released("skinflint-malloc-so"))
 }
 
-/// The folder of the built test programs.
+/// Returns the folder of the built test programs.
 pub fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| made("tests/programs", "test-programs"))
 }
 
-/// Has make build a folder of programs; where they are.
+/// Makes `make` build a folder of programs, and returns where they are.
 pub fn made(sources: &str, folder: &str) -> PathBuf {
     artifact::made(sources, folder)
 }
 
-/// A test program's path.
+/// Returns a test program's path.
 pub fn program(name: &str) -> PathBuf {
     programs().join(name)
 }
 
-/// What a test program prints.
+/// Returns what a test program prints.
 pub fn expected(name: &str) -> String {
     let file = root()
         .join("tests/programs/expected")
@@ -95,13 +95,13 @@ impl Done {
         }
     }
 
-    /// The status as a shell shows it: 128 + n for signal n.
+    /// Returns the status as a shell shows it: 128 + n for signal n.
     pub fn shell_status(&self) -> i32 {
         let signal = self.status.signal().map(|signal| 128 + signal);
         self.status.code().or(signal).expect("ended")
     }
 
-    /// That it ended with this status and said each of these on stderr.
+    /// Checks that it ended with this status and printed each of these on stderr.
     #[track_caller]
     pub fn says(&self, status: i32, texts: &[&str]) {
         assert_eq!(self.status.code(), Some(status), "{self:#?}");
@@ -115,7 +115,7 @@ impl Done {
 pub fn run_within(mut command: Command, stdin: &[u8], patience: Duration) -> Done {
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);
-    // From a thread: who fills its stdout before it reads on would wait for us, and we for it.
+    // A thread writes it: a program that fills its stdout before it reads on would wait for us, and we for it.
     let mut pipe = running.child.as_mut().and_then(|child| child.stdin.take());
     let input = stdin.to_vec();
     std::thread::spawn(move || pipe.as_mut().map(|pipe| pipe.write_all(&input)));
@@ -127,7 +127,7 @@ pub fn run(command: Command) -> Done {
     run_within(command, b"", PATIENCE)
 }
 
-/// A command under way. Dropped, it is killed with its group.
+/// A command under way. When it is dropped, it is killed with its group.
 pub struct Running {
     /// Process id, which is its group's as well.
     pub pid: i32,
@@ -153,15 +153,15 @@ impl Running {
         }
     }
 
-    /// Writes to its stdin.
+    /// Writes to the command's stdin.
     pub fn say(&mut self, text: &[u8]) {
         let child = self.child.as_mut().expect("running");
         let stdin = child.stdin.as_mut().expect("piped");
-        // Who ends without reading closes the pipe.
+        // A command that ends without reading closes the pipe.
         let _ = stdin.write_all(text).and_then(|()| stdin.flush());
     }
 
-    /// The next line of its stdout; what was read so is not in [`Done::stdout`].
+    /// Returns the next line of its stdout; lines read in this way are not in [`Done::stdout`].
     #[track_caller]
     pub fn line(&mut self) -> String {
         if self.lines.is_none() {
@@ -188,7 +188,7 @@ impl Running {
         lines.recv_timeout(PATIENCE).expect("a line of its output")
     }
 
-    /// Closes our end of its stdout: it writes into a pipe that nobody reads.
+    /// Closes our end of its stdout: it then writes into a pipe that has no reader.
     pub fn close_stdout(&mut self) {
         drop(self.child.as_mut().and_then(|child| child.stdout.take()));
     }
@@ -201,8 +201,8 @@ impl Running {
         self.ended(child, patience)
     }
 
-    /// Waits for the end that a signal brings. Its stdin stays open until then: a program that ends with its stdin could
-    /// otherwise be faster than the signal on its way through the tool.
+    /// Waits for the end that a signal brings. Its stdin stays open until then: a program that ends with its stdin
+    /// could otherwise be faster than the signal on its way through the tool.
     #[track_caller]
     pub fn signalled(mut self, patience: Duration) -> Done {
         let mut child = self.child.take().expect("running");
@@ -254,7 +254,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A new empty folder.
+    /// Creates a new empty folder.
     pub fn new() -> Bench {
         let folder = tempfile::Builder::new()
             .prefix("whole-")
@@ -263,12 +263,12 @@ impl Bench {
         Bench { folder }
     }
 
-    /// A path in it.
+    /// Returns a path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A command in the folder, with an environment that is the same everywhere.
+    /// Returns a command in the folder, with an environment that is the same everywhere.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder.path());
@@ -286,7 +286,7 @@ impl Bench {
         command
     }
 
-    /// The tool.
+    /// Returns a command of the tool.
     pub fn skinflint<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.command(SKINFLINT);
         command.args(arguments);
@@ -298,7 +298,7 @@ impl Bench {
         run(self.skinflint(arguments))
     }
 
-    /// `skinflint record -q -o main.sft OPTIONS -- COMMAND`.
+    /// Returns the command `skinflint record -q -o main.sft OPTIONS -- COMMAND`.
     pub fn recording<A: AsRef<OsStr>>(
         &self,
         options: &[&str],
@@ -309,12 +309,12 @@ impl Bench {
         tool
     }
 
-    /// Records to the end.
+    /// Records a command to its end.
     pub fn record<A: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = A>) -> Done {
         run(self.recording(&[], command))
     }
 
-    /// The report on a trace in the folder, as of a moment.
+    /// Returns the report on a trace in the folder, as of a moment.
     #[track_caller]
     pub fn report_at(&self, trace: &str, at: &str) -> Report {
         let done = self.tool(["report", "--json", "--at", at, trace]);
@@ -322,13 +322,13 @@ impl Bench {
         Report::read(&done.stdout)
     }
 
-    /// The report on `main.sft` as of the end.
+    /// Returns the report on `main.sft` as of the end.
     #[track_caller]
     pub fn report(&self) -> Report {
         self.report_at("main.sft", "end")
     }
 
-    /// Names of the traces in the folder, sorted.
+    /// Returns the names of the traces in the folder, sorted.
     pub fn traces(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("its own folder");
         let names = entries.map(|entry| entry.expect("an entry").file_name());

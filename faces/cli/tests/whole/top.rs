@@ -1,4 +1,4 @@
-//! `skinflint top` on a terminal of its own: what stands on the screen, after the escapes have done their work.
+//! `skinflint top` on a terminal of its own: the content of the screen after the escapes have had their effect.
 //!
 //! ```text
 //!   talk.c, recorded ─► trace, growing ─► skinflint top ─ pty ─► vt100 ─► the screen's text
@@ -91,7 +91,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("it listens");
     }
 
-    /// Waits for its end; its status.
+    /// Waits for the program's end, and returns its status.
     fn end(mut self) -> Option<i32> {
         let begun = Instant::now();
         loop {
@@ -119,7 +119,7 @@ fn tell(talk: &mut Running, letters: &str) {
     }
 }
 
-/// The line of a stack on the screen.
+/// Returns the line of a stack on the screen.
 fn line<'a>(screen: &'a str, function: &str) -> Option<&'a str> {
     screen.lines().find(|line| line.contains(function))
 }
@@ -166,7 +166,7 @@ fn it_follows_a_recording_and_obeys_keys() {
     tell(&mut talk, "fb");
     talk.say(b"q");
     assert_eq!(talk.finish(PATIENCE).status.code(), Some(5));
-    // It read on while it stood still.
+    // It read on while the screen stood still.
     top.press("p");
     let screen = top.until("the end", |screen| screen.contains("ended: exit 5"));
     assert!(

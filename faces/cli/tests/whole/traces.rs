@@ -1,4 +1,4 @@
-//! Traces that are empty, cut, newer, or no traces; moments and schemes that are not there.
+//! Traces that are empty, cut, newer, or no traces; moments and schemes that do not exist.
 //!
 //! V1  A status and a sentence for each; never a panic, and never "no leaks" where nothing was seen.
 
@@ -6,7 +6,7 @@ use crate::programs::recorded;
 use crate::report::field;
 use crate::tool::{Bench, Done, PATIENCE, Running, run};
 
-/// That `report` and `counts` refuse a file, with each of these in the sentence.
+/// Checks that `report` and `counts` refuse a file, with each of these in the sentence.
 #[track_caller]
 fn unreadable(bench: &Bench, file: &str, texts: &[&str]) {
     for subcommand in ["report", "counts"] {
@@ -21,7 +21,7 @@ fn unreadable(bench: &Bench, file: &str, texts: &[&str]) {
     }
 }
 
-/// V1.
+/// Checks that nothing is claimed (V1).
 #[track_caller]
 fn claims_nothing(done: &Done) {
     let said = format!("{}{}", done.stdout, done.stderr).to_lowercase();
@@ -57,7 +57,7 @@ fn files_that_are_no_traces() {
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
 }
 
-/// CRC-32 of the header's first 20 bytes, as FORMAT.md has it, a bit at a time.
+/// Computes the CRC-32 of the header's first 20 bytes, as FORMAT.md has it, one bit at a time.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -91,7 +91,7 @@ fn a_trace_that_is_cut_anywhere() {
     let bench = Bench::new();
     recorded(&bench, "longjmp");
     let bytes = std::fs::read(bench.path("main.sft")).expect("the trace");
-    // Within the header of the file nothing is known; after it, whatever comes before the cut.
+    // Within the header of the file nothing is known; after it, everything before the cut is.
     for len in [1, 10, 23] {
         std::fs::write(bench.path("cut.sft"), &bytes[..len]).expect("a file");
         unreadable(&bench, "cut.sft", &["header"]);
@@ -145,7 +145,7 @@ fn a_program_that_never_loads_the_recorder() {
         Some(0),
         "apt-get install libc6-dev"
     );
-    // Preflight sees env, not what env starts; env itself is recorded and becomes the other.
+    // Preflight sees env, not what env starts; env itself is recorded and becomes the other program.
     let done = bench.tool(["run", "--no-html", "--", "env", "-i", "./static"]);
     assert_eq!(done.status.code(), Some(3), "{done:#?}");
     let traces = bench.traces();

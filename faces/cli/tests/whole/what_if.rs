@@ -38,7 +38,7 @@ fn policies(bench: &Bench, names: &str) -> Vec<Value> {
         (number(trace, "events"), number(trace, "acquisitions")),
         (9005, 7005)
     );
-    // The end is the peak; the biggest free is that of the spike, 2,000 times 600 bytes, to nothing.
+    // The end is the peak; the largest free is that of the spike, 2,000 times 600 bytes, to nothing.
     assert_eq!(number(trace, "at_peak.requested_bytes"), 9_340_000);
     assert_eq!(number(trace, "at_end.requested_bytes"), 9_340_000);
     assert_eq!(number(trace, "after_free.blocks"), 0);

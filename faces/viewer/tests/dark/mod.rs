@@ -26,7 +26,7 @@ fn tool() -> Command {
     tool
 }
 
-/// What is found, as the text of `--json`, and what was said.
+/// Returns what is found, as the text of `--json`, and what was printed.
 fn found(more: &[&str]) -> (String, String) {
     let folder = folder();
     let said = folder.path().join("said");
@@ -86,7 +86,7 @@ fn found(more: &[&str]) -> (String, String) {
     (String::from_utf8(done.stdout).unwrap(), said)
 }
 
-/// A number of the outermost level, or of `account`: the first of that name.
+/// Returns a number of the outermost level, or of `account`: the first of that name.
 fn number(json: &str, name: &str) -> i64 {
     let at = json
         .find(&format!("\"{name}\":"))
@@ -96,7 +96,7 @@ fn number(json: &str, name: &str) -> i64 {
     rest[..end].trim().parse().unwrap()
 }
 
-/// The line of a table that names a function.
+/// Returns the line of a table that names a function.
 fn line_of<'a>(said: &'a str, table: &str, function: &str) -> &'a str {
     let at = said
         .find(table)
@@ -138,15 +138,15 @@ fn what_nobody_reports_of_the_viewer_is_heap_unclassified() {
     println!("{said}");
     let (dark, live) = (number(&json, "dark_bytes"), number(&json, "live_bytes"));
     let unclassified = number(&json, "heap_unclassified_bytes");
-    // Mostly records of the garbage-collected heap about itself, and buffers of stdin and stdout.
+    // These are mostly records of the garbage-collected heap about itself, and buffers of stdin and stdout.
     assert!(
         dark > 0 && dark < 128 << 10 && dark * 20 < live,
         "{dark} of {live} are dark: {said}"
     );
-    // Nobody claims twice, or without addresses; the rest is said (adds_up).
+    // No reporter claims twice, or without addresses; the rest is accounted for (adds_up).
     assert_eq!(number(&json, "claimed_twice_bytes"), 0, "{said}");
     assert_eq!(number(&json, "without_addresses_bytes"), 0, "{said}");
-    // Idle, on an allocator that counts as the recording does: the same to the byte.
+    // The program is idle, on an allocator that counts as the recording does: the same to the byte.
     assert_eq!(number(&json, "recorded_more_bytes"), 0, "{said}");
     assert_eq!(dark, unclassified, "{said}");
 }

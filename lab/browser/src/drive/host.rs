@@ -19,9 +19,9 @@ use super::lines::Lines;
 use super::{Drive, Loaded, Target};
 use crate::plan::Kind;
 
-/// What a call may take beyond the time that the program is given.
+/// The time that a call may take beyond the time given to the program.
 const SLACK: Duration = Duration::from_secs(20);
-/// What a call that waits for no program may take; closing a tab may run its `onclose`.
+/// The time that a call may take that waits for no program; closing a tab may run its `onclose`.
 const CALL: Duration = Duration::from_secs(60);
 
 /// The host's pipes.
@@ -31,7 +31,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Takes the pipes of a host that has just been started, and asks what it is.
+    /// Takes the pipes of a host that has just been started, and asks for its version.
     ///
     /// # Errors
     /// If it does not answer as a host does.

@@ -1,11 +1,11 @@
-//! A program that is asked by lines of JSON: requests on its stdin, answers on its stdout, matched by number.
+//! A program that is asked with lines of JSON: requests on its stdin, answers on its stdout, matched by number.
 //!
 //! ```text
 //!   {"id":1,"do":"open",…} ─► stdin  program  stdout ─► {"id":1,"ok":{…}} or {"id":1,"error":"…"}
 //! ```
 //!
-//! J1  An answer that comes after its limit is not taken for the next one's.
-//! J2  A line that is no answer is passed over.
+//! J1  An answer that comes after its limit is not taken as the answer of the next request.
+//! J2  A line that is no answer is skipped.
 //!
 //! Not here: what is asked (node.rs, host.rs), starting and ending the program.
 
@@ -30,7 +30,7 @@ impl Lines {
     /// Takes the pipes of a program that was started with them.
     ///
     /// # Errors
-    /// If it was not.
+    /// If it was started without them.
     pub fn new(stdin: Option<ChildStdin>, stdout: Option<ChildStdout>) -> Result<Lines> {
         let stdout = stdout.context("no pipe from the driver")?;
         let (send, answers) = mpsc::channel();
@@ -52,7 +52,7 @@ impl Lines {
     /// Asks, and waits for the answer of the same number (J1).
     ///
     /// # Errors
-    /// What the program says, or that it says nothing.
+    /// The error that the program answers, or that it does not answer.
     pub fn ask(&mut self, mut request: Value, limit: Duration) -> Result<Value> {
         self.number += 1;
         request["id"] = self.number.into();
@@ -73,7 +73,7 @@ impl Lines {
         }
     }
 
-    /// Closes its stdin, which is its end.
+    /// Closes the program's stdin, at which it ends.
     pub fn hang_up(&mut self) {
         self.stdin = None;
     }

@@ -5,12 +5,12 @@
 //!   ◄──  16:[1,1,null,{…}]          type 1, the number, an error or null, the answer
 //! ```
 //!
-//! M1  A message says its length in decimal and a colon; more than [`LONGEST`] is refused.
-//! M2  Nothing is subscribed to, so that no events of pages are kept in the parent process on our behalf.
-//! M3  After a window was closed the connection is left and another one made: behind a connection every window that it was
-//!     ever switched to is kept, closed or not, with its whole document (5 MB each in Firefox 153, 1.5 GB after 289 of
-//!     them); to end the session alone does not let go of them. The next session has other names for the same windows,
-//!     in the same order.
+//! M1  A message begins with its length in decimal and a colon; more than [`LONGEST`] is refused.
+//! M2  We subscribe to nothing, so that no events of pages are kept in the parent process on our behalf.
+//! M3  After a window was closed, the connection is closed and another one made: behind a connection Firefox keeps
+//!     every window that it was ever switched to, closed or not, with its whole document (5 MB each in Firefox 153,
+//!     1.5 GB after 289 of them); ending only the session does not release them. The next session has other names for
+//!     the same windows, in the same order.
 //!
 //! Source: the protocol's description in Firefox's source documentation, "Marionette: Protocol", level 3.
 //!
@@ -30,7 +30,7 @@ use crate::plan::Kind;
 
 const LONGEST: usize = 64 << 20;
 const CALL: Duration = Duration::from_secs(60);
-/// A browser that is just starting on a busy machine took longer than a minute to answer for the first time.
+/// The first answer: a browser that is just starting on a busy machine took longer than a minute for it.
 const START: Duration = Duration::from_secs(150);
 const SLACK: Duration = Duration::from_secs(20);
 
@@ -42,14 +42,14 @@ fn reach(endpoint: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// A connection.
+/// A connection to Firefox.
 pub struct Marionette {
     endpoint: String,
     stream: TcpStream,
     number: u64,
     version: Option<String>,
     load_limit: Option<Duration>,
-    /// What this session calls windows that another one has named (M3).
+    /// This session's names for windows that another session has named (M3).
     renamed: BTreeMap<String, String>,
 }
 
@@ -57,7 +57,7 @@ impl Marionette {
     /// Connects, and begins a session.
     ///
     /// # Errors
-    /// If nobody answers, or not as Marionette does.
+    /// If no program answers, or not as Marionette does.
     pub fn connect(endpoint: &str) -> Result<Marionette> {
         let mut marionette = Marionette {
             endpoint: endpoint.to_owned(),
@@ -94,12 +94,12 @@ impl Marionette {
         };
         let version = format!("{} {}", says("browserName"), says("browserVersion"));
         self.version = Some(version);
-        // Timeouts are the session's.
+        // Timeouts belong to the session.
         self.load_limit = None;
         Ok(())
     }
 
-    /// Leaves the connection and makes another one (M3).
+    /// Closes the connection and makes another one (M3).
     fn renew(&mut self) -> Result<()> {
         let old = self.windows()?;
         self.call("WebDriver:DeleteSession", json!({}), CALL)?;
@@ -117,12 +117,12 @@ impl Marionette {
         let known = std::mem::take(&mut self.renamed).into_iter();
         let renamed = known.filter_map(|(name, current)| Some((name, next.remove(&current)?)));
         self.renamed = renamed.collect();
-        // Those that the session which has ended had named itself.
+        // These are windows that the ended session had named itself.
         self.renamed.extend(next);
         Ok(())
     }
 
-    /// Names of all windows that are open.
+    /// Returns the names of all windows that are open.
     fn windows(&mut self) -> Result<Vec<String>> {
         let answer = self.call("WebDriver:GetWindowHandles", json!({}), CALL)?;
         let names = answer
@@ -141,7 +141,7 @@ impl Marionette {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let mut answer = self.message(left).with_context(|| name.to_owned())?;
-            // An answer to a call that was given up.
+            // This is an answer to a call that was given up.
             if answer[1] != self.number {
                 continue;
             }
@@ -152,7 +152,7 @@ impl Marionette {
         }
     }
 
-    /// One message (M1).
+    /// Reads one message (M1).
     fn message(&mut self, limit: Duration) -> Result<Value> {
         let until = Instant::now() + limit;
         let mut length = 0usize;
@@ -280,7 +280,7 @@ impl Drive for Marionette {
             CALL,
         )?;
         let left = self.call("WebDriver:CloseWindow", json!({}), CALL)?;
-        // Where no window is left the session has ended by itself.
+        // If no window is left, the session has ended by itself.
         if left.as_array().is_some_and(|handles| !handles.is_empty()) {
             self.renew()?;
         }

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! D1  Every call has a limit, after which it is an error: a browser that does not answer never stops a run.
-//! D2  A load that fails is an answer (`Loaded::failed`), with the tab that is open all the same; an error of the call
-//!     is one of the browser or of its driver.
+//! D2  A load that fails is an answer (`Loaded::failed`) and its tab is still open; an error of the call is one of
+//!     the browser or of its driver.
 //! D3  Nothing but the plan's steps is asked of the browser while it is measured.
 //!
-//! Not here: which page when (run.rs).
+//! Not here: which page is opened when (run.rs).
 
 pub mod host;
 pub mod lines;
@@ -34,18 +34,18 @@ use crate::plan::Kind;
 pub struct Target {
     /// Its address.
     pub url: String,
-    /// Its host, less `.localhost`.
+    /// Its host, without `.localhost`.
     pub host: String,
-    /// True when it has drawn what it is for.
+    /// A script's condition that is true when it has drawn its content.
     pub ready: Option<String>,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Names the tab, for [`Drive::close`].
+    /// The name of the tab, for [`Drive::close`].
     pub tab: String,
-    /// Until it was loaded and ready, ms.
+    /// Time until it was loaded and ready, ms.
     pub load_ms: u64,
     /// Why it did not load.
     pub failed: Option<String>,
@@ -65,7 +65,8 @@ pub trait Drive {
     /// If the browser does not answer.
     fn close(&mut self, tab: &str) -> Result<()>;
 
-    /// Garbage collection by the driver: how many pages did not say that they had collected; `None` if it has none.
+    /// Collects garbage by the driver. Returns how many pages did not confirm that they had collected; `None` if the
+    /// driver cannot collect.
     ///
     /// # Errors
     /// If the browser does not answer.
@@ -73,7 +74,7 @@ pub trait Drive {
         Ok(None)
     }
 
-    /// Chromium's memory-infra dump, as trace events; what our host says of its heap.
+    /// Returns Chromium's memory-infra dump, as trace events; from our host, the figures of its heap.
     ///
     /// # Errors
     /// If the browser does not answer.
@@ -81,12 +82,12 @@ pub trait Drive {
         Ok(None)
     }
 
-    /// Processes that were started for driving and are not the browser.
+    /// Returns processes that were started for driving and do not belong to the browser.
     fn helpers(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The version that the browser itself says.
+    /// Returns the version that the browser itself reports.
     fn version(&self) -> Option<String> {
         None
     }

@@ -29,12 +29,12 @@ const SCRIPT: &str = include_str!("../../driver/driver.mjs");
 const PACKAGE: &str = include_str!("../../driver/package.json");
 const LOCK: &str = include_str!("../../driver/package-lock.json");
 
-/// What a call may take beyond the time that the page is given.
+/// The time that a call may take beyond the time given to the page.
 const SLACK: Duration = Duration::from_secs(20);
-/// What a call that waits for no page may take.
+/// The time that a call may take that waits for no page.
 const CALL: Duration = Duration::from_secs(60);
 
-/// The program, connected.
+/// The connected program.
 pub struct Node {
     child: Child,
     lines: Lines,
@@ -44,10 +44,10 @@ pub struct Node {
 /// Puts the driver and its packages into the cache; returns the folder.
 ///
 /// # Errors
-/// If npm is not there, or fails.
+/// If npm is missing, or fails.
 pub fn install(cache: &Path) -> Result<PathBuf> {
     use sha2::{Digest, Sha256};
-    // Another lock file is another folder: versions of skinflint do not disturb each other.
+    // Another lock file has another folder: versions of skinflint do not disturb each other.
     let sum = Sha256::digest([SCRIPT, PACKAGE, LOCK].concat());
     let name: String = sum
         .iter()
@@ -127,7 +127,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Records pages as HAR; the recording, and how many requests had not ended.
+    /// Records pages as HAR. Returns the recording, and how many requests had not ended.
     ///
     /// # Errors
     /// If a page cannot be loaded.
@@ -186,7 +186,7 @@ impl Drive for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Its stdin's end is its end (driver.mjs, D3); it is not waited for long.
+        // It ends when its stdin ends (driver.mjs, D3); we do not wait long for it.
         self.lines.hang_up();
         for _ in 0..50 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {

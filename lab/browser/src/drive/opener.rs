@@ -4,10 +4,11 @@
 //!   opener.html ── "done; what next?" ─► site ─► (waits) ─► {"do":"open","url":…} ─► window.open
 //! ```
 //!
-//! O1  A page counts as loaded when its host has been asked for something and then for nothing for [`QUIET`]: nobody can
-//!     look into a window of another origin. So load times are longer by that, and conditions of readiness are not asked.
+//! O1  A page counts as loaded when its host has been asked for something and then for nothing during [`QUIET`]: no
+//!     page can look into a window of another origin. So load times are longer by that, and conditions of readiness
+//!     are not checked.
 //!
-//! After Gregor Wagner's test of 2011, in which a page opened 150 others on a timer; here it is told when.
+//! Source: Gregor Wagner's test of 2011, in which a page opened 150 others on a timer; here it is told when.
 //!
 //! Not here: the page (opener.html), the server (site.rs).
 
@@ -21,11 +22,11 @@ use super::{Drive, Loaded, Target, wait};
 use crate::plan::Kind;
 use crate::site::Site;
 
-/// Silence after which a page is taken for loaded.
+/// The silence after which a page is considered loaded.
 pub const QUIET: Duration = Duration::from_millis(1500);
 const CALL: Duration = Duration::from_secs(60);
 
-/// The page, by way of its server.
+/// The page, reached through its server.
 pub struct Opener {
     site: Arc<Site>,
     number: u64,
@@ -35,7 +36,7 @@ impl Opener {
     /// Waits until the page asks for the first time.
     ///
     /// # Errors
-    /// If it never does.
+    /// If it never asks.
     pub fn connect(site: Arc<Site>) -> Result<Opener> {
         let mut opener = Opener { site, number: 0 };
         opener.tell(json!({"do": "begin"}))?;

@@ -24,7 +24,7 @@ use crate::plan::Kind;
 const CALL: Duration = Duration::from_secs(60);
 const SLACK: Duration = Duration::from_secs(20);
 
-/// A session.
+/// A session of WebDriver.
 pub struct WebDriver {
     agent: ureq::Agent,
     session: String,
@@ -35,7 +35,7 @@ pub struct WebDriver {
 }
 
 impl WebDriver {
-    /// Has the browser started. `proxy` is the pages' server; `opener` the page that opens the others.
+    /// Makes the driver start the browser. `proxy` is the pages' server; `opener` is the page that opens the others.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -133,7 +133,7 @@ impl WebDriver {
         )
     }
 
-    /// A new window, empty or on its way to the page (W1).
+    /// Opens a new window, empty or on its way to the page (W1).
     fn window(&self, target: &Target, kind: Kind) -> Result<String> {
         self.switch(&self.first)?;
         if !self.from_opener {
@@ -170,7 +170,7 @@ impl WebDriver {
             "return location.href !== 'about:blank' && document.readyState === 'complete' && Boolean({ready});"
         );
         while Instant::now() < until {
-            // Between two documents there is none to ask: that is not a failure.
+            // Between two documents there is none to ask: that is no failure.
             if self
                 .script(&script, json!([]), limit + SLACK)
                 .is_ok_and(|answer| answer == true)

@@ -17,43 +17,43 @@ use skinflint_replay::script::{
     CHUNK_BYTES, Chunk, EPOCH_EVENTS, Epoch, Header, MAX_PAYLOAD_BYTES, Op,
 };
 
-/// An epoch of several threads ends early if live bytes changed by so much: this part of what lives, and …
+/// An epoch of several threads ends early if live bytes changed by this much: this part of what lives, and …
 const CHANGE_SHARE: u64 = 64;
 /// … at least this.
 const CHANGE_BYTES: u64 = 64 << 10;
-/// Events of an epoch at least, unless a point ends it.
+/// The fewest events of an epoch, unless a point ends it.
 const LEAST_EVENTS: u32 = 8;
-/// No epoch grows beyond this, whatever the events ask for.
+/// The size beyond which no epoch grows, whatever the events are.
 const FULL_BYTES: usize = MAX_PAYLOAD_BYTES / 2;
-/// Nanoseconds after which a thread's operations get a new time stamp.
+/// The nanoseconds after which a thread's operations get a new time stamp.
 const TIME_NS: u64 = 1_000_000;
 
 #[derive(Default)]
 struct Part {
     words: Vec<u32>,
     time_ns: u64,
-    /// Time as of the last stamp.
+    /// The time of the last stamp.
     now_ns: u64,
 }
 
-/// The epoch in the making, and what was written.
+/// The epoch being built, and what was written.
 pub struct Epochs<'a> {
     out: &'a mut dyn Write,
     parts: Vec<Part>,
-    /// Threads of this epoch, in order (O2).
+    /// The threads of this epoch, in order (O2).
     active: Vec<u32>,
     payload: Vec<u8>,
     words: usize,
     events: u32,
     acquired_bytes: u64,
     released_bytes: u64,
-    /// The header of the epoch in the making.
+    /// The header of the epoch being built.
     head: Epoch,
     now_ns: u64,
     ops: u64,
     live_bytes: u64,
     live_blocks: u32,
-    /// Slots used so far.
+    /// The number of slots used so far.
     slots: u32,
     written: u64,
     bytes: u64,
@@ -89,33 +89,33 @@ impl<'a> Epochs<'a> {
         })
     }
 
-    /// The number of the epoch in the making.
+    /// Returns the number of the epoch being built.
     pub fn number(&self) -> u64 {
         self.written
     }
 
-    /// Epochs written.
+    /// Returns the number of epochs written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Operations on blocks so far.
+    /// Returns the number of operations on blocks so far.
     pub fn ops(&self) -> u64 {
         self.ops
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An event begins, at this time: the epoch may end before it.
+    /// Begins an event at this time: the epoch may end before it.
     ///
     /// # Errors
     /// If `out` fails.
     pub fn begin(&mut self, time_ns: u64) -> io::Result<()> {
         let much = CHANGE_BYTES.max(self.live_bytes / CHANGE_SHARE);
-        // Who runs ahead acquires, or releases, this much at most before the others.
+        // A thread that runs ahead acquires, or releases, at most this much before the others.
         let changed = self.acquired_bytes.max(self.released_bytes) > much
             && self.active.len() > 1
             && self.events >= LEAST_EVENTS;
@@ -146,15 +146,15 @@ impl<'a> Epochs<'a> {
         self.words += part.words.len() - before;
     }
 
-    /// This slot is used.
+    /// Notes that this slot is used.
     pub fn use_slot(&mut self, slot: u32) {
         self.slots = self.slots.max(slot + 1);
     }
 
-    /// An operation on a block was appended: what lives changes.
+    /// Notes an appended operation on a block: what lives changes.
     pub fn count(&mut self, acquired: Option<u64>, released: Option<u64>) {
         self.ops += 1;
-        // The replayer's table knows 40 bits of a size.
+        // The replayer's table holds 40 bits of a size.
         let known = |size: Option<u64>| size.unwrap_or(0).min((1 << 40) - 1);
         self.live_bytes = (self.live_bytes + known(acquired)).saturating_sub(known(released));
         self.live_blocks =
@@ -183,7 +183,7 @@ impl<'a> Epochs<'a> {
 
     fn cut(&mut self, flags: u32, mark: u32) -> io::Result<()> {
         if self.active.is_empty() && self.head.flags == 0 {
-            // Nothing came since the last cut: the points are those of the same epoch.
+            // Nothing came since the last cut: the points belong to the same epoch.
         } else {
             self.write()?;
         }

@@ -5,18 +5,19 @@
 //! ```
 //!
 //! B1  Both passes see the same acts with the same serials: an act depends on events alone, not on slots.
-//! B2  A block whose realloc is under way keeps its slot and lives, but its address is free for others, as in the trace.
+//! B2  A block whose realloc is under way keeps its slot and lives, but its address is free for other blocks, as in
+//!     the trace.
 //! B3  An acquisition at a live address means a lost release: the old block is released first, by the same thread.
 //!
-//! Not here: in which slot a block goes (slots.rs), the order of threads (ordered.rs).
+//! Not here: the choice of a slot (slots.rs), the order of threads (ordered.rs).
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 
-/// Addresses and sizes from here on are no user's on this machine: the event is damaged.
+/// No program on this machine has addresses or sizes from this limit on: the event is damaged.
 const ADDRESS_LIMIT: u64 = 1 << 47;
 
-/// What of a trace is not replayed as it stands.
+/// What of a trace is not replayed as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
     /// Releases of blocks that were never seen acquired.
@@ -27,14 +28,14 @@ pub struct LeftOut {
     pub lost_frees: u64,
     /// Reallocs whose beginning or end is missing.
     pub lost_reallocs: u64,
-    /// Events that cannot be.
+    /// Events that are impossible.
     pub damaged_events: u64,
 }
 
-/// What an event does to a block. Sizes are bytes as asked for.
+/// What an event does to a block. Sizes are requested bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
-    /// A block comes to be in a free slot.
+    /// A block is put into a free slot.
     Acquire {
         slot: u32,
         func: AllocFn,
@@ -43,7 +44,7 @@ pub enum Act {
         size: u64,
         serial: u64,
     },
-    /// The slot's block gets another size, and perhaps address.
+    /// The slot's block gets another size, and perhaps another address.
     Regrow {
         slot: u32,
         func: AllocFn,
@@ -57,11 +58,11 @@ pub enum Act {
     Release { slot: u32, size: u64 },
 }
 
-/// Gives and takes slots for one thread.
+/// Hands out and takes back slots for one thread.
 pub trait Slots {
-    /// A free slot.
+    /// Returns a free slot.
     fn take(&mut self) -> u32;
-    /// This slot is free.
+    /// Takes back a slot that is free now.
     fn give(&mut self, slot: u32);
 }
 
@@ -79,25 +80,25 @@ enum Parked {
     Slot(u32),
 }
 
-/// Live blocks.
+/// The live blocks.
 #[derive(Default)]
 pub struct Ledger {
     slots: FxHashMap<u64, u32>,
     blocks: Vec<Block>,
     parked: FxHashMap<ThreadId, Parked>,
     serial: u64,
-    /// What could not be taken as it stands.
+    /// What could not be taken as it is.
     pub left_out: LeftOut,
 }
 
 impl Ledger {
-    /// The slot of the block at this address, if it is this one.
+    /// Returns the slot of the block at this address, if it is the block with this serial.
     pub fn slot_of(&self, addr: u64, serial: u64) -> Option<u32> {
         let slot = *self.slots.get(&addr)?;
         (self.blocks[slot as usize].serial == serial).then_some(slot)
     }
 
-    /// Takes an event; hands at most three acts to `sink`, in order.
+    /// Applies an event; hands at most three acts to `sink`, in order.
     pub fn apply(&mut self, event: &Event, mut slots: impl Slots, sink: &mut impl FnMut(Act)) {
         match event.kind {
             EventKind::Alloc {
@@ -220,7 +221,7 @@ impl Ledger {
         sink: &mut impl FnMut(Act),
     ) {
         if self.is_damaged(addr, size) {
-            // The old block is gone, by all that is known.
+            // The old block is gone, as far as is known.
             return self.release(slots, slot, sink);
         }
         if let Some(there) = self.slots.insert(addr, slot) {

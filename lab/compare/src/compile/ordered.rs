@@ -1,4 +1,4 @@
-//! Order between threads: who has to wait for whom, who starts whom.
+//! Order between threads: which thread waits for which, and which one starts which.
 //!
 //! ```text
 //!   act on a slot ─► last operation on it by another thread, in this epoch or the one before? ─► Wait
@@ -7,7 +7,8 @@
 //!
 //! W1  An operation on a slot comes after the one before it on that slot: in the same thread by the order of its
 //!     chunk, two epochs or more ago by the epochs, otherwise by a Wait for the slot's count.
-//! W2  What is waited for has a lower ticket, so the lowest ticket not done can always go on: no wait is for ever.
+//! W2  What is waited for has a lower ticket, so the lowest ticket that is not done can always go on: no wait is for
+//!     ever.
 //! W3  An ended thread gets no more operations.
 //!
 //! Not here: chunks and epochs (epochs.rs), slots (slots.rs).
@@ -37,13 +38,13 @@ enum Life {
     Ended,
 }
 
-/// The script in the making.
+/// The script being built.
 pub struct Ordered<'a> {
-    /// Where operations go.
+    /// The destination of operations.
     pub epochs: Epochs<'a>,
     /// Free slots.
     pub slots: Pool,
-    /// Touches of the survey that are done.
+    /// The number of the survey's touches that are done.
     pub touched: usize,
     last: Vec<Last>,
     lives: Vec<Life>,
@@ -54,7 +55,7 @@ pub struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    /// For so many threads, of which `main` needs no start.
+    /// Creates the order for this many threads; `main` needs no start.
     pub fn new(epochs: Epochs<'a>, threads: usize, main: u32) -> Ordered<'a> {
         let mut lives = vec![Life::Unborn; threads];
         lives[main as usize] = Life::Alive;
@@ -70,7 +71,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// An event begins. Its thread is started if need be.
+    /// Begins an event. Its thread is started if need be.
     ///
     /// # Errors
     /// If the script cannot be written.
@@ -90,7 +91,7 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// The thread's last event is over.
+    /// Notes that the thread's last event is over.
     pub fn end_thread(&mut self, thread: u32) {
         if thread != self.main {
             self.epochs.push(thread, self.now_ns, Op::End);
@@ -115,7 +116,8 @@ impl<'a> Ordered<'a> {
             };
             self.epochs.push(thread, self.now_ns, wait);
         }
-        // Kept one higher than it is, so that 0 is a slot never used; it wraps where the replayer's does.
+        // The count is kept one higher than it is, so that 0 is a slot never used; it wraps where the replayer's
+        // does.
         let count = (last.count.max(1) - 1).wrapping_add(1) & ((1 << COUNT_BITS) - 1);
         *last = Last {
             count: count + 1,
@@ -128,7 +130,7 @@ impl<'a> Ordered<'a> {
         self.epochs.push(thread, self.now_ns, op);
     }
 
-    /// An acquisition or a regrowth, of which so many pages are touched (`None`: all).
+    /// Appends an acquisition or a regrowth, of which this many pages are touched (`None`: all).
     ///
     /// # Errors
     /// If the script cannot be written.
@@ -176,7 +178,7 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// A release.
+    /// Appends a release.
     ///
     /// # Errors
     /// If the script cannot be written.
@@ -188,7 +190,7 @@ impl<'a> Ordered<'a> {
         Ok(())
     }
 
-    /// More pages of a block are touched, by the thread that had it last.
+    /// Appends a touch of more pages of a block, by the thread that had it last.
     ///
     /// # Errors
     /// If the script cannot be written.

@@ -1,22 +1,23 @@
-//! Which slot a block goes into: one that the same thread freed last, if there is any.
+//! Chooses the slot that a block goes into: one that the same thread freed last, if there is any.
 //!
 //! ```text
 //!   thread's list (newest last) ─► orphans of ended threads ─► another thread's oldest ─► a new one
 //! ```
 //!
-//! P1  A slot taken from another thread is one of its oldest, so that its release is likely epochs ago and nobody waits.
-//! P2  A new slot is taken only if none was found free in a bounded search, so slots are about as many as the blocks
-//!     that ever lived at one time.
+//! P1  A slot taken from another thread is one of its oldest, so that its release is likely epochs ago and no thread
+//!     waits.
+//! P2  A new slot is taken only if no free one was found in a bounded search, so there are about as many slots as
+//!     blocks that ever lived at one time.
 //!
-//! Not here: what the blocks are (ledger.rs).
+//! Not here: the blocks themselves (ledger.rs).
 
 use std::collections::VecDeque;
 
 use super::ledger::Slots;
 
-/// Slots that change hands at a time.
+/// The number of slots that change hands at a time.
 const BATCH: usize = 64;
-/// Lists looked at before a new slot is taken.
+/// The number of lists searched before a new slot is taken.
 const LOOKS: usize = 64;
 
 /// All free slots.
@@ -35,7 +36,7 @@ pub struct OfThread<'a> {
 }
 
 impl Pool {
-    /// For so many threads.
+    /// Creates a pool for this many threads.
     pub fn new(threads: usize) -> Pool {
         Pool {
             lists: vec![VecDeque::new(); threads],
@@ -46,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// For this thread.
+    /// Returns the pool as this thread sees it.
     pub fn of(&mut self, thread: u32) -> OfThread<'_> {
         OfThread {
             pool: self,
@@ -54,18 +55,18 @@ impl Pool {
         }
     }
 
-    /// The thread takes no more.
+    /// Notes that the thread takes no more slots.
     pub fn end_thread(&mut self, thread: u32) {
         let list = std::mem::take(&mut self.lists[thread as usize]);
         self.orphans.extend(list);
     }
 
-    /// The next slot that was never used.
+    /// Returns the next slot that was never used.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Slots in use at one time, at most.
+    /// Returns the most slots in use at one time.
     pub fn most(&self) -> u64 {
         u64::from(self.next)
     }

@@ -5,9 +5,9 @@
 //!          ├► alignments by stack                             threads ─► first and last event
 //! ```
 //!
-//! V1  The peak is the first moment at which most bytes live, as asked for; "after free" the first moment after it at
+//! V1  The peak is the first moment at which most requested bytes live; "after free" is the first moment after it at
 //!     which fewest live.
-//! V2  A trace does not hold alignments: what a stack's addresses have in common is taken (`Alignments`).
+//! V2  A trace does not hold alignments: the common low bits of a stack's addresses are used instead (`Alignments`).
 //!
 //! Not here: the second pass (compile.rs).
 
@@ -19,7 +19,7 @@ use super::CompileError;
 use super::ledger::{Act, Ledger, Slots};
 use super::touched::Touched;
 
-/// Alignments above this are believed only of stacks that kept to them so often.
+/// Alignments above this are believed only of stacks that kept to them this often.
 const SURE_LOG2: u32 = 12;
 const SURE_BLOCKS: u32 = 8;
 const MOST_LOG2: u32 = 21;
@@ -36,9 +36,9 @@ pub struct Moment {
 /// A thread's events.
 #[derive(Clone, Copy, Default)]
 pub struct ThreadEvents {
-    /// How many.
+    /// The number of events.
     pub events: u64,
-    /// Ticket of the last.
+    /// Ticket of the last event.
     pub last_ticket: u64,
 }
 
@@ -56,7 +56,8 @@ impl Alignments {
         *blocks = blocks.saturating_add(1);
     }
 
-    /// The binary logarithm of the alignment that this stack asks for, most likely: at least 4 (what any block has).
+    /// Returns the binary logarithm of the alignment that this stack most likely asks for: at least 4 (what any block
+    /// has).
     pub fn log2(&self, node: NodeId, addr: u64) -> u32 {
         let (bits, blocks) = self.stacks.get(&node).copied().unwrap_or((addr, 1));
         let most = if blocks >= SURE_BLOCKS {
@@ -68,7 +69,7 @@ impl Alignments {
     }
 }
 
-/// Slots for the first pass, where it does not matter which.
+/// Slots for the first pass, where it does not matter which slot is used.
 #[derive(Default)]
 struct AnySlots {
     free: Vec<u32>,
@@ -88,28 +89,28 @@ impl Slots for &mut AnySlots {
     }
 }
 
-/// What the first pass found.
+/// The results of the first pass.
 pub struct Survey {
     /// Events of the trace.
     pub events: u64,
-    /// Operations on blocks that there will be.
+    /// The number of operations on blocks that the script will have.
     pub ops: u64,
-    /// By thread.
+    /// Events by thread.
     pub threads: Vec<ThreadEvents>,
-    /// Most live bytes (V1).
+    /// The moment with most live bytes (V1).
     pub peak: Moment,
-    /// Fewest after that (V1).
+    /// The moment with fewest live bytes after that (V1).
     pub after_free: Moment,
     /// The time of the last event, nanoseconds.
     pub last_ns: u64,
-    /// V2.
+    /// The alignments by stack (V2).
     pub alignments: Alignments,
-    /// Pages touched of large blocks.
+    /// The pages of large blocks that were touched.
     pub touched: Touched,
 }
 
 impl Survey {
-    /// Goes through the events once.
+    /// Reads the events once.
     ///
     /// # Errors
     /// If there is nothing to replay.

@@ -1,4 +1,4 @@
-//! Which pages of large blocks the program touched, by the snapshots of the recording.
+//! Finds which pages of large blocks the program touched, from the snapshots of the recording.
 //!
 //! ```text
 //!   snapshot: resident runs ─► each large live block: resident pages of all its pages
@@ -6,22 +6,23 @@
 //!        never seen (lived between snapshots) ─► the part that blocks of the same stack had
 //! ```
 //!
-//! D1  Small blocks (below [`LARGE_BYTES`]) are touched whole: a program writes what it asks for, nearly.
-//! D2  A large block is touched no further than a snapshot saw it resident, from its first page on. What snapshots saw
-//!     later is touched when they saw it.
-//! D3  A large block that no snapshot saw is touched by the share that seen blocks of its stack had; if none was seen,
-//!     a calloc'ed one by the share of all seen calloc'ed ones, any other whole.
-//! D4  Memory: large live blocks, and one entry for each time that a partly touched one was seen to have grown.
+//! D1  Small blocks (below [`LARGE_BYTES`]) are touched whole: a program writes nearly all that it requests.
+//! D2  A large block is touched no further than a snapshot saw it resident, from its first page on. What later
+//!     snapshots saw is touched at their time.
+//! D3  A large block that no snapshot saw is touched by the share that seen blocks of its stack had; if none was
+//!     seen, a calloc'ed one by the share of all seen calloc'ed ones, any other whole.
+//! D4  Memory: large live blocks, one entry for each block that a snapshot saw, and one for each time that a partly
+//!     touched one was seen to have grown.
 //!
 //! Not here: runs that are not known (mappings without a page map) are no evidence: their blocks are touched whole.
 
 use rustc_hash::FxHashMap;
 use skinflint_trace::{AllocFn, NodeId, Snapshot, Trace};
 
-/// Blocks from here on are looked for in snapshots.
+/// Blocks from this size on are looked for in snapshots.
 pub const LARGE_BYTES: u64 = 16 << 10;
 const PAGE: u64 = 4096;
-/// Entries kept of what was seen, at most; later ones are left out, and their blocks touched whole.
+/// The most entries that are kept of what was seen; further ones are left out, and their blocks are touched whole.
 const MOST_SEEN: usize = 4 << 20;
 
 /// A live large block.
@@ -36,12 +37,12 @@ struct Watched {
     pages: Option<u64>,
 }
 
-/// A block had so many resident pages.
+/// A sight of a block with its resident pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// Which acquisition.
+    /// The serial of its acquisition.
     pub serial: u64,
-    /// Where it lay.
+    /// The block's address.
     pub addr: u64,
     /// Events up to this one had happened.
     pub ticket: u64,
@@ -49,7 +50,7 @@ pub struct Seen {
     pub pages: u64,
 }
 
-/// Pages, and how many of them were resident, of several blocks.
+/// The pages of several blocks, and how many of them were resident.
 #[derive(Clone, Copy, Default)]
 struct Share {
     pages: u64,
@@ -64,7 +65,7 @@ impl Share {
     }
 }
 
-/// What was seen of large blocks.
+/// What snapshots saw of large blocks.
 pub struct Touched {
     snapshots: Vec<Snapshot>,
     next: usize,
@@ -75,7 +76,7 @@ pub struct Touched {
     later: Vec<Seen>,
     stacks: FxHashMap<NodeId, Share>,
     callocs: Share,
-    /// Serials of blocks that were seen whole at first sight are not kept: those seen are `seen`.
+    /// Serials of blocks that were seen whole at first sight; they are touched whole.
     whole: FxHashMap<u64, ()>,
 }
 
@@ -112,7 +113,7 @@ impl Runs {
         Runs { runs, unknown }
     }
 
-    /// Resident pages among those that hold the block; `None` if that is not known.
+    /// Returns the resident pages among those that hold the block; `None` if they are not known.
     fn resident(&self, addr: u64, size: u64) -> Option<u64> {
         let (start, end) = (addr / PAGE * PAGE, (addr + size).next_multiple_of(PAGE));
         if self
@@ -134,7 +135,7 @@ impl Runs {
 }
 
 impl Touched {
-    /// Nothing was seen yet.
+    /// Creates the table before anything was seen.
     pub fn new(trace: &Trace) -> Touched {
         let mut snapshots = trace.snapshots.clone();
         snapshots.sort_by_key(|snapshot| snapshot.ticket);
@@ -150,7 +151,7 @@ impl Touched {
         }
     }
 
-    /// A block came to be, or changed.
+    /// Notes that a block came to be, or changed.
     pub fn acquired(
         &mut self,
         slot: u32,
@@ -175,7 +176,7 @@ impl Touched {
         }
     }
 
-    /// A block is gone.
+    /// Notes that a block is gone.
     pub fn released(&mut self, slot: u32) {
         if !self.watched.is_empty() {
             self.watched.remove(&slot);
@@ -243,23 +244,23 @@ impl Touched {
         for slot in whole {
             self.watched.remove(&slot);
         }
-        // Its mappings are not needed any more.
+        // The snapshot's mappings are not needed any more.
         self.snapshots[self.next].mappings = Vec::new();
     }
 
-    /// All snapshots were looked at.
+    /// Notes that all snapshots were looked at.
     pub fn finish(&mut self) {
         self.later
             .sort_unstable_by_key(|seen| (seen.ticket, seen.serial));
         self.watched = FxHashMap::default();
     }
 
-    /// Blocks that were seen partly touched.
+    /// Returns the number of blocks that were seen partly touched.
     pub fn partly(&self) -> u64 {
         self.first.len() as u64
     }
 
-    /// Pages that this acquisition touches at once; `None` for all.
+    /// Returns the pages that this acquisition touches at once; `None` for all.
     pub fn first_pages(&self, serial: u64, func: AllocFn, node: NodeId, size: u64) -> Option<u64> {
         if size < LARGE_BYTES || self.whole.contains_key(&serial) {
             return None;
@@ -279,7 +280,7 @@ impl Touched {
         share.or_else(calloc).filter(|&touched| touched < pages)
     }
 
-    /// The `nth` later sight, if it is due after this event.
+    /// Returns the `nth` later sight, if it is due after this event.
     pub fn due(&self, nth: usize, ticket: u64) -> Option<Seen> {
         self.later
             .get(nth)

@@ -1,4 +1,4 @@
-//! A script read by itself, and a machine that plays it in any order that the format allows.
+//! A script read independently, and a machine that plays it in any order that the format allows.
 //!
 //! ```text
 //!   threads' operations, by epoch ─► who may go on? ─► one of them, by a rule or by chance ─► slots: live? counts
@@ -62,13 +62,13 @@ impl Read {
         }
     }
 
-    /// All operations of all threads, as they stand.
+    /// Returns all operations of all threads, in their order.
     pub fn ops(&self) -> impl Iterator<Item = (u32, Op)> {
         let chunks = self.epochs.iter().flat_map(|(_, chunks)| chunks);
         chunks.flat_map(|(chunk, ops)| ops.iter().map(|op| (chunk.thread, *op)))
     }
 
-    /// Without the waits: what a compiler that forgot them would write.
+    /// Returns the script without the waits: what a compiler that forgot them would write.
     pub fn without_waits(mut self) -> Read {
         for (_, ops) in self.epochs.iter_mut().flat_map(|(_, chunks)| chunks) {
             ops.retain(|op| !matches!(op, Op::Wait { .. }));
@@ -77,18 +77,18 @@ impl Read {
     }
 }
 
-/// Who goes on, of those that may.
+/// Which of the threads that may go on does.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule {
     /// This thread whenever it may: it runs as far ahead as it can.
     Ahead(u32),
     /// This thread only when no other may.
     Last(u32),
-    /// By chance.
+    /// A random one.
     Chance(u64),
 }
 
-/// What a run of the machine came to.
+/// The result of a run of the machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub violations: u64,
@@ -104,7 +104,7 @@ struct Slot {
     count: u32,
 }
 
-/// A number by chance, and the next seed.
+/// Returns a random number, and moves on to the next seed.
 pub fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;

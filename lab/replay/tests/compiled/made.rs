@@ -1,9 +1,9 @@
-//! Traces from lists of events.
+//! Builds traces from lists of events.
 
 use skinflint_compare::compile::{CompileError, Compiled, compile};
 use skinflint_trace::*;
 
-/// A trace in the making: tickets are counted, time goes on by a microsecond an event.
+/// A trace being built: tickets are counted, time goes on by a microsecond per event.
 #[derive(Default)]
 pub struct Made {
     pub events: Vec<Event>,
@@ -90,7 +90,7 @@ impl Made {
             .unwrap_or(1)
     }
 
-    /// The bytes of the trace. Thread 0 is the main thread.
+    /// Returns the bytes of the trace. Thread 0 is the main thread.
     pub fn bytes(&self) -> Vec<u8> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let mut writer = Writer::create(file.path(), &self.process).expect("a trace");
@@ -144,7 +144,7 @@ impl Made {
         std::fs::read(file.path()).expect("read")
     }
 
-    /// Compiled, with what the compiler said.
+    /// Compiles the trace; returns the script and what the compiler reported.
     pub fn compiled(&self) -> (Vec<u8>, Compiled) {
         self.try_compiled().expect("compiles")
     }

@@ -1,4 +1,4 @@
-//! Programs by chance, of several threads: in whatever order the format lets them run, the order of blocks holds.
+//! Random programs of several threads: in whatever order the format lets them run, the order of blocks holds.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use skinflint_trace::EventKind;
 use crate::machine::{Outcome, Read, Rule, next, run};
 use crate::made::Made;
 
-/// A program of so many threads and events. Half the releases are of other threads' blocks.
+/// Builds a program of this many threads and events. Half the releases are of other threads' blocks.
 fn program(seed: u64, threads: u32, events: usize) -> Made {
     let (mut made, mut seed) = (Made::new(), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut live: Vec<u64> = Vec::new();
     let mut free_addresses: Vec<u64> = Vec::new();
     let mut fresh = 0x10_0000;
-    // A realloc under way: its thread does nothing else until it ends.
+    // While a realloc is under way, its thread does nothing else until it ends.
     let mut under_way: HashMap<u32, u64> = HashMap::new();
     while made.events.len() < events {
         let draw = next(&mut seed);
@@ -141,8 +141,8 @@ fn every_thread_does_what_it_did() {
     assert_eq!((header.threads, header.main), (5, 0));
 }
 
-/// One thread hands all that it acquires to another, which is always behind: without short epochs it would run ahead.
-/// It has slots enough for that, of small blocks that it had before.
+/// Tests a thread that hands all that it acquires to another, which is always behind: without short epochs it would
+/// run ahead. It has enough slots for that, of small blocks that it had before.
 #[test]
 fn a_producer_does_not_run_ahead_of_the_recording() {
     let mut made = Made::new();

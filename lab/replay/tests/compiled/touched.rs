@@ -1,4 +1,4 @@
-//! What snapshots saw of large blocks becomes what is touched.
+//! Tests that what snapshots saw of large blocks becomes what is touched.
 
 use skinflint_replay::script::Op;
 use skinflint_trace::*;

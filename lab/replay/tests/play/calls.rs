@@ -20,7 +20,7 @@ fn counter(folder: &tempfile::TempDir) -> PathBuf {
     library
 }
 
-/// malloc, calloc, realloc, posix_memalign, free: what was called.
+/// Returns the calls that were made: malloc, calloc, realloc, posix_memalign, free.
 fn called(script: &Script) -> (Run, Vec<u64>) {
     let folder = tempfile::tempdir().expect("a folder");
     let library = counter(&folder);

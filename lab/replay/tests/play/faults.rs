@@ -1,4 +1,4 @@
-//! Damaged, cut and wrong scripts, and wrong words: a sentence, status 2, never a signal.
+//! Damaged, cut and wrong scripts, and wrong arguments: a sentence, status 2, never a signal.
 
 use std::process::Command;
 
@@ -93,7 +93,7 @@ fn wrong_operations_are_named_with_their_byte() {
 
 #[test]
 fn live_bytes_that_do_not_agree_are_refused() {
-    // The last epoch believes in the block, the operations free it: a script of another order.
+    // The last epoch counts on the block, the operations free it: it is the script of another order.
     let good = Script::new(1)
         .epoch(&[(0, &[Op::Malloc { slot: 0, size: 10 }, Op::Free { slot: 0 }])])
         .bytes();

@@ -1,4 +1,4 @@
-//! Scripts by hand, and what the player makes of them.
+//! Builds scripts by hand, and runs the player on them.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,16 +10,16 @@ use skinflint_replay::script::{Chunk, Epoch, Header, Op, point};
 /// No run of these tests takes longer than some seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What threads do in an epoch.
+/// The operations of threads in an epoch.
 type Chunks = Vec<(u32, Vec<Op>)>;
 
-/// A script in the making.
+/// A script being built.
 pub struct Script {
     header: Header,
     epochs: Vec<(u32, Chunks)>,
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Run {
     pub status: Option<i32>,
     pub lines: Vec<Value>,
@@ -28,7 +28,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The last line.
+    /// Returns the last line.
     pub fn end(&self) -> &Value {
         self.lines.last().expect("a report has lines")
     }
@@ -40,7 +40,7 @@ impl Run {
             .unwrap_or_else(|| panic!("no {field} in {end} ({})", self.said))
     }
 
-    /// A field of the first point of this name.
+    /// Returns a field of the first point of this name.
     pub fn at(&self, name: &str, field: &str) -> u64 {
         let point = self.lines.iter().find(|line| line["name"] == name);
         let point = point.unwrap_or_else(|| panic!("no point {name}: {:?}", self.lines));
@@ -49,7 +49,7 @@ impl Run {
             .unwrap_or_else(|| panic!("no {field} in {point}"))
     }
 
-    /// Played to its end without a violation.
+    /// Reports whether it was played to its end without a violation.
     pub fn is_clean(&self) -> bool {
         self.status == Some(0) && self.number("order_violations") + self.number("double_uses") == 0
     }
@@ -68,7 +68,7 @@ fn change(op: &Op, sizes: &mut std::collections::HashMap<u32, u64>) -> bool {
 }
 
 impl Script {
-    /// For so many threads; the first is the main one.
+    /// Creates a script for this many threads; the first is the main one.
     pub fn new(threads: u32) -> Script {
         let header = Header {
             threads,
@@ -80,7 +80,7 @@ impl Script {
         }
     }
 
-    /// An epoch of these chunks.
+    /// Adds an epoch of these chunks.
     pub fn epoch(mut self, chunks: &[(u32, &[Op])]) -> Script {
         let chunks = chunks
             .iter()
@@ -90,13 +90,13 @@ impl Script {
         self
     }
 
-    /// The point before the next epoch.
+    /// Sets the point before the next epoch.
     pub fn point(mut self, flags: u32) -> Script {
         self.epochs.push((flags, Vec::new()));
         self
     }
 
-    /// The bytes, with the last epoch. Live bytes are those of the operations in the order in which they stand.
+    /// Returns the bytes, with the last epoch. Live bytes are those of the operations in their written order.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.header.to_bytes().to_vec();
         let mut sizes = std::collections::HashMap::new();
@@ -149,12 +149,12 @@ impl Script {
         bytes
     }
 
-    /// Plays it.
+    /// Plays the script.
     pub fn played(&self, options: &[&str]) -> Run {
         play(&self.bytes(), options, &[])
     }
 
-    /// Plays it with this environment.
+    /// Plays the script with this environment.
     pub fn played_with(&self, options: &[&str], environment: &[(&str, &str)]) -> Run {
         play(&self.bytes(), options, environment)
     }
@@ -174,7 +174,7 @@ pub fn play(bytes: &[u8], options: &[&str], environment: &[(&str, &str)]) -> Run
         .stderr(Stdio::piped())
         .spawn()
         .expect("the player starts");
-    // It may end before it has read all: that is the pipe's business, not the test's.
+    // The player may end before it has read everything: that is no concern of the test.
     let _ = child.stdin.take().expect("a pipe").write_all(bytes);
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child") {
@@ -204,7 +204,8 @@ pub fn play(bytes: &[u8], options: &[&str], environment: &[(&str, &str)]) -> Run
     }
 }
 
-/// Acquires and releases a block of a MiB so many times: takes some time, changes nothing.
+/// Returns operations that acquire and release a block of a MiB this many times: they take some time and change
+/// nothing.
 pub fn busy(slot: u32, times: u32) -> Vec<Op> {
     (0..times)
         .flat_map(|_| {

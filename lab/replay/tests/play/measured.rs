@@ -80,7 +80,8 @@ fn a_realloc_touches_what_is_new() {
 
 #[test]
 fn the_floor_is_the_pages_with_live_blocks() {
-    // Aligned to pages, so that it is known which they share: 3 + 2 + 1 pages, and one for both small ones or two.
+    // They are aligned to pages, so that it is known which ones they share: 3 + 2 + 1 pages, and one for both small
+    // ones or two.
     let aligned = |slot, size| Op::Memalign {
         slot,
         size,
@@ -120,7 +121,7 @@ fn the_replayer_s_own_memory_is_less_than_24_bytes_a_block() {
     assert_eq!(run.number("live_blocks"), BLOCKS);
     let own = run.number("own_bytes") - empty.number("own_bytes");
     assert!(own < 24 * BLOCKS, "{own}");
-    // And all of it is taken off: what is left is what glibc needs for 16 bytes, 32.
+    // All of it is subtracted: what is left is what glibc needs for 16 bytes, 32.
     let heap = run.at("end", "rss_bytes") - empty.at("end", "rss_bytes");
     assert!(heap.abs_diff(32 * BLOCKS) < 32 * BLOCKS / 50, "{heap}");
     assert_eq!(run.at("end", "shmem_bytes"), run.at("end", "own_bytes"));
@@ -150,7 +151,7 @@ fn what_the_allocator_refuses_is_counted_and_played_on() {
     assert_eq!((run.number("refused"), run.number("live_blocks")), (2, 0));
 }
 
-/// A pause that is kept lasts as long as it says, at least; one that is not kept would last longer than a test may.
+/// A pause that is kept lasts at least its time; one that is not kept would last longer than a test may.
 #[test]
 fn recorded_time_is_kept_and_idle_is_waited_for() {
     let paused = |seconds: u32| {
@@ -180,8 +181,8 @@ fn recorded_time_is_kept_and_idle_is_waited_for() {
     );
 }
 
-/// By the recording all is over after 302 ms. The second thread waits for a block that the first takes after 200 ms, and is
-/// late by as much as that takes longer than its own 2 ms; its pause after that is 300 ms all the same.
+/// By the recording all is over after 302 ms. The second thread waits for a block that the first takes after 200 ms,
+/// and is late by as much as that takes longer than its own 2 ms; its pause after that is still 300 ms.
 #[test]
 fn a_late_replay_keeps_its_pauses() {
     let first = [

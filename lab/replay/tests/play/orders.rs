@@ -1,4 +1,4 @@
-//! The check of the order: it is 0 where the order is kept, and is seen not to be where it is not.
+//! The check of the order: it is 0 if the order is kept, and shows it if it is not.
 
 use skinflint_replay::script::Op;
 
@@ -89,7 +89,7 @@ fn a_slot_used_twice_is_counted() {
     assert_eq!((run.status, run.number("double_uses")), (Some(1), 1));
 }
 
-/// Thread 0 acquires a second late by the recording; thread 1 releases at once, or waits.
+/// Builds a script in which thread 0 acquires a second late by the recording; thread 1 releases at once, or waits.
 fn handed_over(with_wait: bool) -> Script {
     let first = [
         Op::Start { thread: 1 },
