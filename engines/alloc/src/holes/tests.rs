@@ -71,6 +71,36 @@ fn pages_are_hinted_at_as_they_come_free() {
     assert_eq!(kept, 2);
 }
 
+/// Spans of one block each are empty with their first free: what goes to the pool at once is hinted at as well.
+#[test]
+fn pages_that_go_to_the_pool_at_once_are_hinted_at() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(32_768);
+    let spans: Vec<_> = (0..15).map(|_| full(heap, class)).collect();
+    assert!(spans.iter().all(|(span, _)| span.slots == 1));
+    purger::STARTER.take();
+    spans.iter().for_each(|(_, blocks)| give(heap, blocks));
+    let kept = heap.empty_pages.load(Ordering::Relaxed); // ORDER: one thread
+    assert!(kept < 15 * 8, "some went to the pool");
+    let hinted = heap.hinted.load(Ordering::Relaxed); // ORDER: as above
+    assert_eq!(purger::STARTER.take() + hinted, 15 * 8);
+}
+
+/// The tail of a span is free whatever the slots are: with few free slots before it a page may be.
+#[test]
+fn a_page_of_a_few_free_slots_and_the_tail_goes() {
+    let _turn = turn();
+    let heap = threads();
+    let (span, blocks) = full(heap, class::base_class(576));
+    assert_eq!((span.slots, span.pages(), span.tail()), (14, 2, 128));
+    // The last seven have 4,032 bytes.
+    give(heap, &blocks[7..]);
+    assert_eq!(span.free_pages(), 0b10);
+    walk_once(heap, Zeal::All);
+    assert_eq!(span.clean.load(Ordering::Relaxed), 0b10); // ORDER: one thread
+}
+
 /// Hints of one heap come together before all threads hear of them.
 #[test]
 fn hints_of_a_heap_are_told_together() {
