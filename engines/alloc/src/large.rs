@@ -440,6 +440,37 @@ mod tests {
         const { assert!(60 < START_PAGES) };
     }
 
+    /// A block that moves takes its pages along: the old ones are clean, the old descriptor is free.
+    #[test]
+    fn a_block_that_moved_leaves_nothing_dirty_and_no_descriptor() {
+        let _turn = turn();
+        const PAGES: usize = MOVE_PAGES as usize;
+        let pool = || with_pool(NOBODY, |pool| (pool.dirty_pages, pool.used_pages)).expect("free");
+        let displaced = || DISPLACED.load(Ordering::Relaxed); // ORDER: one thread
+        crate::purger::trim();
+        let before = (pool(), displaced());
+        let (mut block, _) = malloc(PAGES * PAGE, 1);
+        let mut seen = std::collections::BTreeSet::new();
+        for step in 1..40 {
+            // SAFETY: a live block of this many bytes.
+            unsafe {
+                let large = find(block).expect("it is there");
+                seen.insert(crate::state::offset_of(large));
+                (0..PAGES).for_each(|page| block.add(page * PAGE).write(page as u8 + step));
+                block = move_to(large, (PAGES + usize::from(step)) * PAGE);
+                let stays =
+                    (0..PAGES).all(|page| block.add(page * PAGE).read() == page as u8 + step);
+                assert!(!block.is_null() && stays, "step {step}");
+            }
+            assert_eq!(displaced(), before.1 + 1, "step {step}");
+            assert_eq!(pool().0, before.0.0, "step {step}: dirty");
+        }
+        assert!(seen.len() <= 8, "{} descriptors", seen.len());
+        // SAFETY: a live block.
+        unsafe { free(block) };
+        assert_eq!((displaced(), pool().1), (before.1, before.0.1));
+    }
+
     #[test]
     fn no_block_begins_inside_of_another() {
         let _turn = turn();

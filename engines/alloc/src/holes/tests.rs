@@ -185,3 +185,69 @@ fn pages_with_any_live_byte_stay() {
         assert!(whole, "block {live}");
     }
 }
+
+/// What a tenant allocates from is taken from it by a trim, and by nothing less.
+#[test]
+fn a_tenants_current_spans_go_with_a_trim_alone() {
+    let _turn = turn();
+    let heap = new();
+    let class = class::base_class(3_072);
+    assert!(heap.lock.lock(heap.who()));
+    // SAFETY: the lock is held.
+    let block = unsafe { heap.take_locked(class) };
+    heap.lock.unlock();
+    for (used_by, zeal, stays) in [
+        (usage::TENANT, Zeal::Quiet, true),
+        (usage::THREAD, Zeal::All, true),
+        (usage::TENANT, Zeal::All, false),
+    ] {
+        heap.usage.store(used_by, Ordering::Relaxed); // ORDER: one thread
+        walk_once(heap, zeal);
+        assert_eq!(!Heap::is_none(heap.current(class)), stays, "{used_by}");
+    }
+    heap.usage.store(usage::IDLE, Ordering::Relaxed); // ORDER: as above
+    give(heap, &[block]);
+}
+
+/// Of pages that are not resident those come that the new blocks begin with, four at most, and none before.
+#[test]
+fn fresh_pages_come_from_the_first_that_is_wanted() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(1_024);
+    let span = (0..300)
+        .map(|_| full(heap, class).0)
+        .find(|span| span.pages() == 16)
+        .expect("spans grow");
+    let start = span.start();
+    let fresh = &heap.fresh[class];
+    for (before, first, end, after) in [
+        (
+            0b0000_0111_1111_1100,
+            3 * PAGE + 1_024,
+            4 * PAGE,
+            0b0000_0111_1000_0100,
+        ),
+        (0b0000_0111_1000_0100, 0, 2 * PAGE, 0b0000_0111_1000_0100),
+        (
+            0b0000_0111_1000_0100,
+            5 * PAGE,
+            9 * PAGE + 1,
+            0b0000_0000_0000_0100,
+        ),
+        (
+            0b0000_0111_1000_0100,
+            2 * PAGE,
+            2 * PAGE + 1,
+            0b0000_0111_1000_0000,
+        ),
+        (0b1100_0000_0000_0000, 14 * PAGE, 16 * PAGE, 0),
+        (u16::MAX, 0, 16 * PAGE, 0b1111_1111_1111_0000),
+    ] {
+        fresh.store(before, Ordering::Relaxed); // ORDER: one thread
+        heap.freshen(class, span, start + first, start + end);
+        let left = fresh.load(Ordering::Relaxed); // ORDER: as above
+        assert_eq!(left, after, "{before:b} from {first} to {end}: {left:b}");
+    }
+    fresh.store(0, Ordering::Relaxed); // ORDER: as above
+}
