@@ -25,6 +25,7 @@ const DOUBLE: &str = "skinflint: free of a block that is free already: 0x";
 const OVERRUN: &str = "skinflint: bytes around a block were overwritten: 0x";
 const WRITTEN: &str = "skinflint: a block was written to after it was freed: 0x";
 const WENT_ON: &str = "went on";
+const OWN_END: i32 = 77;
 
 /// How a child ended.
 struct Done {
@@ -134,6 +135,19 @@ fn play(role: &str) {
             "none" => (),
             "rare" => rare(),
             "early" => early(),
+            "own_handler" => {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                libc::sigaction(libc::SIGSEGV, core::ptr::null(), &mut action);
+                let flags = libc::SA_NODEFER | libc::SA_SIGINFO | libc::SA_ONSTACK;
+                assert_eq!(
+                    action.sa_flags & flags,
+                    flags,
+                    "theirs, and what ours needs"
+                );
+                let block = malloc(argument);
+                let before = (block as usize & !(PAGE - 1)) - 1;
+                (before as *mut u8).read_volatile();
+            }
             "read_before_twice" => {
                 for _ in 0..2 {
                     let block = malloc(argument);
@@ -194,8 +208,23 @@ fn play(role: &str) {
 /// Blocks of before the checks, those that stay: address, bytes, and the byte that they are filled with.
 static EARLY: Mutex<Vec<(usize, usize, u8)>> = Mutex::new(Vec::new());
 
-/// What was allocated before the options were read.
+/// A program's own handler, by which it ends in a way of its own.
+extern "C" fn own_handler(_: i32) {
+    // SAFETY: it ends the process.
+    unsafe { libc::_exit(OWN_END) };
+}
+
+/// What was done before the options were read.
 fn before_the_checks(role: &str) {
+    if role.starts_with("own_handler") {
+        // SAFETY: a handler of this signature.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = own_handler as extern "C" fn(i32) as usize;
+            action.sa_flags = libc::SA_NODEFER;
+            libc::sigaction(libc::SIGSEGV, &action, core::ptr::null_mut());
+        }
+    }
     let count = match role {
         "early" => 2_000,
         "early 1" => 40_000,
@@ -548,6 +577,19 @@ fn both_sides_of_a_large_block_are_guarded() {
         first,
         &[],
     );
+}
+
+/// After the story the program's own handler is called, as it was installed.
+#[test]
+fn a_handler_of_before_is_called_after_the_story() {
+    let done = played(&format!("own_handler {LARGE}"), &["HARDEN=guard"]);
+    let first = "skinflint: access before the start of a block: read of 0x";
+    let told = done
+        .said
+        .first()
+        .is_some_and(|line| line.starts_with(first));
+    assert!(told, "{:?}", done.said);
+    assert_eq!(done.status.code(), Some(OWN_END), "{:?}", done.said);
 }
 
 #[test]
