@@ -202,8 +202,8 @@ mod tests {
                 lock.unlock();
             });
             let mut slept = 0;
-            // A wait of many looks, of which the most find it asleep.
-            for _ in 0..2_000 {
+            // A minute at least, on whatever machine.
+            for _ in 0..60_000 {
                 let id = id.load(Ordering::Relaxed); // ORDER: as above
                 let file = format!("/proc/self/task/{id}/stat");
                 let stat = std::fs::read_to_string(file).unwrap_or_default();
@@ -212,7 +212,7 @@ mod tests {
                 if slept == 20 {
                     break;
                 }
-                std::thread::yield_now();
+                std::thread::sleep(std::time::Duration::from_millis(1)); // CLOCK: poll step of a bounded wait
             }
             lock.unlock();
             assert_eq!(slept, 20, "it spins");
