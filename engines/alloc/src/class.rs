@@ -489,10 +489,8 @@ mod tests {
                 let best = sizes.iter().filter(|&&s| s as usize >= size).min();
                 assert_eq!(best, Some(&get(class).size), "{size} (C1)");
                 // SAFETY: the magazine of a class that there is.
-                assert_eq!(
-                    unsafe { size_at(magazine_of(class)) },
-                    get(class).size as usize
-                );
+                let known = unsafe { size_at(magazine_of(class)) };
+                assert_eq!(known, get(class).size as usize);
             }
             sizes.sort_unstable();
             sizes.dedup();

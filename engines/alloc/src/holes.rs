@@ -256,9 +256,8 @@ fn walk_list(
 /// The heap's lock is held.
 unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
-    let bytes = (free as usize) * (span.size());
-    // A tail of a whole page is the exception: it is free whatever the slots are.
-    if bytes < PAGE && (free == 0 || span.size() <= PAGE) && span.tail() < PAGE {
+    // With the tail, which is free whatever the slots are: of less than a page none is.
+    if (free as usize) * span.size() + span.tail() < PAGE {
         return;
     }
     // ORDER: the lock is held (S3).

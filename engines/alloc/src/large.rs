@@ -441,6 +441,47 @@ mod tests {
         const { assert!(60 < START_PAGES) };
     }
 
+    /// A block that moves takes its pages along: the old ones are clean, the old descriptor is free.
+    #[test]
+    fn a_block_that_moved_leaves_nothing_dirty_and_no_descriptor() {
+        let _turn = turn();
+        const PAGES: usize = MOVE_PAGES as usize;
+        let pool = || with_pool(NOBODY, |pool| (pool.dirty_pages, pool.used_pages)).expect("free");
+        let displaced = || DISPLACED.load(Ordering::Relaxed); // ORDER: one thread
+        crate::purger::trim();
+        let before = (pool(), displaced());
+        let (mut block, _) = malloc(PAGES * PAGE, 1);
+        for step in 1..10 {
+            // SAFETY: a live block of this many bytes.
+            unsafe {
+                let large = find(block).expect("it is there");
+                (0..PAGES).for_each(|page| block.add(page * PAGE).write(page as u8 + step));
+                block = move_to(large, (PAGES + usize::from(step)) * PAGE);
+                let stays =
+                    (0..PAGES).all(|page| block.add(page * PAGE).read() == page as u8 + step);
+                assert!(!block.is_null() && stays, "step {step}");
+            }
+            assert_eq!(displaced(), before.1 + 1, "step {step}");
+            assert_eq!(pool().0, before.0.0, "step {step}: dirty");
+        }
+        // SAFETY: a live block.
+        unsafe { free(block) };
+        assert_eq!((displaced(), pool().1), (before.1, before.0.1));
+
+        // Blocks that move once each: their descriptors are used again.
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..40 {
+            let (block, _) = malloc(PAGES * PAGE, 1);
+            // SAFETY: a live block, which is moved and freed.
+            unsafe {
+                let large = find(block).expect("it is there");
+                seen.insert(crate::state::offset_of(large));
+                free(move_to(large, (PAGES + 1) * PAGE));
+            }
+        }
+        assert!(seen.len() <= 8, "{} descriptors", seen.len());
+    }
+
     #[test]
     fn no_block_begins_inside_of_another() {
         let _turn = turn();

@@ -189,6 +189,36 @@ fn wake(_word: &AtomicU32) {
 mod tests {
     use super::*;
 
+    /// Whoever waits for long sleeps: the kernel says so.
+    #[test]
+    fn who_waits_sleeps() {
+        let lock = Lock::new();
+        assert!(lock.lock(Who(64)));
+        let id = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                id.store(skinflint_base::sys::gettid(), Ordering::Relaxed); // ORDER: stands alone
+                assert!(lock.lock(Who(128)));
+                lock.unlock();
+            });
+            let mut slept = 0;
+            // A minute at least, on whatever machine.
+            for _ in 0..60_000 {
+                let id = id.load(Ordering::Relaxed); // ORDER: as above
+                let file = format!("/proc/self/task/{id}/stat");
+                let stat = std::fs::read_to_string(file).unwrap_or_default();
+                let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+                slept += u32::from(state == Some(b'S'));
+                if slept == 20 {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1)); // CLOCK: poll step of a bounded wait
+            }
+            lock.unlock();
+            assert_eq!(slept, 20, "it spins");
+        });
+    }
+
     #[test]
     fn the_holder_is_told_whether_somebody_waits_or_not() {
         let lock = Lock::new();

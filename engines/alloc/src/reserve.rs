@@ -467,6 +467,44 @@ mod tests {
         assert_eq!(release(), 0);
     }
 
+    unsafe extern "C" fn count(calls: *mut c_void, _: i32, _: usize) {
+        // SAFETY: the test's own count.
+        unsafe { *calls.cast::<u32>() += 1 };
+    }
+
+    /// Listeners are told by threads that have a heap, and not within themselves.
+    #[test]
+    fn who_cannot_call_a_listener_calls_none() {
+        let _turn = turn();
+        let mut calls = 0u32;
+        assert_eq!(tell(Level::Near, 0), 0, "there is none");
+        let mine = tls::get();
+        tls::set(core::ptr::null_mut());
+        LISTENING.store(1, Ordering::Relaxed); // ORDER: one thread
+        assert_eq!(tell(Level::Near, 0), 0, "a thread without a heap");
+        LISTENING.store(0, Ordering::Relaxed); // ORDER: as above
+        let heap = crate::turn::new();
+        tls::set(core::ptr::from_ref(heap).cast_mut());
+        let context = (&raw mut calls).cast();
+        assert!(on_pressure(count, context));
+        assert_eq!(tell(Level::Near, 0), 1);
+        heap.calling.store(1, Ordering::Relaxed); // ORDER: as above
+        assert_eq!(tell(Level::Near, 0), 0, "it is in a listener");
+        heap.calling.store(0, Ordering::Relaxed); // ORDER: as above
+        assert_eq!(tell(Level::Near, 0), 1);
+        assert!(off_pressure(count, context));
+        tls::set(mine);
+        assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn a_look_that_is_due_is_had_once() {
+        let _turn = turn();
+        LOOK.store(1, Ordering::Relaxed); // ORDER: one thread
+        look();
+        assert_eq!(LOOK.load(Ordering::Relaxed), 0); // ORDER: as above
+    }
+
     /// A refusal is worth another try if a trim brought something, and no further one.
     #[test]
     fn what_a_trim_frees_is_worth_one_more_try() {

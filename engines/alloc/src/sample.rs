@@ -509,6 +509,83 @@ mod tests {
         assert!(budget >= 0, "{budget}");
     }
 
+    /// So many live entries of one size, by number.
+    fn table(count: usize) -> Box<Table> {
+        let none = Entry {
+            address: 0,
+            requested: 0,
+            number: 0,
+        };
+        let mut table = Box::new(Table {
+            entries: [none; ENTRIES],
+            used: count,
+            number: count as u32,
+        });
+        for (number, entry) in (1..).zip(&mut table.entries[..count]) {
+            (entry.address, entry.requested, entry.number) = (number as usize * 16, 100, number);
+        }
+        table
+    }
+
+    /// About half of what is small stays, each once and as it was.
+    #[test]
+    fn a_table_is_thinned_by_half() {
+        let _turn = crate::turn::turn();
+        let heap = crate::turn::new();
+        let shift = SHIFT.load(Ordering::Relaxed); // ORDER: one thread
+        for seed in 1..20 {
+            heap.random.store(seed, Ordering::Relaxed); // ORDER: as above
+            let mut table = table(1_000);
+            table.thin(heap);
+            assert_eq!(interval(), interval_at(shift + 1));
+            SHIFT.store(shift, Ordering::Relaxed); // ORDER: as above
+            assert!((400..600).contains(&table.used), "{}", table.used);
+            let rises = |pair: &[Entry]| pair[0].number < pair[1].number;
+            assert!(table.live().windows(2).all(rises), "seed {seed}");
+            let same = |entry: &Entry| entry.address == entry.number as usize * 16;
+            assert!(table.live().iter().all(same));
+        }
+    }
+
+    #[test]
+    fn what_is_dead_goes_from_the_table() {
+        let _turn = crate::turn::turn();
+        let heap = crate::turn::new();
+        let mut table = table(100);
+        table.clean(heap);
+        assert_eq!(table.used, 0, "none of it is in the heap of samples");
+        assert!(table.live().is_empty());
+    }
+
+    /// One sample of which all is known: its slop over its probability, and the error by the same.
+    #[test]
+    fn one_sample_is_estimated_by_its_probability() {
+        let name = "sample::tests::one_sample_is_estimated_by_its_probability";
+        let told = crate::turn::told(name, || {
+            let _turn = crate::turn::turn();
+            reseed(1, SAMPLE_BYTES as u32 / 4_096);
+            let block = block(2_049).expect("memory");
+            // SAFETY: no other thread uses the samples.
+            let estimate = unsafe { estimate() };
+            let p = 1.0 - (-2_049.0 / 4_096.0f64).exp();
+            let slop = 2_304.0 - 2_049.0;
+            assert_eq!((estimate.samples, estimate.interval_bytes), (1, 4_096));
+            assert_eq!(estimate.slop_bytes, (slop / p) as u64);
+            assert_eq!(estimate.error_bytes, (slop * (1.0 - p).sqrt() / p) as u64);
+            // SAFETY: a live block.
+            unsafe { crate::free::free(block) };
+            // SAFETY: as above.
+            let estimate = unsafe { self::estimate() };
+            assert_eq!(
+                (estimate.samples, estimate.slop_bytes, estimate.error_bytes),
+                (0, 0, 0)
+            );
+        });
+        if let Some((status, said)) = told {
+            assert!(status.success(), "{said}");
+        }
+    }
+
     #[test]
     fn entries_are_sorted_by_address_then_age() {
         let mut seed = 12_345u64;

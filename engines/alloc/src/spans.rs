@@ -186,7 +186,7 @@ impl Heap {
         made
     }
 
-    /// Gives an empty span's pages to the pool.
+    /// Gives an empty span's pages to the pool, and hints at those that are dirty.
     ///
     /// # Safety
     /// The heap's lock is held; the span is this heap's, has no live block, is not Current, and is not on
@@ -224,6 +224,8 @@ impl Heap {
                 page = end;
             }
         });
+        // As for large blocks: what is dirty there the purger is to hear of.
+        holes::hint_from(self, pages - clean.count_ones());
     }
 
     /// Gives every empty span to the pool.

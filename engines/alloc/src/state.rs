@@ -326,3 +326,30 @@ pub fn new_heap(who: Who) -> *mut Heap {
     });
     made.flatten().unwrap_or(core::ptr::null_mut())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::NOBODY;
+    use crate::turn::turn;
+
+    /// What others look at without the lock is what the pool had when it was last used.
+    #[test]
+    fn hints_are_those_of_the_pools_last_use() {
+        let _turn = turn();
+        for pages in [100, 40] {
+            let (block, _) = crate::large::malloc(pages * 4096, 1);
+            // SAFETY: a live block.
+            unsafe { crate::large::free(block) };
+            let pool = with_pool(NOBODY, |pool| {
+                let below = pool.touched_max - pool.touched_pages;
+                (pool.touched_pages, pool.dirty_pages + below)
+            });
+            let (touched, spare) = pool.expect("not within itself");
+            assert!(spare >= pages as u32);
+            assert_eq!(TOUCHED.load(Ordering::Relaxed), touched); // ORDER: one thread
+            assert_eq!(SPARE.load(Ordering::Relaxed), spare); // ORDER: as above
+        }
+        crate::purger::trim();
+    }
+}

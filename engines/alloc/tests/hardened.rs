@@ -13,7 +13,9 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-use skinflint_alloc::{free, malloc, memalign, options, realloc, usable_size};
+use std::sync::Mutex;
+
+use skinflint_alloc::{check, free, malloc, memalign, options, realloc, usable_size};
 
 const ROLE: &str = "SKINFLINT_TEST_ROLE";
 const PAGE: usize = 4_096;
@@ -23,6 +25,7 @@ const DOUBLE: &str = "skinflint: free of a block that is free already: 0x";
 const OVERRUN: &str = "skinflint: bytes around a block were overwritten: 0x";
 const WRITTEN: &str = "skinflint: a block was written to after it was freed: 0x";
 const WENT_ON: &str = "went on";
+const OWN_END: i32 = 77;
 
 /// How a child ended.
 struct Done {
@@ -105,9 +108,14 @@ fn role() {
     };
     // D3: Rust has a handler of its own for overflows of stacks.
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: the default action.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: zeroes are the default action, whose flags stand for nothing.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_flags = libc::SA_RESETHAND;
+            libc::sigaction(signal, &action, core::ptr::null_mut());
+        }
     }
+    before_the_checks(&role);
     // SAFETY: the environment stays; nobody has used the allocator before.
     unsafe { options::begin(environ.cast()) };
     // A thread of few frames, so that its stacks are kept to their end.
@@ -126,6 +134,33 @@ fn play(role: &str) {
             "sizes" => sizes(argument != 0),
             "none" => (),
             "rare" => rare(),
+            "early" => early(),
+            "own_handler" => {
+                let mut action: libc::sigaction = core::mem::zeroed();
+                libc::sigaction(libc::SIGSEGV, core::ptr::null(), &mut action);
+                let flags = libc::SA_NODEFER | libc::SA_SIGINFO | libc::SA_ONSTACK;
+                assert_eq!(
+                    action.sa_flags & flags,
+                    flags,
+                    "theirs, and what ours needs"
+                );
+                let block = malloc(argument);
+                let before = (block as usize & !(PAGE - 1)) - 1;
+                (before as *mut u8).read_volatile();
+            }
+            "read_before_twice" => {
+                for _ in 0..2 {
+                    let block = malloc(argument);
+                    let before = (block as usize & !(PAGE - 1)) - 1;
+                    (before as *mut u8).read_volatile();
+                }
+            }
+            "write_behind_one_of_many" => {
+                (0..200).for_each(|_| free(malloc(argument)));
+                let block = malloc(argument);
+                let behind = (block as usize + argument).next_multiple_of(PAGE);
+                (behind as *mut u8).write_volatile(1);
+            }
             "samples" => samples(),
             "write_behind" => {
                 let block = malloc(argument);
@@ -168,6 +203,81 @@ fn play(role: &str) {
             other => panic!("no role {other}"),
         }
     }
+}
+
+/// Blocks of before the checks, those that stay: address, bytes, and the byte that they are filled with.
+static EARLY: Mutex<Vec<(usize, usize, u8)>> = Mutex::new(Vec::new());
+
+/// A program's own handler, by which it ends in a way of its own.
+extern "C" fn own_handler(_: i32) {
+    // SAFETY: it ends the process.
+    unsafe { libc::_exit(OWN_END) };
+}
+
+/// What was done before the options were read.
+fn before_the_checks(role: &str) {
+    if role.starts_with("own_handler") {
+        // SAFETY: a handler of this signature.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = own_handler as extern "C" fn(i32) as usize;
+            action.sa_flags = libc::SA_NODEFER;
+            libc::sigaction(libc::SIGSEGV, &action, core::ptr::null_mut());
+        }
+    }
+    let count = match role {
+        "early" => 2_000,
+        "early 1" => 40_000,
+        _ => return,
+    };
+    for i in 0..count {
+        let (n, byte) = (1 + i * 7 % 90, i as u8 | 1);
+        // SAFETY: written within its size; freed here, or later.
+        unsafe {
+            let block = malloc(n);
+            block.write_bytes(byte, usable_size(block));
+            if i % 2 == 0 {
+                free(block);
+            } else {
+                EARLY
+                    .lock()
+                    .expect("one thread")
+                    .push((block as usize, n, byte));
+            }
+        }
+    }
+}
+
+/// Blocks of before the checks are taken as they come: their bytes stay, and what is freed is as any other.
+unsafe fn early() {
+    let early = core::mem::take(&mut *EARLY.lock().expect("one thread"));
+    let mut live: Vec<_> = (0..500).map(|n| (n, 0)).collect();
+    for (n, block) in &mut live {
+        // SAFETY: written within its size.
+        unsafe {
+            *block = malloc(*n) as usize;
+            (*block as *mut u8).write_bytes(9, *n);
+        }
+    }
+    for (block, n, byte) in early {
+        let block = block as *mut u8;
+        // SAFETY: a live block.
+        unsafe {
+            assert!(usable_size(block) >= n);
+            let all = 0..usable_size(block);
+            assert!({ all }.all(|i| block.add(i).read() == byte), "{n} bytes");
+            free(block);
+        }
+    }
+    for (n, block) in live {
+        let block = block as *mut u8;
+        // SAFETY: a live block.
+        unsafe {
+            assert!((0..n).all(|i| block.add(i).read() == 9));
+            free(block);
+        }
+    }
+    check::check_invariants(3).expect("whole");
 }
 
 unsafe fn drop_all(blocks: Vec<*mut u8>) {
@@ -213,6 +323,7 @@ unsafe fn sizes(guarded: bool) {
             }
         }
     }
+    check::check_invariants(3).expect("with blocks");
     for (block, n) in blocks {
         // SAFETY: as above.
         unsafe {
@@ -220,6 +331,7 @@ unsafe fn sizes(guarded: bool) {
             free(block);
         }
     }
+    check::check_invariants(3).expect("without");
 }
 
 /// So few of many blocks are samples that none of these is: they lie side by side.
@@ -286,6 +398,26 @@ fn sizes_are_exact_and_nothing_is_said_of_what_is_right() {
     sound("sizes 0", &["HARDEN=quarantine", "QUARANTINE_BYTES=1K"]);
     sound("sizes 1", &["HARDEN=4", "QUARANTINE_BYTES=200K"]);
     sound("none", &["HARDEN=4"]);
+}
+
+#[test]
+fn blocks_from_before_the_checks_are_taken_as_they_come() {
+    for checks in ["canary", "zero", "poison", "quarantine", "4"] {
+        sound(
+            "early",
+            &[&format!("HARDEN={checks}"), "QUARANTINE_BYTES=1K"],
+        );
+    }
+    // Of so many no note is taken: what needs one is off, and the rest holds.
+    let first = "skinflint: too late for canary and quarantine: blocks are in use";
+    let done = told(
+        "early 1",
+        &["HARDEN=canary,quarantine,zero"],
+        None,
+        first,
+        &[],
+    );
+    assert_eq!(done.said.len(), 1, "{:?}", done.said);
 }
 
 #[test]
@@ -427,6 +559,11 @@ fn both_sides_of_a_large_block_are_guarded() {
     );
     told(&before, &["HARDEN=2", "BAD_FREE=warn"], None, first, &[]);
     sound(&before, &["HARDEN=guard", "BAD_FREE=ignore"]);
+    // Each time: of what was before ours no flag is left.
+    let twice = format!("read_before_twice {LARGE}");
+    let done = told(&twice, &["HARDEN=2", "BAD_FREE=warn"], None, first, &[]);
+    let stories = done.said.iter().filter(|line| line.starts_with(first));
+    assert_eq!(stories.count(), 2, "{:?}", done.said);
     // One that waits has no pages.
     let first = "skinflint: use after free: read of 0x";
     let late = format!("read_late {LARGE}");
@@ -442,6 +579,19 @@ fn both_sides_of_a_large_block_are_guarded() {
     );
 }
 
+/// After the story the program's own handler is called, as it was installed.
+#[test]
+fn a_handler_of_before_is_called_after_the_story() {
+    let done = played(&format!("own_handler {LARGE}"), &["HARDEN=guard"]);
+    let first = "skinflint: access before the start of a block: read of 0x";
+    let told = done
+        .said
+        .first()
+        .is_some_and(|line| line.starts_with(first));
+    assert!(told, "{:?}", done.said);
+    assert_eq!(done.status.code(), Some(OWN_END), "{:?}", done.said);
+}
+
 #[test]
 fn a_sampled_block_is_guarded_and_tells_whose_it_is() {
     let fault = Some(libc::SIGSEGV);
@@ -452,11 +602,11 @@ fn a_sampled_block_is_guarded_and_tells_whose_it_is() {
     let first = "skinflint: access behind the end of a block: write to 0x";
     let place = ["\n  0 bytes behind the end of a block of 96 bytes at 0x"];
     let done = told("write_at_the_page_behind 96", &every, fault, first, &place);
-    assert!(
-        !done.said.iter().any(|line| line.contains("freed by")),
-        "{:?}",
-        done.said
-    );
+    let freed = |done: &Done| done.said.iter().any(|line| line.contains("freed by"));
+    assert!(!freed(&done), "{:?}", done.said);
+    // Nor of the one that had the place before.
+    let done = told("write_behind_one_of_many 96", &every, fault, first, &place);
+    assert!(!freed(&done), "{:?}", done.said);
     told("write_at_the_page_behind 96", &on, None, first, &place);
     let first = "skinflint: use after free: read of 0x";
     let place = [
@@ -473,6 +623,11 @@ fn frames_are_named_by_their_modules() {
     let every = ["HARDEN=sample", "SAMPLE_EVERY=1"];
     let first = "skinflint: use after free: ";
     let done = told("read_late 96", &every, Some(libc::SIGSEGV), first, &[]);
+    for who in ["  allocated by thread ", "  freed by thread "] {
+        let line = done.said.iter().find_map(|line| line.strip_prefix(who));
+        let thread = line.expect("a line of its own");
+        assert!(thread.parse::<u32>().is_ok_and(|id| id > 1), "{thread}");
+    }
     let modules: Vec<_> = done
         .said
         .iter()

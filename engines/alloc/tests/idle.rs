@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use skinflint_alloc::stats::{Snapshot, snapshot};
-use skinflint_alloc::{allow_purger, check, free, malloc, realloc, trim};
+use skinflint_alloc::{Tenant, allow_purger, check, free, malloc, realloc, trim};
 
 /// Looks of a wait that ends in a failure: a minute at least.
 const TRIES: usize = 30_000;
@@ -88,6 +88,29 @@ fn end(blocks: Vec<(*mut u8, usize)>) {
         .for_each(|(block, _)| unsafe { free(block) });
 }
 
+/// What a tenant had is dirty when it has gone, though no block of it was freed.
+fn a_tenant_that_goes_is_work() {
+    let first = look().events.purger_passes;
+    let heap = Tenant::create().expect("memory");
+    for _ in 0..4_000 {
+        let block = heap.malloc(700);
+        // SAFETY: a block of this many bytes.
+        unsafe { block.write_bytes(1, 700) };
+    }
+    // SAFETY: nothing of it is used any more.
+    unsafe { heap.destroy() };
+    for _ in 0..TRIES {
+        if look().events.purger_passes > first {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+    }
+    panic!(
+        "nobody gives back what the tenant had: {:?}",
+        look().resident
+    );
+}
+
 #[test]
 fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
     check::hasten_purger(1);
@@ -127,6 +150,8 @@ fn the_purger_comes_when_there_is_work_and_goes_when_it_is_done() {
     }
     // SAFETY: live.
     unsafe { free(cut) };
+    until_clean(before);
+    a_tenant_that_goes_is_work();
     until_clean(before);
     allow_purger(false);
     trim();

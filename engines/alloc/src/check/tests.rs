@@ -213,6 +213,65 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
     named(&said, "S6: a Current span", current.start());
 }
 
+/// The levels that others ask for are those that are checked; none of them nothing.
+#[test]
+fn each_level_asked_for_is_checked_and_none_is_none() {
+    let _turn = turn();
+    let heaps_before = heaps();
+    holes::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one test at a time
+    let said = [0, 1, 2, 3].map(check_invariants);
+    holes::HOLES.fetch_sub(1, Ordering::Relaxed); // ORDER: as above
+    assert_eq!(said[0], Ok(()));
+    for held in &said[1..] {
+        assert!(held.expect_err("wrong").what.starts_with("O2: "));
+    }
+    new();
+    new();
+    assert_eq!(heaps(), heaps_before + 2);
+}
+
+#[test]
+fn a_span_of_another_class_than_its_lists_is_named() {
+    let books = Books::new();
+    let (here, there) = (class::base_class(64), class::base_class(80));
+    let heap = books.heap;
+    // ORDER: the locks are held (C1), throughout.
+    let swap = |_: &mut Pool| {
+        let list = heap.full[here].load(Ordering::Relaxed);
+        heap.full[here].store(heap.full[there].load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
+        heap.full[there].store(list, Ordering::Relaxed); // ORDER: as above
+    };
+    let said = books.while_wrong(1, swap, swap);
+    named(
+        &said,
+        "H3: a span on another class's list",
+        books.full.start(),
+    );
+}
+
+/// Each pass of the purger checks, however seldom slow paths do.
+#[test]
+fn passes_check_though_slow_paths_seldom_do() {
+    let name = "check::tests::passes_check_though_slow_paths_seldom_do";
+    let told = told(name, || {
+        let _turn = turn();
+        watch(1, u32::MAX);
+        // The first of so many is one.
+        for _ in 0..3 {
+            NEXT_NS.store(0, Ordering::Relaxed); // ORDER: one thread
+            maybe();
+        }
+        for _ in 0..3 {
+            NEXT_NS.store(0, Ordering::Relaxed); // ORDER: as above
+            maybe_as(crate::lock::PURGER);
+        }
+        say();
+    });
+    let Some((status, said)) = told else { return };
+    assert!(status.success(), "{said}");
+    assert!(said.contains("skinflint: check: held 4 times\n"), "{said}");
+}
+
 #[test]
 fn what_a_watched_process_finds_wrong_it_says_and_ends() {
     let name = "check::tests::what_a_watched_process_finds_wrong_it_says_and_ends";

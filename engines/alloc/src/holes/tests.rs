@@ -71,6 +71,36 @@ fn pages_are_hinted_at_as_they_come_free() {
     assert_eq!(kept, 2);
 }
 
+/// Spans of one block each are empty with their first free: what goes to the pool at once is hinted at as well.
+#[test]
+fn pages_that_go_to_the_pool_at_once_are_hinted_at() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(32_768);
+    let spans: Vec<_> = (0..15).map(|_| full(heap, class)).collect();
+    assert!(spans.iter().all(|(span, _)| span.slots == 1));
+    purger::STARTER.take();
+    spans.iter().for_each(|(_, blocks)| give(heap, blocks));
+    let kept = heap.empty_pages.load(Ordering::Relaxed); // ORDER: one thread
+    assert!(kept < 15 * 8, "some went to the pool");
+    let hinted = heap.hinted.load(Ordering::Relaxed); // ORDER: as above
+    assert_eq!(purger::STARTER.take() + hinted, 15 * 8);
+}
+
+/// The tail of a span is free whatever the slots are: with few free slots before it a page may be.
+#[test]
+fn a_page_of_a_few_free_slots_and_the_tail_goes() {
+    let _turn = turn();
+    let heap = threads();
+    let (span, blocks) = full(heap, class::base_class(576));
+    assert_eq!((span.slots, span.pages(), span.tail()), (14, 2, 128));
+    // The last seven have 4,032 bytes.
+    give(heap, &blocks[7..]);
+    assert_eq!(span.free_pages(), 0b10);
+    walk_once(heap, Zeal::All);
+    assert_eq!(span.clean.load(Ordering::Relaxed), 0b10); // ORDER: one thread
+}
+
 /// Hints of one heap come together before all threads hear of them.
 #[test]
 fn hints_of_a_heap_are_told_together() {
@@ -154,4 +184,70 @@ fn pages_with_any_live_byte_stay() {
         let whole = (0..7_168).all(|i| unsafe { *block.add(i) } == live as u8 + 1);
         assert!(whole, "block {live}");
     }
+}
+
+/// What a tenant allocates from is taken from it by a trim, and by nothing less.
+#[test]
+fn a_tenants_current_spans_go_with_a_trim_alone() {
+    let _turn = turn();
+    let heap = new();
+    let class = class::base_class(3_072);
+    assert!(heap.lock.lock(heap.who()));
+    // SAFETY: the lock is held.
+    let block = unsafe { heap.take_locked(class) };
+    heap.lock.unlock();
+    for (used_by, zeal, stays) in [
+        (usage::TENANT, Zeal::Quiet, true),
+        (usage::THREAD, Zeal::All, true),
+        (usage::TENANT, Zeal::All, false),
+    ] {
+        heap.usage.store(used_by, Ordering::Relaxed); // ORDER: one thread
+        walk_once(heap, zeal);
+        assert_eq!(!Heap::is_none(heap.current(class)), stays, "{used_by}");
+    }
+    heap.usage.store(usage::IDLE, Ordering::Relaxed); // ORDER: as above
+    give(heap, &[block]);
+}
+
+/// Of pages that are not resident those come that the new blocks begin with, four at most, and none before.
+#[test]
+fn fresh_pages_come_from_the_first_that_is_wanted() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(1_024);
+    let span = (0..300)
+        .map(|_| full(heap, class).0)
+        .find(|span| span.pages() == 16)
+        .expect("spans grow");
+    let start = span.start();
+    let fresh = &heap.fresh[class];
+    for (before, first, end, after) in [
+        (
+            0b0000_0111_1111_1100,
+            3 * PAGE + 1_024,
+            4 * PAGE,
+            0b0000_0111_1000_0100,
+        ),
+        (0b0000_0111_1000_0100, 0, 2 * PAGE, 0b0000_0111_1000_0100),
+        (
+            0b0000_0111_1000_0100,
+            5 * PAGE,
+            9 * PAGE + 1,
+            0b0000_0000_0000_0100,
+        ),
+        (
+            0b0000_0111_1000_0100,
+            2 * PAGE,
+            2 * PAGE + 1,
+            0b0000_0111_1000_0000,
+        ),
+        (0b1100_0000_0000_0000, 14 * PAGE, 16 * PAGE, 0),
+        (u16::MAX, 0, 16 * PAGE, 0b1111_1111_1111_0000),
+    ] {
+        fresh.store(before, Ordering::Relaxed); // ORDER: one thread
+        heap.freshen(class, span, start + first, start + end);
+        let left = fresh.load(Ordering::Relaxed); // ORDER: as above
+        assert_eq!(left, after, "{before:b} from {first} to {end}: {left:b}");
+    }
+    fresh.store(0, Ordering::Relaxed); // ORDER: as above
 }

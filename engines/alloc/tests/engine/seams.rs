@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use skinflint_alloc::check::check_invariants;
-use skinflint_alloc::{calloc, fork, free, malloc, realloc, trim, usable_size};
+use skinflint_alloc::{calloc, check, fork, free, malloc, realloc, trim, usable_size};
 use skinflint_test_support::need;
 
 fn errno() -> i32 {
@@ -112,6 +112,15 @@ unsafe extern "C" fn last_words(value: *mut libc::c_void) {
             }
             free(block);
         }
+    }
+    // A heap is borrowed for each call, and given back.
+    let before = check::heaps();
+    for _ in 0..1_000 {
+        // SAFETY: freed at once.
+        unsafe { free(malloc(100)) };
+    }
+    if check::heaps() > before + 100 {
+        FAILED.fetch_add(1, Ordering::Relaxed); // ORDER: read after a join
     }
 }
 

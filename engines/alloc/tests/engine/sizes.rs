@@ -139,6 +139,9 @@ fn what_cannot_be_is_refused() {
         (1 << 62, 1),
         (1 << 46, 100),
         (16, usize::MAX),
+        (32, usize::MAX),
+        (4_096, usize::MAX - 5),
+        (1 << 63, 1),
         (4096, isize::MAX as usize),
     ] {
         // SAFETY: no block is made.
@@ -150,4 +153,62 @@ fn what_cannot_be_is_refused() {
         assert_eq!(errno(), libc::ENOMEM);
     }
     check_invariants(3).expect("after refusals");
+}
+
+/// As Rust asks for blocks: alignment and contents stay when they are resized, and zeroes are zeroes.
+#[test]
+fn layouts_are_kept() {
+    use std::alloc::{GlobalAlloc, Layout};
+    let heap = skinflint_alloc::Skinflint;
+    for align in [1, 8, 16, 32, 64, 256, 4_096] {
+        for (bytes, more) in [
+            (1, 40),
+            (64, 200),
+            (100, 5_000),
+            (3_000, 40_000),
+            (50_000, 70),
+        ] {
+            let layout = |bytes| Layout::from_size_align(bytes, align).expect("a layout");
+            // Several at a time, since a block may be aligned by chance.
+            let blocks = [(); 9].map(|()| {
+                // SAFETY: a block of this layout, used within its size; resized and freed below.
+                unsafe {
+                    let block = heap.alloc_zeroed(layout(bytes));
+                    assert_eq!(block as usize % align, 0, "{bytes} at {align}");
+                    assert!((0..bytes).all(|i| block.add(i).read() == 0));
+                    block.write_bytes(5, bytes);
+                    block
+                }
+            });
+            let blocks = blocks.map(|block| {
+                // SAFETY: a live block of this layout, given up for another.
+                unsafe {
+                    if align <= 16 && bytes >= 64 {
+                        let same = heap.realloc(block, layout(bytes), bytes - 1);
+                        assert_eq!(same, block, "in place, where that can be");
+                    }
+                    let block = heap.realloc(block, layout(bytes), more);
+                    assert_eq!(block as usize % align, 0, "{more} at {align}");
+                    assert!((0..more.min(bytes - 1)).all(|i| block.add(i).read() == 5));
+                    block.write_bytes(6, more);
+                    block
+                }
+            });
+            for block in blocks {
+                // SAFETY: a live block of this layout.
+                unsafe { heap.dealloc(block, layout(more)) };
+            }
+            // Where others have been, zeroes are zeroes still.
+            // SAFETY: freed at once.
+            unsafe {
+                let block = heap.alloc_zeroed(layout(more));
+                assert!(
+                    (0..more).all(|i| block.add(i).read() == 0),
+                    "{more} at {align}"
+                );
+                heap.dealloc(block, layout(more));
+            }
+        }
+    }
+    check_invariants(3).expect("at the end");
 }
