@@ -25,7 +25,7 @@
 //! (`grouping.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use skinflint_trace::Exit;
+use skinflint_trace::{Exit, OriginKind};
 
 use crate::analyzer::MarkLevel;
 use crate::books::{Closed, Untouched};
@@ -235,7 +235,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     let mut found = Vec::new();
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
-        let mut whole = process(title, giveback.whole_bytes, give_back_advice(allocator));
+        let mut whole = process(title, giveback.whole_bytes, &give_back_advice(facts));
         let kept = kept(giveback.whole_bytes, instant, around);
         whole.saved_bytes = whole.saved_bytes.min(kept).min(giveback.known_bytes);
         let worth = (books.resident_bytes / STOCK).max(least);
@@ -255,7 +255,8 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         }
         found.push(whole);
     }
-    if giveback.tops_bytes >= least && !around.in_exit {
+    // Fewer arenas would have held less from the beginning, whenever the moment is.
+    if giveback.tops_bytes >= least {
         let title = "Free ends of threads' arenas, which malloc_trim does not give back";
         let change = "Try fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start. \
                       What the threads need at the same time is needed in any arena, so much less \
@@ -336,7 +337,26 @@ fn not_known() -> (String, String) {
 }
 
 /// Returns what makes this allocator give whole pages back.
-fn give_back_advice(allocator: &str) -> &'static str {
+fn give_back_advice(facts: &Facts) -> String {
+    let allocator = facts.process.allocator.as_str();
+    let origin = facts.process.origin.as_ref();
+    // Threads of the allocator's own do not come along: its worker is missed from then on.
+    if allocator.contains("jemalloc") && origin.is_some_and(|one| one.how == OriginKind::Fork) {
+        return "MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0: this process is a copy (fork), in which jemalloc's \
+                background thread does not run. With many threads also narenas:2."
+            .into();
+    }
+    let advice = advice_for(allocator);
+    match allocator.starts_with("glibc") && facts.threads.len() > 1 {
+        true => format!(
+            "{advice} With several threads MALLOC_ARENA_MAX=1 or 2 keeps much of it from being taken at all."
+        ),
+        false => advice.into(),
+    }
+}
+
+/// Returns the same by the allocator's name alone.
+fn advice_for(allocator: &str) -> &'static str {
     const {
         assert!(
             crate::rest::JEMALLOC_DECAY_MS == 500,
@@ -607,6 +627,34 @@ fn percent(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_trace::{Origin, ProcessInfo, Thread};
+
+    #[test]
+    fn advice_is_for_what_the_process_is() {
+        let facts = |allocator: &str, forked: bool, threads: usize| Facts {
+            process: ProcessInfo {
+                allocator: allocator.into(),
+                origin: forked.then(|| Origin {
+                    how: OriginKind::Fork,
+                    uid: "1".into(),
+                    pid: 7,
+                    fork_ticket: 9,
+                }),
+                ..ProcessInfo::default()
+            },
+            threads: vec![Thread::default(); threads],
+            ..Facts::default()
+        };
+        let advice =
+            |allocator, forked, threads| give_back_advice(&facts(allocator, forked, threads));
+        // A copy has no thread of jemalloc's.
+        assert!(advice("jemalloc 5.3.0", false, 9).contains("background_thread:true"));
+        let copy = advice("jemalloc 5.3.0", true, 9);
+        assert!(copy.contains("dirty_decay_ms:0") && !copy.contains("background_thread:true"));
+        // Arenas are of threads.
+        assert!(advice("glibc 2.36", false, 2).contains("MALLOC_ARENA_MAX=1 or 2"));
+        assert!(!advice("glibc 2.36", true, 1).contains("ARENA"));
+    }
 
     #[test]
     fn free_pages_that_a_later_look_does_not_find_have_gone() {

@@ -418,7 +418,7 @@ fn unnamed(
             naming.mapper_name(report, node),
             bytes(heap.bytes)
         ),
-        change: "If it is an allocator, record a build without it: Rust without #[global_allocator], C and C++ without linking it.".into(),
+        change: "If it is an allocator, record a build without it: Rust without #[global_allocator], C and C++ without linking it. If it is a language's runtime (GHC, BEAM, SBCL …), ask the runtime for its heap.".into(),
         ..heap
     })
 }

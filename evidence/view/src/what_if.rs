@@ -28,7 +28,8 @@ slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live b
 resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
 meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
-of threads, huge pages, alignment. Blocks count as touched whole, large ones as far as snapshots saw them.
+of threads, glibc's arenas of threads (with several a program holds more under it), huge pages, alignment.
+Blocks count as touched whole, large ones as far as snapshots saw them.
 ";
 
 /// Renders the tables of one trace. `label` says what was simulated, such as the name of the trace.

@@ -109,7 +109,10 @@ fn variants_and_fields_without_names_are_traced() {
 fn what_a_type_says_of_itself_follows_from_its_arguments() {
     type Plain = List<'static, u64>;
     type Named = Pair<'static, String, u64>;
-    assert!(<Plain as Trace>::EDGES && <Named as Trace>::EDGES);
+    assert_eq!(
+        [<Plain as Trace>::EDGES, <Named as Trace>::EDGES],
+        [true; 2]
+    );
     assert_eq!(<Plain as Trace>::FINALIZE, Finalize::Nothing);
     assert_eq!(<Named as Trace>::FINALIZE, <String as Trace>::FINALIZE);
     assert_ne!(<Named as Trace>::FINALIZE, Finalize::Nothing);

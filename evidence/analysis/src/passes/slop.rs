@@ -95,7 +95,10 @@ impl Sum {
         }
         self.total_saved += if promised { each * count.total } else { 0 };
         self.top = self.top.max_by_slop((key.size, key.usable, slop));
-        self.parts.push((slop, key.node.0));
+        // A stack of which nothing lives holds nothing of it.
+        if count.at_instant > 0 {
+            self.parts.push((slop, key.node.0));
+        }
         self.claims.push(Claim {
             key: *key,
             blocks: count.at_instant,
@@ -376,6 +379,23 @@ mod tests {
         assert_eq!(
             (found[2].node, found[2].now_bytes, found[2].blocks),
             (Some(2), 160_000, 5000)
+        );
+    }
+
+    #[test]
+    fn stacks_of_which_nothing_lives_are_not_counted() {
+        let mut driver = Driver::new(Rounding::new("libjemalloc.so.2"), jemalloc5);
+        (0..8000u32).for_each(|i| driver.keep(100 + i % 80, 17));
+        for stack in 500..900 {
+            let gone = driver.alloc(stack, 17);
+            driver.free(gone);
+        }
+        let found = driver.finish().findings;
+        assert_eq!((found[0].stacks, found[0].blocks), (80, 8000));
+        assert!(
+            found[0].title.ends_with("from 80 stacks"),
+            "{}",
+            found[0].title
         );
     }
 
