@@ -13,6 +13,7 @@
 #   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
 #   make test-busy  tests that touch time, threads or processes (tests/busy.txt), twenty times beside eight busy loops
 #                    (half an hour and more; ROUNDS=N)
+#   make test-busy-whole  all of `make test`, twice beside eight busy loops (some two hours; ROUNDS=N)
 #   make truth     does advice pay? programs with planted faults beside mended twins, under four allocators (some minutes)
 #   make mutants CRATE=analysis  faults drawn by seed (SEED=1, COUNT=150) and put into a copy: do the tests notice?
 #   make mutants-named  the same with faults that once lived through all tests
@@ -45,7 +46,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
+.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -143,6 +144,10 @@ test-alone:
 test-busy: test-deps build
 	python3 -B tests/busy.py --selftest
 	python3 -B tests/busy.py --rounds $(or $(ROUNDS),20)
+
+# All of them, twice beside eight busy loops: some two hours.
+test-busy-whole: test-deps build
+	python3 -B tests/busy.py --whole --rounds $(or $(ROUNDS),2)
 
 # Planted faults and mended twins: exit 1 if a bar is missed. ONLY=TEXT: some of them.
 truth: deps build

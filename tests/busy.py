@@ -3,7 +3,7 @@
 
     tests/busy.txt ──► build ──► eight busy loops ──► every entry, N rounds ──► "N of N rounds passed"
 
-python3 tests/busy.py [--rounds 20] [--loops 8] [--jobs 4] [--package P …] [--selftest]
+python3 tests/busy.py [--rounds 20] [--loops 8] [--jobs 4] [--package P …] [--whole] [--selftest]
 
 An entry is `PACKAGE TARGET TEST`: TARGET is `lib` or an integration test, TEST a test's name, `*`, or a beginning with
 `*` behind it; `PACKAGE+FEATURE` where the target needs one. `sh COMMAND …` is a command that must end with 0.
@@ -33,6 +33,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests/busy.txt"
 KEPT = ROOT / "target/busy"
 LIMIT_S = 900
+# All of `make test`, which takes a quarter of an hour alone, beside eight loops on two processors.
+WHOLE = [("make test", [sys.executable, "-B", "tests/tiers.py", "test"], ROOT)]
+WHOLE_LIMIT_S = 3 * 3600
 
 
 class Untrue(Exception):
@@ -141,30 +144,30 @@ class Loops:
             child.wait()
 
 
-def passes(what, command, folder, kept):
+def passes(what, command, folder, kept, limit_s=LIMIT_S):
     """Runs one entry; `None`, or why it failed."""
     environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder))
     try:
         done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=LIMIT_S)
+                              stderr=subprocess.STDOUT, timeout=limit_s)
         said, why = done.stdout, f"status {done.returncode}"
         if done.returncode == 0:
             return None
     except subprocess.TimeoutExpired as expired:
-        said, why = expired.stdout or b"", f"not done in {LIMIT_S} s"
+        said, why = expired.stdout or b"", f"not done in {limit_s} s"
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("wb", dir=kept, prefix="failed-", suffix=".txt", delete=False) as file:
         file.write(said)
     return f"{what}: {why}; what it said: {file.name}"
 
 
-def rounds(commands, count, loops, kept=KEPT, say=print, jobs=1):
+def rounds(commands, count, loops, kept=KEPT, say=print, jobs=1, limit_s=LIMIT_S):
     """Runs all, so many times, beside loops; how many rounds passed."""
     passed = 0
     with Loops(loops), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for number in range(1, count + 1):
             began = time.monotonic()
-            failures = [why for why in pool.map(lambda command: passes(*command, kept), commands) if why]
+            failures = [why for why in pool.map(lambda command: passes(*command, kept, limit_s), commands) if why]
             for why in failures:
                 say(f"round {number}: FAILED {why}", flush=True)
             passed += not failures
@@ -179,12 +182,17 @@ def main():
     parser.add_argument("--loops", type=int, default=8, help="busy loops beside the tests; 0: none, to time the list")
     parser.add_argument("--jobs", type=int, default=4, help="entries that run side by side")
     parser.add_argument("--package", action="append", help="of the list only this package's tests, built alone")
+    parser.add_argument("--whole", action="store_true", help="not the list, but all of `make test`, which must be built and installed")
     parser.add_argument("--selftest", action="store_true")
     asked = parser.parse_args()
     if asked.selftest:
         return unittest.main(argv=[sys.argv[0]], exit=False).result.wasSuccessful() ^ 1
     # An ordinary end, so that the loops are ended (L2).
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if asked.whole:
+        passed = rounds(WHOLE, asked.rounds, asked.loops, limit_s=WHOLE_LIMIT_S)
+        print(f"busy: make test passed {passed} of {asked.rounds} times beside {asked.loops} busy loops")
+        return 0 if passed == asked.rounds else 1
     try:
         found = entries(LIST.read_text())
         if asked.package:
@@ -249,6 +257,13 @@ class Selftest(unittest.TestCase):
                           ("q t *", "no target"), ("p t", "is not PACKAGE"), ("sh", "is not PACKAGE"), ("# none", "empty")]:
             with self.assertRaisesRegex(Untrue, why):
                 self.commands(text)
+
+    def test_what_takes_too_long_has_failed(self):
+        commands = [("sleeper", ["sleep", "60"], self.path)]
+        said = []
+        say = lambda line, flush: said.append(line)
+        self.assertEqual(rounds(commands, 1, 0, self.path / "kept", say, limit_s=0.2), 0)
+        self.assertIn("not done in 0.2 s", said[0])
 
     def test_the_list_itself_is_read(self):
         self.assertGreater(len(entries(LIST.read_text())), 10)
