@@ -4,7 +4,6 @@
 #   make quick     formatting, lints, rules, and the proofs of the crates that changed (three minutes)
 #   make test      what every change must pass: builds, tests, the rules of the repository (fifteen minutes)
 #   make test-long  browsers, tabs, JavaScript engines, soak, long contracts, models under loom, Miri (25 minutes)
-#   make test-busy  the tests that touch time, threads or processes, twenty times beside eight busy loops
 #   make test-alone  `cargo test -p X` of each crate from a clone with nothing built (some hours, by hand)
 #   make shim-test   Boa's collector interface on our heap: its tests (part of `make test-long`)
 #   make real-programs  forty programs of Debian's, bare and recorded, judged against the kernel (half an hour, by hand)
