@@ -231,6 +231,10 @@ impl fmt::Display for AnalysisError {
                 f,
                 "--at {name}: no such mark, and a time needs its unit: {name}s or {name}ms"
             ),
+            // The one moment that a report names and that is found only while its events are read.
+            AnalysisError::NoSuchMark { name, .. } if name == "most-kept" => f.write_str(
+                "--at most-kept: give the time that the report says for it (as in \"At most-kept (8.134 s)\": --at 8.134s)",
+            ),
             AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
                 f,
                 "--at {name}: the trace has no marks; use peak, end, heap-peak or after-free, or call \
