@@ -14,7 +14,7 @@
 //! U2  A snapshot is asked for if `LIVE` is about to fall by a [`FALL`]th below `HIGH`, and `HIGH` is by the same part
 //!     above what it was at the last snapshot: so a program that grows a thousandfold is stopped at most about 450
 //!     times.
-//! U3  A height that is a [`GREAT`]th above the last one shown is always waited for: 31 times at most if a heap grows a
+//! U3  A height that is a [`GREAT`]th above the last one shown is always waited for: 142 times at most if a heap grows a
 //!     thousandfold. Waits for lesser heights together take at most [`ALLOWANCE_NS`] and a [`SHARE`]th of the time
 //!     since the process was linked, except for the last of them.
 //! U4  Threads that release at the same time wait for the same snapshot: it shows what lived before any of them began,
@@ -35,8 +35,8 @@ const PORTION: i64 = 16 << 10;
 const FALL: i64 = 64;
 /// The least gain, in bytes, that counts as a new height.
 const LEAST_GAIN: i64 = 128 << 10;
-/// The part by which a height is great (U3).
-const GREAT: i64 = 4;
+/// The part by which a height is great (U3): the peak that is shown has more than 95 % of the greatest, whatever waits cost.
+const GREAT: i64 = 20;
 /// The time that waits may take in any case, in nanoseconds (U3).
 const ALLOWANCE_NS: u64 = 10_000_000;
 /// The part of the process's time that waits may take (U3).
