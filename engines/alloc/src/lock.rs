@@ -189,7 +189,7 @@ fn wake(_word: &AtomicU32) {
 mod tests {
     use super::*;
 
-    /// Whoever waits for long sleeps: the kernel says so.
+    /// A thread that waits for long sleeps: the kernel says so.
     #[test]
     fn who_waits_sleeps() {
         let lock = Lock::new();

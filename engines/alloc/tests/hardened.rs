@@ -564,7 +564,7 @@ fn both_sides_of_a_large_block_are_guarded() {
     let done = told(&twice, &["HARDEN=2", "BAD_FREE=warn"], None, first, &[]);
     let stories = done.said.iter().filter(|line| line.starts_with(first));
     assert_eq!(stories.count(), 2, "{:?}", done.said);
-    // One that waits has no pages.
+    // A large block in quarantine has no pages.
     let first = "skinflint: use after free: read of 0x";
     let late = format!("read_late {LARGE}");
     let place = ["\n  5 bytes into a block of 400000 bytes at 0x"];

@@ -135,7 +135,7 @@ impl Chunks {
         let head = chunk.head();
         let warm = head.free.words();
         let dirty = head.dirty.words();
-        // One that is already resident, if there is one.
+        // Prefers an arena that is already resident.
         let resident = each(std::array::from_fn(|w| warm[w] & dirty[w])).next();
         let Some(index) = resident.or_else(|| head.free.next(0)) else {
             debug_assert!(false, "U2: no room in the chunk");

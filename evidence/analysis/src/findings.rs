@@ -355,7 +355,7 @@ fn give_back_advice(facts: &Facts) -> String {
     }
 }
 
-/// Returns the same by the allocator's name alone.
+/// Returns what makes an allocator of this name give whole pages back.
 fn advice_for(allocator: &str) -> &'static str {
     const {
         assert!(

@@ -40,7 +40,7 @@ type Id = u32;
 enum Node<'a> {
     /// Text that is written as it is.
     Text(&'a str),
-    /// One of the standard abbreviations: short form, full form, and the name of a constructor of it.
+    /// A standard abbreviation: its short form, its full form, and the name of its constructor.
     Standard(&'static str, &'static str, &'static str),
     /// `a::b`.
     Scoped(Id, Id),

@@ -37,7 +37,7 @@ pub struct Diff {
     isolated: [bool; 2],
 }
 
-/// One of the two reports.
+/// A report that is compared with another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Usually the earlier one.

@@ -174,7 +174,7 @@ impl Runtime {
                     relief.collected = self.heaps().iter().map(|h| h.name().to_owned()).collect()
                 }
                 Err(busy) => {
-                    // Those that can be collected are, alone; the others when their closures end.
+                    // Each heap that can be collected is, by itself; the others follow when their closures end.
                     self.heaps().iter().for_each(|heap| heap.pressure());
                     relief = self.collect_all_due(&self.heaps());
                     relief.refused = Some(busy);
