@@ -6,6 +6,7 @@
 //!               ├─► rust::check   (*.rs, over source::Source: code and comments told apart)
 //!               ├─► orders::check (*.rs of crates with models: what each ordering is proved by)
 //!               └─► links::check  (*.md)
+//!   all *.rs    ──► circles::check (files of a crate that name each other in a circle)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
 //!               └─► proofs::check (cargo metadata against tests/proofs.toml, and that against HACKING.md)
 //! ```
@@ -16,6 +17,7 @@
 //!
 //! Not here: what rustfmt and clippy already check.
 
+mod circles;
 mod clocks;
 mod edges;
 mod links;
@@ -91,6 +93,9 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
             faults.extend(orders::check(file, &content, models));
         }
     }
+    faults.extend(circles::check(&files, &|file| {
+        std::fs::read_to_string(root.join(file)).ok()
+    }));
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
     faults.extend(edges::check_unused(&metadata)?);
