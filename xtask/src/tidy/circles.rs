@@ -27,17 +27,12 @@ const RULE: &str = "circle";
 const EXEMPT: &[&str] = &[
     "alloc",
     "analysis",
-    "browser",
     "cli",
-    "collect",
-    "compare",
     "gc",
-    "pages",
     "record-so",
     "sizes",
     "snapshot",
     "symbols",
-    "trace",
     "view",
 ];
 
