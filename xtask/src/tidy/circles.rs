@@ -29,7 +29,6 @@ const EXEMPT: &[&str] = &[
     "analysis",
     "cli",
     "gc",
-    "record-so",
     "sizes",
     "snapshot",
     "symbols",
