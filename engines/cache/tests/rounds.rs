@@ -27,7 +27,7 @@ fn quiet() -> Options {
     }
 }
 
-/// One bus at a time: a bell goes from one to the next.
+/// One bus at a time: a notifier goes from one to the next.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn locked(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
@@ -99,7 +99,11 @@ fn calls_are_those_of_this_bus() {
     assert_eq!(bus.calls(), (1, 0));
     drop(bus);
     let next = Bus::start(quiet()).expect("a thread");
-    assert_eq!(next.hook().1, context, "it has the bell of the one before");
+    assert_eq!(
+        next.hook().1,
+        context,
+        "it has the notifier of the one before"
+    );
     assert_eq!(next.calls(), (0, 0));
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   session page   one per `skinflint run`:  tick; only the collector can write it
-//!   bell           one per `skinflint run`:  wake, notices; every process of the run writes it
+//!   notifier           one per `skinflint run`:  wake, notices; every process of the run writes it
 //!   region         one per process (more if it has many threads), a memfd of the collector:
 //!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
 //!   ring           words; one thread writes at `tail`, the collector reads at `head`
@@ -114,7 +114,7 @@ pub const SESSION_BYTES: usize = 4096;
 /// What the processes of a run tell the collector beside their rings, and the futex by which they wake it. It stays
 /// mapped in children of fork, whatever they do: leaving a notice needs no descriptor and no system call.
 #[repr(C)]
-pub struct BellPage {
+pub struct NotifierPage {
     /// The futex that the collector sleeps on; a thread that wants to wake the collector raises it.
     pub wake: AtomicU32,
     /// Notices that found no room.
@@ -126,10 +126,10 @@ pub struct BellPage {
     pub notices: [Notice; NOTICES],
 }
 
-/// Size of the bell in bytes.
-pub const BELL_BYTES: usize = 16384;
+/// Size of the notifier in bytes.
+pub const NOTIFIER_BYTES: usize = 16384;
 
-/// The number of notices that the bell has room for; the collector empties it every few milliseconds.
+/// The number of notices that the notifier has room for; the collector empties it every few milliseconds.
 pub const NOTICES: usize = 120;
 
 /// The bytes of a path that a notice keeps.
@@ -298,7 +298,7 @@ const HEADERS_BYTES: usize = 4096;
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<ProcessHeader>() <= 1024);
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<BellPage>() <= BELL_BYTES);
+const _: () = assert!(size_of::<NotifierPage>() <= NOTIFIER_BYTES);
 #[cfg(not(loom))]
 const _: () = assert!(SLOTS_OFFSET + SLOTS * size_of::<SlotHeader>() <= HEADERS_BYTES);
 const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of_two());
@@ -344,7 +344,7 @@ pub const HELLO_PROCESS: u32 = 1;
 /// A process needs room for more threads.
 pub const HELLO_REGION: u32 = 2;
 
-/// The collector's answer; the session page, the bell and a region come with it as descriptors, in this order.
+/// The collector's answer; the session page, the notifier and a region come with it as descriptors, in this order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Welcome {

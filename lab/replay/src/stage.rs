@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   feed ── post ──► part.ring[4] ── take ──► its player        part = one recorded thread
-//!   who waits for a slot: spins, then sleeps on `bell`; who does an operation rings it if anybody waits
+//!   who waits for a slot: spins, then sleeps on `notifier`; who does an operation rings it if anybody waits
 //! ```
 //!
 //! H1  A ring's entry is written by the feed before `posted` is raised (Release) and read after it was seen
@@ -102,7 +102,7 @@ pub struct Stage {
     pub threads: Threads,
     /// Threads that sleep until a slot changes.
     pub waiting: AtomicU32,
-    bell: AtomicU32,
+    notifier: AtomicU32,
     /// Number of threads that exist; `blocked` counts those of them that sleep in a wait of ours.
     pub alive: AtomicU32,
     blocked: AtomicU32,
@@ -145,7 +145,7 @@ impl Stage {
             over: AtomicU32::new(0),
             threads: Threads::new(),
             waiting: AtomicU32::new(0),
-            bell: AtomicU32::new(0),
+            notifier: AtomicU32::new(0),
             alive: AtomicU32::new(1),
             blocked: AtomicU32::new(0),
             moves: AtomicU64::new(0),
@@ -267,11 +267,11 @@ impl Stage {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         loop {
             // ORDER: Acquire; pairs with the Release in `ring`.
-            let bell = self.bell.load(Ordering::Acquire);
+            let notifier = self.notifier.load(Ordering::Acquire);
             if is_so() {
                 break;
             }
-            system::futex_wait(&self.bell, bell, WAIT_NS);
+            system::futex_wait(&self.notifier, notifier, WAIT_NS);
             self.look(&mut watch);
         }
         // ORDER: Relaxed; see above.
@@ -284,8 +284,8 @@ impl Stage {
     #[inline(never)]
     pub fn ring(&self) {
         // ORDER: Release; pairs with the Acquire in `wait_for`.
-        self.bell.fetch_add(1, Ordering::Release);
-        system::futex_wake(&self.bell);
+        self.notifier.fetch_add(1, Ordering::Release);
+        system::futex_wake(&self.notifier);
     }
 
     /// Notes that a chunk is done: something moved.

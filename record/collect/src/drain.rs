@@ -19,7 +19,7 @@ use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
 use crate::kin::{Kin, Living, Told, take_notices};
-use crate::memory::{BellMemory, Region, SessionMemory};
+use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
 use crate::proc;
@@ -114,7 +114,7 @@ struct Draining {
 /// The thread's state.
 pub struct Drain {
     session: Arc<SessionMemory>,
-    bell: Arc<BellMemory>,
+    notifier: Arc<NotifierMemory>,
     kin: Kin,
     /// The notices of processes that are not known yet.
     unplaced: Vec<Told>,
@@ -133,7 +133,7 @@ impl Drain {
     /// Creates a drain that is ready to run.
     pub fn new(
         session: Arc<SessionMemory>,
-        bell: Arc<BellMemory>,
+        notifier: Arc<NotifierMemory>,
         output: Output,
         sampler: Sender<Ask>,
         watched: Option<(Watched, Sender<Held>)>,
@@ -141,7 +141,7 @@ impl Drain {
         let now = Instant::now();
         Drain {
             session,
-            bell,
+            notifier,
             kin: Kin::default(),
             unplaced: Vec::new(),
             output,
@@ -161,7 +161,7 @@ impl Drain {
         let mut stop = false;
         while !stop {
             // ORDER: Acquire; a wake after this reading ends the wait below at once.
-            let seen = self.bell.page().wake.load(Ordering::Acquire);
+            let seen = self.notifier.page().wake.load(Ordering::Acquire);
             loop {
                 match tells.try_recv() {
                     Ok(Tell::Stop) | Err(TryRecvError::Disconnected) => stop = true,
@@ -173,7 +173,7 @@ impl Drain {
                 }
                 break;
             }
-            self.hear_the_bell();
+            self.hear_notifier();
             // All processes that said hello before the notices were left are known: the rest of the notices are about
             // processes that never did.
             self.unplaced.clear();
@@ -209,7 +209,7 @@ impl Drain {
         }
         // ORDER: Relaxed; a thread that misses it lets us sleep one tick longer.
         page.sleeping.store(1, Ordering::Relaxed);
-        sys::futex_wait(&self.bell.page().wake, seen, TICK.as_nanos() as u64);
+        sys::futex_wait(&self.notifier.page().wake, seen, TICK.as_nanos() as u64);
         page.sleeping.store(0, Ordering::Relaxed);
     }
 
@@ -382,9 +382,9 @@ impl Drain {
         living.collect()
     }
 
-    /// Reads what processes have left in the bell.
-    fn hear_the_bell(&mut self) {
-        let (told, _) = take_notices(self.bell.page());
+    /// Reads what processes have left in the notifier.
+    fn hear_notifier(&mut self) {
+        let (told, _) = take_notices(self.notifier.page());
         let mut all = std::mem::take(&mut self.unplaced);
         all.extend(told);
         if all.is_empty() {
@@ -413,7 +413,7 @@ impl Drain {
 
     /// Finishes a process that has ended, or whose recording stops: writes the rest and the ending.
     fn finish(&mut self, index: usize) {
-        self.hear_the_bell();
+        self.hear_notifier();
         let mut kin = std::mem::take(&mut self.kin);
         let lost = kin.origin_ends(index, &self.known_living());
         self.kin = kin;

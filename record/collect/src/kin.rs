@@ -1,9 +1,9 @@
 //! Processes that came out of recorded ones and never said hello.
 //!
 //! ```text
-//!   bell: exec, spawn ─► missed[pid] ─ hello of pid ─► nothing is missing
+//!   notifier: exec, spawn ─► missed[pid] ─ hello of pid ─► nothing is missing
 //!   /proc, now and then ─►    │      ─ ended, or its origin does ─► LostProcess, in the trace of its origin
-//!   bell: lost ─────────────────────────────────────────────────────────┘
+//!   notifier: lost ─────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! J1  A process that says hello after its notice is recorded, and not lost. A hello reaches the drain before it is
@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use skinflint_base::ring::{
-    BellPage, NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN,
-    NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US,
+    NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN, NOTICE_STAYED,
+    NOTICE_WHOLE, NOTICE_WITHOUT_US, NotifierPage,
 };
 use skinflint_trace::{LostKind, LostProcess, LostWhy};
 
@@ -50,10 +50,10 @@ pub struct Told {
     path: String,
 }
 
-/// Takes all whole notices out of the bell. Returns them, and the number of notices that found no room.
-pub fn take_notices(bell: &BellPage) -> (Vec<Told>, u32) {
+/// Takes all whole notices out of the notifier. Returns them, and the number of notices that found no room.
+pub fn take_notices(notifier: &NotifierPage) -> (Vec<Told>, u32) {
     let mut told = Vec::new();
-    for notice in &bell.notices {
+    for notice in &notifier.notices {
         // ORDER: Acquire; pairs with the recorder's Release: a whole notice's fields are written.
         if notice.state.load(Ordering::Acquire) != NOTICE_WHOLE {
             continue;
@@ -77,7 +77,7 @@ pub fn take_notices(bell: &BellPage) -> (Vec<Told>, u32) {
         notice.state.store(NOTICE_FREE, Ordering::Release);
     }
     told.sort_by_key(|told| told.time_ns);
-    (told, bell.missed.swap(0, Ordering::Relaxed)) // ORDER: Relaxed; a counter.
+    (told, notifier.missed.swap(0, Ordering::Relaxed)) // ORDER: Relaxed; a counter.
 }
 
 /// A process that has not said hello.

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 pub use skinflint_base::ring::Nonsense;
 use skinflint_base::ring::{
-    self, BELL_BYTES, BellPage, FIRST_CAPACITY, ProcessHeader, REGION_BYTES, RING_WORDS,
+    self, FIRST_CAPACITY, NOTIFIER_BYTES, NotifierPage, ProcessHeader, REGION_BYTES, RING_WORDS,
     SESSION_BYTES, SLOTS, SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
 };
 
@@ -113,20 +113,20 @@ impl SessionMemory {
     }
 }
 
-/// The bell, which all processes of a session write.
-pub struct BellMemory(Shared);
+/// The notifier, which all processes of a session write.
+pub struct NotifierMemory(Shared);
 
-impl BellMemory {
+impl NotifierMemory {
     /// Creates the memory, zeroed, sealed and mapped.
-    pub fn create() -> io::Result<BellMemory> {
-        let shared = Shared::create(c"skinflint-bell", BELL_BYTES)?;
+    pub fn create() -> io::Result<NotifierMemory> {
+        let shared = Shared::create(c"skinflint-notifier", NOTIFIER_BYTES)?;
         shared.seal(libc::F_SEAL_SEAL)?;
-        Ok(BellMemory(shared))
+        Ok(NotifierMemory(shared))
     }
 
     /// Returns its contents.
-    pub fn page(&self) -> &BellPage {
-        // SAFETY: Y1; zeroed memory is a valid BellPage, all of whose fields are atomics.
+    pub fn page(&self) -> &NotifierPage {
+        // SAFETY: Y1; zeroed memory is a valid NotifierPage, all of whose fields are atomics.
         unsafe { &*self.0.start.cast() }
     }
 
@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn whoever_gets_a_descriptor_can_neither_cut_nor_grow_nor_seal_it() {
-        let (session, bell) = (SessionMemory::create(), BellMemory::create());
-        let (session, bell) = (session.expect("memfd"), bell.expect("memfd"));
+        let (session, notifier) = (SessionMemory::create(), NotifierMemory::create());
+        let (session, notifier) = (session.expect("memfd"), notifier.expect("memfd"));
         let region = Region::create().expect("memfd");
-        for fd in [session.fd(), bell.fd(), region.fd()] {
+        for fd in [session.fd(), notifier.fd(), region.fd()] {
             assert_eq!(seals(fd) & SIZE_SEALS, SIZE_SEALS);
             assert_ne!(seals(fd) & libc::F_SEAL_SEAL, 0);
             for bytes in [0, 4095, 1 << 30] {

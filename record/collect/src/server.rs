@@ -204,7 +204,7 @@ struct Control {
 const CONTROL_BYTES: usize = std::mem::offset_of!(Control, fds) + size_of::<[RawFd; 3]>();
 
 impl Caller {
-    /// Answers, with the session's page, the bell and a region.
+    /// Answers, with the session's page, the notifier and a region.
     pub fn welcome(self, token: u64, fds: [RawFd; 3]) {
         let welcome = Welcome {
             magic: HELLO_MAGIC,

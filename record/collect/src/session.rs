@@ -21,7 +21,7 @@ pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Tell};
 use crate::folder;
 use crate::held::{self, Held, Watched};
-use crate::memory::{BellMemory, Region, SessionMemory};
+use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::proc;
 use crate::process::{Process, lock};
@@ -57,7 +57,7 @@ const LOOK_PATIENCE_MS: u32 = 30_000;
 struct Meeting {
     options: Options,
     session: Arc<SessionMemory>,
-    bell: Arc<BellMemory>,
+    notifier: Arc<NotifierMemory>,
     output: Output,
     tells: Sender<Tell>,
     known: Mutex<Known>,
@@ -144,7 +144,7 @@ impl Session {
         let folder = folder::Folder::make()?;
         let listener = Listener::bind(&folder.0.join("s"))?;
         let session = Arc::new(SessionMemory::create()?);
-        let bell = Arc::new(BellMemory::create()?);
+        let notifier = Arc::new(NotifierMemory::create()?);
         // ORDER: Relaxed; no other thread or process has the page yet.
         session
             .page()
@@ -178,7 +178,7 @@ impl Session {
             joining: AtomicBool::new(options.attached),
             options,
             session: Arc::clone(&session),
-            bell: Arc::clone(&bell),
+            notifier: Arc::clone(&notifier),
             output: output.clone(),
             tells,
             known: Mutex::default(),
@@ -198,7 +198,7 @@ impl Session {
             }
             None => (None, None),
         };
-        let drain = Drain::new(session, bell, output, asks, watched);
+        let drain = Drain::new(session, notifier, output, asks, watched);
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for a caller that waits.
         let drain = spawn("drain", move || {
@@ -364,7 +364,7 @@ impl Meeting {
     }
 
     fn wake(&self) {
-        let page = self.bell.page();
+        let page = self.notifier.page();
         // ORDER: Release; pairs with the drain's Acquire: it finds what was sent.
         page.wake.fetch_add(1, Ordering::Release);
         sys::futex_wake(&page.wake);
@@ -556,7 +556,7 @@ fn meet(meeting: &Meeting, caller: Caller) {
         }
         _ => return caller.refuse(libc::EPROTO),
     };
-    let fds = [meeting.session.fd(), meeting.bell.fd(), region.fd()];
+    let fds = [meeting.session.fd(), meeting.notifier.fd(), region.fd()];
     caller.welcome(token, fds);
 }
 

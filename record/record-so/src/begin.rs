@@ -41,7 +41,7 @@ pub fn begin() -> bool {
     if !linked {
         // ORDER: Relaxed; there is one thread.
         process::OFF.store(true, Ordering::Relaxed);
-        // A program that was started without a collector has no bell, either.
+        // A program that was started without a collector has no notifier, either.
         notices::lost();
         return false;
     }
@@ -58,7 +58,7 @@ pub fn begin_again() -> bool {
     // ORDER: Relaxed throughout; the thread that attaches is the only one that links.
     process::TOKEN.store(0, Ordering::Relaxed);
     process::SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
-    process::BELL.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
+    process::NOTIFIER.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
     process::OFF.store(false, Ordering::Relaxed);
     begin()
 }

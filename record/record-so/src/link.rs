@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use skinflint_base::env;
 use skinflint_base::ring::{
-    BELL_BYTES, BellPage, HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, ProcessHeader,
-    REGION_BYTES, SESSION_BYTES, SessionPage, Welcome,
+    HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, NOTIFIER_BYTES, NotifierPage,
+    ProcessHeader, REGION_BYTES, SESSION_BYTES, SessionPage, Welcome,
 };
 use skinflint_base::sys;
 
@@ -258,7 +258,7 @@ fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
 struct Met {
     token: u64,
     session: *mut u8,
-    bell: *mut u8,
+    notifier: *mut u8,
     region: *mut u8,
 }
 
@@ -280,26 +280,26 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
     // SAFETY: returns a static C string.
     let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     copy_text(&mut hello.libc_version, version.to_bytes());
-    let (welcome, [session_fd, bell_fd, region_fd]) = exchange(&socket, &hello)?;
-    // The session page and the bell are needed once; a child of fork keeps its parent's mappings. A process that is
+    let (welcome, [session_fd, notifier_fd, region_fd]) = exchange(&socket, &hello)?;
+    // The session page and the notifier are needed once; a child of fork keeps its parent's mappings. A process that is
     // attached to anew gets new ones.
     let session = match process::session() {
         Some(session) => (&raw const *session).cast_mut().cast(),
         None => sys::map_to_read(session_fd, SESSION_BYTES),
     };
-    let bell = match process::bell() {
-        Some(bell) => (&raw const *bell).cast_mut().cast(),
-        None => sys::map_shared(bell_fd, BELL_BYTES),
+    let notifier = match process::notifier() {
+        Some(notifier) => (&raw const *notifier).cast_mut().cast(),
+        None => sys::map_shared(notifier_fd, NOTIFIER_BYTES),
     };
     let region = map_for_us_alone(region_fd, REGION_BYTES);
-    for fd in [session_fd, bell_fd, region_fd] {
+    for fd in [session_fd, notifier_fd, region_fd] {
         sys::close(fd);
     }
-    let all = !session.is_null() && !bell.is_null() && !region.is_null();
+    let all = !session.is_null() && !notifier.is_null() && !region.is_null();
     all.then_some(Met {
         token: welcome.token,
         session,
-        bell,
+        notifier,
         region,
     })
 }
@@ -323,7 +323,7 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
         .store(u32::from(real::glibc_headers()), Ordering::Relaxed);
     // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
     process::TOKEN.store(met.token, Ordering::Relaxed);
-    process::BELL.store(met.bell.cast::<BellPage>(), Ordering::Release);
+    process::NOTIFIER.store(met.notifier.cast::<NotifierPage>(), Ordering::Release);
     process::SESSION.store(met.session.cast::<SessionPage>(), Ordering::Release);
     process::HEADER.store(region.cast(), Ordering::Release);
     slots::add_region(region);

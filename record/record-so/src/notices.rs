@@ -1,13 +1,13 @@
-//! What a process tells the collector beside its rings: by the bell, which stays mapped in every child of fork.
+//! What a process tells the collector beside its rings: by the notifier, which stays mapped in every child of fork.
 //!
 //! ```text
 //!   child without a descriptor, behind a filter ─ lost ────┐
-//!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► bell ─► collector: which process never said hello?
+//!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► notifier ─► collector: which process never said hello?
 //! ```
 //!
 //! B1  A notice takes no lock, no memory and no descriptor, and at most two system calls, one of them only to get
 //!     the process id; so a child of vfork can leave it, and a signal handler.
-//! B2  A bell without room counts what it missed; no process waits for room.
+//! B2  A notifier without room counts what it missed; no process waits for room.
 //!
 //! Not here: what the collector concludes from notices (its `kin`).
 
@@ -15,8 +15,8 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
 
 use skinflint_base::ring::{
-    BellPage, NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN,
-    NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US, NOTICE_WRITTEN, NOTICES, Notice,
+    NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN, NOTICE_STAYED,
+    NOTICE_WHOLE, NOTICE_WITHOUT_US, NOTICE_WRITTEN, NOTICES, Notice, NotifierPage,
 };
 use skinflint_base::sys;
 
@@ -33,7 +33,7 @@ pub fn lost() {
 /// # Safety
 /// The arguments of `execve`.
 pub unsafe fn exec(path: *const c_char, variables: *const *const c_char) -> u32 {
-    if process::bell().is_none() {
+    if process::notifier().is_none() {
         return 0;
     }
     let pid = sys::getpid();
@@ -100,11 +100,13 @@ unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
 
 /// Leaves a notice (B1, B2).
 fn leave(kind: u32, pid: u32, time_ns: u64, path: &CStr) {
-    let Some(bell) = process::bell() else { return };
+    let Some(notifier) = process::notifier() else {
+        return;
+    };
     // ORDER: Relaxed; a token does not change between a link and the next.
     let token = process::TOKEN.load(Ordering::Relaxed);
-    let Some(notice) = room(bell) else {
-        bell.missed.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
+    let Some(notice) = room(notifier) else {
+        notifier.missed.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
         return;
     };
     // ORDER: Relaxed for all fields; published by `state`.
@@ -127,11 +129,11 @@ fn leave(kind: u32, pid: u32, time_ns: u64, path: &CStr) {
     // The collector looks every few milliseconds; a child that ends at once is still a zombie then, or in the notice.
 }
 
-fn room(bell: &'static BellPage) -> Option<&'static Notice> {
+fn room(notifier: &'static NotifierPage) -> Option<&'static Notice> {
     // ORDER: Relaxed; spreads the processes over the notices.
-    let first = bell.next.fetch_add(1, Ordering::Relaxed) as usize;
+    let first = notifier.next.fetch_add(1, Ordering::Relaxed) as usize;
     (0..NOTICES)
-        .filter_map(|step| bell.notices.get((first + step) % NOTICES))
+        .filter_map(|step| notifier.notices.get((first + step) % NOTICES))
         .find(|notice| {
             // ORDER: Acquire; pairs with the collector's Release, which has read the fields. A lost race needs no order.
             let claim = notice.state.compare_exchange(

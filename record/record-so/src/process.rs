@@ -15,7 +15,8 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use skinflint_base::ring::{
-    BellPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SNAPSHOT_LOOK, SessionPage,
+    NotifierPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SNAPSHOT_LOOK,
+    SessionPage,
 };
 use skinflint_base::sys;
 
@@ -39,8 +40,8 @@ pub static MULTI: AtomicBool = AtomicBool::new(false);
 pub static TICKET: AtomicU64 = AtomicU64::new(0);
 /// The session page, once linked.
 pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The bell, once linked; a child of fork keeps its parent's.
-pub static BELL: AtomicPtr<BellPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The notifier, once linked; a child of fork keeps its parent's.
+pub static NOTIFIER: AtomicPtr<NotifierPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The header in the first region, once linked.
 pub static HEADER: AtomicPtr<ProcessHeader> = AtomicPtr::new(core::ptr::null_mut());
 /// The token that the collector gave this process.
@@ -161,24 +162,24 @@ pub fn wants_releases() -> bool {
 pub fn wake_collector(session: &SessionPage) {
     // ORDER: Relaxed; a wake that is missed costs one tick of the collector, which wakes by itself.
     if session.sleeping.load(Ordering::Relaxed) != 0 {
-        ring_the_bell();
+        notify_collector();
     }
 }
 
-/// Returns the bell, once linked.
+/// Returns the notifier, once linked.
 #[inline]
-pub fn bell() -> Option<&'static BellPage> {
+pub fn notifier() -> Option<&'static NotifierPage> {
     // ORDER: Acquire; pairs with the Release in `link::begin`.
-    let bell = BELL.load(Ordering::Acquire);
+    let notifier = NOTIFIER.load(Ordering::Acquire);
     // SAFETY: null, or a mapping that is never unmapped in this process.
-    unsafe { bell.as_ref() }
+    unsafe { notifier.as_ref() }
 }
 
 /// Wakes the collector, whether it sleeps or not.
-pub fn ring_the_bell() {
-    if let Some(bell) = bell() {
-        bell.wake.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; the futex call orders it for the sleeper.
-        sys::futex_wake(&bell.wake);
+pub fn notify_collector() {
+    if let Some(notifier) = notifier() {
+        notifier.wake.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; the futex call orders it for the sleeper.
+        sys::futex_wake(&notifier.wake);
     }
 }
 
@@ -286,7 +287,7 @@ fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
 
 /// Wakes the collector, and waits until it has raised `answered` to `wanted`.
 fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
-    ring_the_bell();
+    notify_collector();
     let until = sys::monotonic_ns() + longest_ns;
     loop {
         // ORDER: Acquire; pairs with the collector's Release: its snapshot is taken.

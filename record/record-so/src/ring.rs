@@ -58,7 +58,7 @@ impl Outside for Recorder {
         const GONE_NS: u64 = 300_000_000;
         const PATIENCE_NS: u64 = 5_000_000_000;
         let session = patience.session;
-        process::ring_the_bell();
+        process::notify_collector();
         sys::futex_wait(&slot.head.drained, seen, 20_000_000);
         let tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
         let now = sys::monotonic_ns();

@@ -14,8 +14,8 @@
 use core::fmt;
 use std::time::Instant;
 
-use super::bell::WAITERS;
 use super::level::Level;
+use super::notifier::WAITERS;
 
 /// The cost of getting back what a listener drops. It decides the order in which listeners are asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kernel (watch) ──────────┐
-//!   allocator (bell: short) ─┼─► the thread "skinflint-bus": Gauge ─► round ─► Log
+//!   allocator (notifier: short) ─┼─► the thread "skinflint-bus": Gauge ─► round ─► Log
 //!   press(), relieve() ──────┘        └─ between: ticks (expiry; limits go up again while it is calm)
 //! ```
 //!
@@ -21,7 +21,6 @@
 //!
 //! Not here: what caches do (`store`, `discard`), the allocator's reserve (`alloc`).
 
-mod bell;
 #[cfg(test)]
 mod bounds_tests;
 mod event;
@@ -30,6 +29,7 @@ mod group;
 mod level;
 mod listener;
 mod mailbox;
+mod notifier;
 mod round;
 mod tickets;
 mod watch;
@@ -42,13 +42,13 @@ use std::time::{Duration, Instant};
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
-use bell::Bell;
 pub use event::{Event, KEPT, Row, Source};
 pub use giveback::{Trim, resident};
 pub use group::{Groups, Room, Version};
 pub use level::{Gauge, Level, PAUSE_MS};
 pub use listener::{Ask, Listener, Rebuild};
 pub use mailbox::Mailbox;
+use notifier::Notifier;
 pub use watch::{Signal, SourceState, Watch};
 
 /// Time between ticks: text metrics that expire after seconds are late by a tenth.
@@ -90,7 +90,7 @@ impl Default for Options {
 type OnEvent = Box<dyn Fn(&Event) + Send + Sync>;
 
 struct Shared {
-    bell: &'static Bell,
+    notifier: &'static Notifier,
     trim: Trim,
     round: Duration,
     begin: Instant,
@@ -120,9 +120,9 @@ impl Bus {
     /// # Errors
     /// No file descriptor or no thread can be had. A source that cannot be watched is no error (B4).
     pub fn start(options: Options) -> io::Result<Bus> {
-        let bell = Bell::get()?;
+        let notifier = Notifier::get()?;
         let shared = Arc::new(Shared {
-            bell,
+            notifier,
             trim: options.trim.unwrap_or_else(Trim::find),
             round: options.round,
             begin: Instant::now(),
@@ -146,7 +146,7 @@ impl Bus {
             .name("skinflint-bus".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                own.bell.serve(options.patience.as_nanos() as u64);
+                own.notifier.serve(options.patience.as_nanos() as u64);
                 let _ = serves.send(());
                 Loop::new(own, watch, gauge).run();
             });
@@ -159,7 +159,7 @@ impl Bus {
                 thread: Some(thread),
             }),
             Err(error) => {
-                bell.retire();
+                notifier.retire();
                 Err(error)
             }
         }
@@ -190,12 +190,13 @@ impl Bus {
         wanted: usize,
         patience: Duration,
     ) -> Option<Event> {
-        let bell = self.shared.bell;
-        if level == Level::Calm || !bell.may_wait() {
+        let notifier = self.shared.notifier;
+        if level == Level::Calm || !notifier.may_wait() {
             return None;
         }
         *locked(&self.shared.said) = Some(source);
-        bell.ask(level, wanted, patience.as_nanos() as u64)
+        notifier
+            .ask(level, wanted, patience.as_nanos() as u64)
             .then(|| locked(&self.shared.log).events().pop())
             .flatten()
     }
@@ -224,7 +225,7 @@ impl Bus {
 
     /// Returns the number of calls by an allocator, and of the waits that were not answered in time.
     pub fn calls(&self) -> (u64, u64) {
-        self.shared.bell.counts()
+        self.shared.notifier.counts()
     }
 
     /// Sets a function that runs with each round, on the bus's thread: for a log file or a page.
@@ -235,8 +236,8 @@ impl Bus {
     /// Returns a function and its context for an allocator's list of listeners: `skinflint_alloc::on_pressure`, or
     /// `skinflint_on_pressure` of `skinflint.h`. It stays valid when the bus is gone, and then does nothing.
     pub fn hook(&self) -> (unsafe extern "C" fn(*mut c_void, i32, usize), *mut c_void) {
-        let bell: *const Bell = self.shared.bell;
-        (bell::short, bell.cast_mut().cast())
+        let notifier: *const Notifier = self.shared.notifier;
+        (notifier::short, notifier.cast_mut().cast())
     }
 
     /// Adds the hook to a preloaded or linked `libskinflint.so`, if there is one. `false`: there is none.
@@ -258,7 +259,7 @@ impl Drop for Bus {
     fn drop(&mut self) {
         // ORDER: the wake-up, a system call, comes after it; the thread looks after each. [reason: kernel]
         self.shared.ending.store(1, Ordering::Release);
-        self.shared.bell.wake();
+        self.shared.notifier.wake();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -321,7 +322,7 @@ impl Loop {
         while self.shared.ending.load(Ordering::Acquire) == 0 {
             let ready = self.sleep();
             // Taken before the sources are looked at: a request that came while a round ran is in the next one (B3).
-            if let Some(rung) = self.shared.bell.take() {
+            if let Some(rung) = self.shared.notifier.take() {
                 let said = locked(&self.shared.said).take();
                 let signal = Signal {
                     source: said.unwrap_or(Source::Allocator),
@@ -331,7 +332,7 @@ impl Loop {
                 let now_ms = self.now_ms();
                 self.gauge.signal(signal.level, now_ms);
                 self.round(signal);
-                self.shared.bell.answer(rung.ticket);
+                self.shared.notifier.answer(rung.ticket);
             }
             self.look(&ready);
             self.tick();
@@ -340,7 +341,7 @@ impl Loop {
                 .level
                 .store(self.gauge.level() as u32, Ordering::Relaxed);
         }
-        self.shared.bell.retire();
+        self.shared.notifier.retire();
     }
 
     fn now_ms(&self) -> u64 {
@@ -354,7 +355,7 @@ impl Loop {
             events,
             revents: 0,
         };
-        let mut polled = vec![poll_of((self.shared.bell.fd(), libc::POLLIN))];
+        let mut polled = vec![poll_of((self.shared.notifier.fd(), libc::POLLIN))];
         if let Some(watch) = &self.watch {
             polled.extend(watch.polled().map(poll_of));
         }
@@ -401,7 +402,7 @@ impl Loop {
     fn round(&mut self, signal: Signal) {
         self.rounds += 1;
         let listeners = self.listeners();
-        let waiting = self.shared.bell.waiting();
+        let waiting = self.shared.notifier.waiting();
         let what = round::What {
             signal,
             trim: self.shared.trim,

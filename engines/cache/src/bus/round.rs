@@ -13,17 +13,17 @@
 //! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: resident
 //!     memory alone tells whether there is enough.
 //!
-//! Not here: when there is a round (`level`), where signals come from (`watch`, `bell`).
+//! Not here: when there is a round (`level`), where signals come from (`watch`, `notifier`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bell::WAITERS;
 use super::event::{Event, Row};
 use super::giveback::{Trim, resident};
 use super::level::Level;
 use super::listener::{Ask, Listener, Rebuild};
+use super::notifier::WAITERS;
 use super::watch::Signal;
 
 /// Reports whether a round brought little: less than a 256th of what was resident, or than 256 KiB if that is more.

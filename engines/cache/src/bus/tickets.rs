@@ -14,7 +14,7 @@
 //!
 //! The models run this very file (`tests/models.rs`).
 //!
-//! Not here: waking and waiting (`bell`).
+//! Not here: waking and waiting (`notifier`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 

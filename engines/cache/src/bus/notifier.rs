@@ -6,13 +6,13 @@
 //! ```
 //!
 //! H1  Nothing here allocates, locks, or touches thread-local storage: it runs inside malloc.
-//! H2  A bell is never freed, since the allocator may call it a moment after it was removed there; the next bus gets it
-//!     ([`Bell::get`]). So there are no more bells than buses that ever ran at the same time.
+//! H2  A notifier is never freed, since the allocator may call it a moment after it was removed there; the next bus gets it
+//!     ([`Notifier::get`]). So there are no more notifiers than buses that ever ran at the same time.
 //! H3  A ticket that is answered had its level in a round that began after it was posted, and ended (`tickets`).
 //! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
 //!     locks with a bound only (`listener`, N1).
 //! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
-//! H6  Waiting threads are known ([`Bell::waiting`]), as far as there is room: a listener should not wait for them.
+//! H6  Waiting threads are known ([`Notifier::waiting`]), as far as there is room: a listener should not wait for them.
 //!
 //! Not here: what a round is.
 
@@ -27,9 +27,9 @@ use skinflint_base::sys;
 use super::level::Level;
 use super::tickets::Tickets;
 
-/// One bus's bell.
+/// One bus's notifier.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Notifier {
     wake: OwnedFd,
     /// The bus's thread and its process; 0: no thread answers.
     thread: AtomicU32,
@@ -45,10 +45,10 @@ pub struct Bell {
 /// Waiting threads that are known (H6). A thread beyond these is waited for as long as its mailbox's patience.
 pub const WAITERS: usize = 8;
 
-/// Bells without a bus (H2).
-static IDLE: Mutex<Vec<&'static Bell>> = Mutex::new(Vec::new());
+/// Notifiers without a bus (H2).
+static IDLE: Mutex<Vec<&'static Notifier>> = Mutex::new(Vec::new());
 
-/// What was asked since the last [`Bell::take`].
+/// What was asked since the last [`Notifier::take`].
 #[derive(Clone, Copy, Debug)]
 pub struct Rung {
     /// The highest level that was posted.
@@ -59,21 +59,21 @@ pub struct Rung {
     pub ticket: u64,
 }
 
-impl Bell {
-    /// Returns a bell that no bus has.
+impl Notifier {
+    /// Returns a notifier that no bus has.
     ///
     /// # Errors
     /// The process has no file descriptor left.
-    pub fn get() -> io::Result<&'static Bell> {
-        if let Some(bell) = IDLE.lock().unwrap_or_else(|e| e.into_inner()).pop() {
-            return Ok(bell);
+    pub fn get() -> io::Result<&'static Notifier> {
+        if let Some(notifier) = IDLE.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+            return Ok(notifier);
         }
         // SAFETY: no memory of ours is touched.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Box::leak(Box::new(Bell {
+        Ok(Box::leak(Box::new(Notifier {
             // SAFETY: a new descriptor that nothing else owns.
             wake: unsafe { OwnedFd::from_raw_fd(fd) },
             thread: AtomicU32::new(0),
@@ -133,7 +133,7 @@ impl Bell {
         let _ = self.waiting.iter().any(|one| change(one).is_ok());
     }
 
-    /// Posts, and waits until the ticket is answered, as [`Bell::wait`] does.
+    /// Posts, and waits until the ticket is answered, as [`Notifier::wait`] does.
     pub fn ask(&self, level: Level, wanted_bytes: usize, patience_ns: u64) -> bool {
         let me = sys::gettid();
         self.note(0, me);
@@ -212,12 +212,12 @@ impl Bell {
 /// Asks the bus for memory; an allocator that is short of it calls this: `skinflint_listener` of `skinflint.h`.
 ///
 /// # Safety
-/// `bell` is a [`Bell`].
-pub unsafe extern "C" fn short(bell: *mut c_void, level: i32, wanted_bytes: usize) {
+/// `notifier` is a [`Notifier`].
+pub unsafe extern "C" fn short(notifier: *mut c_void, level: i32, wanted_bytes: usize) {
     // SAFETY: as the caller promises; it is never freed (H2).
-    let bell = unsafe { &*bell.cast::<Bell>() };
-    bell.calls.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-    if !bell.may_wait() {
+    let notifier = unsafe { &*notifier.cast::<Notifier>() };
+    notifier.calls.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+    if !notifier.may_wait() {
         return;
     }
     // The allocator's 1 is "a limit is near", and the next pages may be the last: no time for small steps.
@@ -225,6 +225,6 @@ pub unsafe extern "C" fn short(bell: *mut c_void, level: i32, wanted_bytes: usiz
         1 | 2 => Level::High,
         _ => Level::Critical,
     };
-    let patience_ns = bell.patience_ns.load(Ordering::Relaxed); // ORDER: as in `serve`
-    bell.ask(level, wanted_bytes, patience_ns);
+    let patience_ns = notifier.patience_ns.load(Ordering::Relaxed); // ORDER: as in `serve`
+    notifier.ask(level, wanted_bytes, patience_ns);
 }
