@@ -82,7 +82,7 @@ parquet-deps: deps
 metrics-deps: deps
 	@sh bench/need.sh pip3:python3-pip
 	@test -d $(DUCKDB)/prometheus_client || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
-	  --target $(DUCKDB) -r ground/report/tests/requirements.txt
+	  --target $(DUCKDB) -r ground/reporters/tests/requirements.txt
 
 # Exported files in the programs that have no other door than a window: Firefox and, in Chromium, speedscope.
 consumers-deps: test-deps

@@ -28,7 +28,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Of whose tests some are behind a feature. Browsers have targets of their own (make tabs-test, make consumers-test).
-FEATURES = {"cache": ["images"], "export": ["parquet"], "report": ["files,page"], "viewer": ["host"]}
+FEATURES = {"cache": ["images"], "export": ["parquet"], "reporters": ["files,page"], "document-host": ["host"]}
 # The longest that one crate may take, building included.
 PATIENCE_S = 3600
 RESULT = re.compile(r"^test result: .*?(\d+) passed; (\d+) failed", re.M)

@@ -85,7 +85,7 @@ def table(rows, columns):
 def tests(target):
     """Figures that tests print, which fail by themselves if a bar is missed."""
     runs = [(["-p", "skinflint-cache", "--features", "images", "--test", "images"], "page:|animated GIF:"),
-            (["-p", "skinflint-viewer", "--features", "host", "--test", "host"], "heap-unclassified|resident-by-kind|start |no limit|lives")]
+            (["-p", "skinflint-document-host", "--features", "host", "--test", "host"], "heap-unclassified|resident-by-kind|start |no limit|lives")]
     missed = []
     env = dict(os.environ, CARGO_TARGET_DIR=target)
     subprocess.run(["cargo", "build", "--quiet", "-p", "skinflint-malloc-so"], cwd=ROOT, env=env, check=True)

@@ -1,15 +1,15 @@
 //! From bytes to trees and a difference: files of about:memory, packed or not.
 //!
 //! What must hold: nothing panics, an error names a byte, and a difference with itself is nothing. The stable toolchain
-//! plays the same steps on seeded damage (ground/report/tests/files.rs).
+//! plays the same steps on seeded damage (ground/reporters/tests/files.rs).
 //!
 //! Not here: traces (report.rs).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use skinflint_report::diff::{Diff, Side};
-use skinflint_report::file;
-use skinflint_report::tree::Builder;
+use skinflint_reporters::diff::{Diff, Side};
+use skinflint_reporters::file;
+use skinflint_reporters::tree::Builder;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut builder = Builder::new();

@@ -1,7 +1,7 @@
 //! From bytes to a whole report. The checksums of what the fuzzer makes are put right first, or it
 //! would never get past them; what they catch themselves has tests of its own.
 //!
-//! Not here: what must hold (lab/damage/src/reading.rs).
+//! Not here: what must hold (testing/damage/src/reading.rs).
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -9,7 +9,9 @@
 use std::path::{Path, PathBuf};
 
 /// The names of the floors, the lowest first.
-pub const FLOORS: &[&str] = &["ground", "engines", "record", "evidence", "lab", "faces"];
+pub const FLOORS: &[&str] = &[
+    "ground", "engines", "record", "evidence", "lab", "faces", "examples", "testing",
+];
 
 /// Returns the crate of a file, and the file's path within it.
 pub fn crate_of(file: &str) -> Option<(&str, &str)> {

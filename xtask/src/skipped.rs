@@ -7,7 +7,7 @@
 //! S1  A test that ran twice without what it needs counts once.
 //! S2  A line of the file that is not in the form is counted, too, and shown whole: nothing is lost here.
 //!
-//! Not here: the code that writes the lines (ground/test-support/src/need.rs).
+//! Not here: the code that writes the lines (testing/test-support/src/need.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@
 //! V2  The code that it runs calls nothing that uses thread-local storage, which would lie in the stack.
 //! V3  The kernel writes the thread's id to `tid`, and 0 when the stack is no longer in use.
 //!
-//! Not here: the work of these threads (`purger`; in the drop-in, `desk`).
+//! Not here: the work of these threads (`purger`; in the drop-in, `endpoint`).
 
 use core::arch::naked_asm;
 

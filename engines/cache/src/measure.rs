@@ -1,7 +1,7 @@
 //! Bytes as the running allocator counts them, the same as in memory reports.
 //!
 //! ```text
-//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► the giver              (all in skinflint_report::size)
+//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► the giver              (all in skinflint_reporters::size)
 //! ```
 //!
 //! U1  A block counts with its usable bytes and not with the requested ones: `len * size_of` misses a tenth or more,
@@ -12,7 +12,7 @@
 //!
 //! Not here: how bytes are measured; a bound by other figures than the reported ones would be no bound.
 
-pub(crate) use skinflint_report::size::owned;
-pub use skinflint_report::size::{
+pub(crate) use skinflint_reporters::size::owned;
+pub use skinflint_reporters::size::{
     HeapBytes, Usable, arc_bytes, measure_as_asked, measure_by, usable,
 };

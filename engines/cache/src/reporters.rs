@@ -16,7 +16,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use skinflint_report::{Reporter, Sink, component};
+use skinflint_reporters::{Reporter, Sink, component};
 
 use crate::bus::Bus;
 use crate::discard::Discards;

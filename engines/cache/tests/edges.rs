@@ -18,7 +18,7 @@ use skinflint_cache::bus::Ask;
 use skinflint_cache::discard::Decode;
 use skinflint_cache::store::Clock;
 use skinflint_cache::{Arena, Budget, Buf, Cache, Discards, HeapBytes, Level, Listener};
-use skinflint_report::Registry;
+use skinflint_reporters::Registry;
 
 /// Counts the blocks that this thread took and gave back, and the calls.
 struct Counting;

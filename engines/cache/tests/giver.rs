@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use skinflint_cache::bus::Options;
 use skinflint_cache::{Arena, Buf, Bus, Cache, HeapBytes, Level};
-use skinflint_report::{Registry, Sink};
+use skinflint_reporters::{Registry, Sink};
 
 #[global_allocator]
 static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
@@ -42,7 +42,7 @@ fn a_cache_counts_blocks_of_the_global_allocator() {
     let measured = registry.measure_reporters();
     assert_eq!(measured.sum("explicit"), (bytes + given) as i64);
     // The whole: `heap-allocated` is that allocator's, so no more is claimed than there is.
-    assert_eq!(skinflint_report::heap::name(), "skinflint_alloc");
+    assert_eq!(skinflint_reporters::heap::name(), "skinflint_alloc");
     let measured = registry.measure();
     assert!(measured.faults().is_empty(), "{:?}", measured.faults());
     let allocated = measured.sum("heap-allocated");

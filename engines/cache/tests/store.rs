@@ -357,7 +357,7 @@ fn a_value_that_inserts_while_it_is_dropped_does_not_wait_for_itself() {
 
 #[test]
 fn what_it_reports_is_what_it_has_and_a_placebo_has_a_line() {
-    use skinflint_report::Registry;
+    use skinflint_reporters::Registry;
     let registry = Registry::new();
     let cache: Arc<Cache<u64, Bytes>> = Cache::named("thumb/nails").build();
     registry.add_shared("thumbnails", cache.clone()).keep();

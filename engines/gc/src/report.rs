@@ -12,7 +12,7 @@
 //!
 //! Not here: the caller of reports.
 
-use skinflint_report::{Owner, Sink, component};
+use skinflint_reporters::{Owner, Sink, component};
 
 use crate::heap::Heap;
 use crate::layout::CHUNK_BYTES;
@@ -88,7 +88,7 @@ fn one(heap: &Heap, is_system: bool, out: &mut Sink<'_>) {
 #[allow(dead_code)] // What the macro makes for programs that use all of it.
 mod tests {
     use crate::typed::{Gc, Runtime, Slot};
-    use skinflint_report::Registry;
+    use skinflint_reporters::Registry;
 
     crate::object! { struct Node<'gc> { next: Slot<Gc<'gc, Node<'gc>>>, value: u64 } }
 

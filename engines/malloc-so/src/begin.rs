@@ -18,7 +18,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::{accounts, desk, plugins};
+use crate::{accounts, endpoint, plugins};
 
 type Handler = unsafe extern "C" fn();
 
@@ -51,7 +51,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     unsafe { accounts::remember(variable(envp, env::STATS.name().as_bytes())) };
     // SAFETY: as above.
     unsafe {
-        desk::remember(
+        endpoint::remember(
             variable(envp, env::MEMORY.name().as_bytes()),
             variable(envp, b"XDG_RUNTIME_DIR"),
         );
@@ -63,7 +63,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             alloc::set_reserve(bytes);
         }
     }
-    desk::open();
+    endpoint::open();
 }
 
 /// Runs in the child of a fork: the engine first, then the code that needs it.
@@ -73,7 +73,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
 unsafe extern "C" fn in_child() {
     // SAFETY: as the caller promises.
     unsafe { alloc::fork::child() };
-    desk::open_again();
+    endpoint::open_again();
 }
 
 /// Returns the value of an environment variable, or null (B3). It reads the list itself: before libc's own constructor
@@ -102,7 +102,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
 }
 
 unsafe extern "C" fn end() {
-    desk::close();
+    endpoint::close();
     accounts::at_exit();
     alloc::check::say();
 }

@@ -7,7 +7,7 @@
 //!   program with skinflint.h ────────────► accounts ───┘
 //!   loader ──constructor──► begin: fork handlers, figures at exit
 //!   dlopen(…, DEEPBIND) ───► plugins: modules bound past us are brought back
-//!   skinflint memory ──socket──► desk (if SKINFLINT_MEMORY says so)
+//!   skinflint memory ──socket──► endpoint (if SKINFLINT_MEMORY says so)
 //! ```
 //!
 //! M1  Everything that glibc exports to acquire, release or measure a block is here: if one name were missing, a block
@@ -23,7 +23,7 @@
 
 mod accounts;
 mod begin;
-mod desk;
+mod endpoint;
 mod family;
 mod operators;
 mod plugins;

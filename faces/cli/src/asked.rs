@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use skinflint_analysis::At;
 use skinflint_collect::{Held, Session, Watched};
 use skinflint_export::reported::Reported;
-use skinflint_report::desk::{self, Answer, MEASURE_BLOCKS};
+use skinflint_reporters::endpoint::{self, Answer, MEASURE_BLOCKS};
 
 use crate::{analyse, memory};
 
@@ -185,11 +185,11 @@ impl Asker {
             return self.found.clone();
         }
         let pids = session.pids();
-        let listening = desk::listening();
+        let listening = endpoint::listening();
         let of = |pid: u32| {
             listening
                 .iter()
-                .find(|(other, socket)| *other == pid && desk::is_reporters(socket))
+                .find(|(other, socket)| *other == pid && endpoint::is_reporters(socket))
         };
         let found = [preferred, main].into_iter().chain(pids).find_map(of);
         self.found = found.cloned();
@@ -275,7 +275,7 @@ impl Asker {
     }
 }
 
-const NOBODY: &str = "no process of the program can be asked: none has a reporters' socket open (Desk::open, \
+const NOBODY: &str = "no process of the program can be asked: none has a reporters' socket open (Endpoint::open, \
                       skinflint_memory_open, skinflint_report.open: docs/memory.md), or it was closed before";
 
 fn resident_bytes(pid: u32) -> Option<u64> {
@@ -287,7 +287,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
 /// Takes a measurement with blocks, and returns the reporters that were left out of it.
 fn of_socket(socket: &Path, pid: u32) -> Result<(Vec<u8>, Vec<String>)> {
     let shown = || socket.display().to_string();
-    match desk::ask(socket, pid, MEASURE_BLOCKS).with_context(shown)? {
+    match endpoint::ask(socket, pid, MEASURE_BLOCKS).with_context(shown)? {
         Answer::Report { faults, json } => Ok((json, faults)),
         Answer::No(said) => bail!(
             "{}: it cannot say which blocks it has measured ({said}): build it with reporters of this version",

@@ -79,7 +79,7 @@ pub fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<OpenError>()
         || error.is::<fit::Unfit>()
         || error.is::<CompileError>()
-        || error.is::<skinflint_snapshot::read::ReadError>()
+        || error.is::<skinflint_heap_snapshot::read::ReadError>()
         || import::is_of_log(error)
         || gc::is_of_trace(error)
         || memory::is_of_subject(error)

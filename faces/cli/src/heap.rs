@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
-use skinflint_snapshot::census::{self, Census, Class, Sum};
-use skinflint_snapshot::dominators::Dominators;
-use skinflint_snapshot::graph::{Graph, NONE};
-use skinflint_snapshot::read::{Snapshot, Want, read_file};
+use skinflint_heap_snapshot::census::{self, Census, Class, Sum};
+use skinflint_heap_snapshot::dominators::Dominators;
+use skinflint_heap_snapshot::graph::{Graph, NONE};
+use skinflint_heap_snapshot::read::{Snapshot, Want, read_file};
 use skinflint_view::units;
 
 pub const HELP: &str = "\

@@ -25,16 +25,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use skinflint_report::desk::{self, Answer};
-use skinflint_report::diff::{Diff, Side};
-use skinflint_report::file::ReadError;
-use skinflint_report::named::Note;
-use skinflint_report::page::{Backend, Page, Shown};
-use skinflint_report::process::NoFigures;
-use skinflint_report::store::Store;
-use skinflint_report::text::{self, Style};
-use skinflint_report::tree::{Builder, Presence};
-use skinflint_report::{Action, Entry, file, heap, json, openmetrics, process};
+use skinflint_reporters::diff::{Diff, Side};
+use skinflint_reporters::endpoint::{self, Answer};
+use skinflint_reporters::file::ReadError;
+use skinflint_reporters::named::Note;
+use skinflint_reporters::page::{Backend, Page, Shown};
+use skinflint_reporters::process::NoFigures;
+use skinflint_reporters::store::Store;
+use skinflint_reporters::text::{self, Style};
+use skinflint_reporters::tree::{Builder, Presence};
+use skinflint_reporters::{Action, Entry, file, heap, json, openmetrics, process};
 
 pub const HELP: &str = "\
 Examples:
@@ -257,12 +257,12 @@ fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
 /// Makes a process do an action, and returns the result.
 fn done(pid: u32, action: Action) -> Result<String> {
     let name = action.name();
-    let sockets = desk::sockets_of(pid);
+    let sockets = endpoint::sockets_of(pid);
     let Some(socket) = sockets.first() else {
         bail!("--{name}: process {pid} cannot be asked: {HOW}");
     };
-    let answer =
-        desk::ask(socket, pid, name).with_context(|| format!("{}: --{name}", socket.display()))?;
+    let answer = endpoint::ask(socket, pid, name)
+        .with_context(|| format!("{}: --{name}", socket.display()))?;
     match answer {
         Answer::Done(said) => Ok(said.trim_end().to_owned()),
         Answer::No(said) => bail!("--{name}: process {pid}: {}", text::plain(&said)),
@@ -315,13 +315,13 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     let title = process::title(pid).with_context(named)?;
     let mut gathered = Gathered::default();
     let mut allocator = None;
-    for socket in desk::sockets_of(pid) {
+    for socket in endpoint::sockets_of(pid) {
         // The drop-in has no reporters, so it has none that could name blocks.
-        let request = match with_blocks && desk::is_reporters(&socket) {
-            true => desk::MEASURE_BLOCKS,
+        let request = match with_blocks && endpoint::is_reporters(&socket) {
+            true => endpoint::MEASURE_BLOCKS,
             false => "measure",
         };
-        match desk::ask(&socket, pid, request) {
+        match endpoint::ask(&socket, pid, request) {
             Ok(Answer::Report { faults, json }) => {
                 gathered.notes.extend(faults);
                 file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
@@ -414,11 +414,13 @@ pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
 
 /// Lists the processes that can be asked.
 fn list(as_json: bool) -> Result<u8> {
-    desk::clear_stale();
+    endpoint::clear_stale();
     // The process may have ended since.
     let titled = |(pid, socket): (u32, PathBuf)| Some((pid, process::title(pid).ok()?, socket));
-    let found: Vec<(u32, String, PathBuf)> =
-        desk::listening().into_iter().filter_map(titled).collect();
+    let found: Vec<(u32, String, PathBuf)> = endpoint::listening()
+        .into_iter()
+        .filter_map(titled)
+        .collect();
     if as_json {
         let one = |(pid, title, socket): &(u32, String, PathBuf)| serde_json::json!({ "pid": pid, "process": title, "socket": socket.to_string_lossy() });
         let all: Vec<serde_json::Value> = found.iter().map(one).collect();

@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use skinflint_analysis::model::{BookRow, Books, Frame};
-use skinflint_report::entry::ALLOCATED;
-use skinflint_report::file::Writer;
-use skinflint_report::tree::Presence;
-use skinflint_report::{Entry, Kind, Units};
+use skinflint_reporters::entry::ALLOCATED;
+use skinflint_reporters::file::Writer;
+use skinflint_reporters::tree::Presence;
+use skinflint_reporters::{Entry, Kind, Units};
 use skinflint_trace::{Mapping, Snapshot};
 use skinflint_view::stack::telling;
 
@@ -48,7 +48,7 @@ impl Paths {
 fn component(text: &str) -> Cow<'_, str> {
     match text {
         "" => Cow::Borrowed(NO_STACK),
-        text => skinflint_report::component(text),
+        text => skinflint_reporters::component(text),
     }
 }
 

@@ -15,9 +15,9 @@
 use std::fmt;
 use std::io::Read;
 
-use skinflint_report::entry::{ALLOCATED, UNCLASSIFIED, is_explicit};
-use skinflint_report::file::{ReadError, read_with_blocks};
-use skinflint_report::{Entry, Kind};
+use skinflint_reporters::entry::{ALLOCATED, UNCLASSIFIED, is_explicit};
+use skinflint_reporters::file::{ReadError, read_with_blocks};
+use skinflint_reporters::{Entry, Kind};
 
 /// A report of one or more processes.
 #[derive(Clone, Debug, Default)]

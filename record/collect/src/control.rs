@@ -138,17 +138,17 @@ pub(crate) trait Answer {
 }
 
 /// The listening end.
-pub(crate) struct Desk(UnixListener);
+pub(crate) struct ControlSocket(UnixListener);
 
-impl Desk {
+impl ControlSocket {
     /// Listens in the session's folder, for its owner alone (E2).
-    pub(crate) fn open(folder: &Path) -> io::Result<Desk> {
+    pub(crate) fn open(folder: &Path) -> io::Result<ControlSocket> {
         // Made under another name in a folder of our own: no process can connect before the mode is right.
         let (fresh, path) = (folder.join(".ctl"), folder.join(NAME));
         let listener = UnixListener::bind(&fresh)?;
         std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&fresh, &path)?;
-        Ok(Desk(listener))
+        Ok(ControlSocket(listener))
     }
 
     /// Answers requests, one after the other, until `is_over` returns true.
@@ -263,14 +263,14 @@ mod tests {
         }
     }
 
-    /// Runs `client` against a desk that is open meanwhile.
+    /// Runs `client` against a socket that is open meanwhile.
     fn with_desk(client: impl FnOnce(&Path)) {
         let folder = tempfile::tempdir().expect("a folder");
-        let desk = Desk::open(folder.path()).expect("a socket");
+        let socket = ControlSocket::open(folder.path()).expect("a socket");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // ORDER: Relaxed; a flag.
-            scope.spawn(|| desk.serve(&Parrot, || over.load(Ordering::Relaxed)));
+            scope.spawn(|| socket.serve(&Parrot, || over.load(Ordering::Relaxed)));
             let result =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(folder.path())));
             over.store(true, Ordering::Relaxed); // ORDER: Relaxed; as above.

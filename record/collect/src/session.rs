@@ -206,10 +206,13 @@ impl Session {
         })?;
         let door = Arc::clone(&meeting);
         let acceptor = spawn("accept", move || accept(&door, &listener))?;
-        let (desk, door) = (control::Desk::open(&folder.0)?, Arc::clone(&meeting));
+        let (control, door) = (
+            control::ControlSocket::open(&folder.0)?,
+            Arc::clone(&meeting),
+        );
         let controller = spawn("control", move || {
             // ORDER: Relaxed; see `Session::finish`.
-            desk.serve(&*door, || door.stop.load(Ordering::Relaxed))
+            control.serve(&*door, || door.stop.load(Ordering::Relaxed))
         })?;
         Ok(Session {
             meeting,

@@ -113,7 +113,7 @@ const STAGES: &[(&str, &[Above])] = &[
     ),
     (
         "cache",
-        &[("viewer", &["--test", "host", "--features", "host"])],
+        &[("document-host", &["--test", "host", "--features", "host"])],
     ),
     (
         "trace",
@@ -136,7 +136,7 @@ const STAGES: &[(&str, &[Above])] = &[
     (
         "gc",
         &[
-            ("snapshot", &["--test", "judges"]),
+            ("heap-snapshot", &["--test", "judges"]),
             ("cli", &["--test", "heap", "--test", "policies"]),
         ],
     ),

@@ -5,6 +5,7 @@
 //! D2  Nothing depends on `record-so`, not even a test: what exports `malloc` is linked into nothing.
 //! D3  A crate depends on its own floor and on those below ([`crate::floors`]).
 //! D4  Test-only edges are otherwise free, since they do not ship.
+//! D5  The table of ARCHITECTURE.md has a row for each crate, with its floor and the crates that it may depend on.
 //!
 //! Not here: dependencies on crates that are not ours.
 
@@ -29,15 +30,15 @@ const EDGES: &[(&str, &[&str])] = &[
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
     // `report` is what a program reports about its own memory. Engines take the trait from it, and nothing else.
-    ("report", &["base"]),
-    ("report-so", &["report"]),
-    ("gc", &["base", "pages", "report"]),
+    ("reporters", &["base"]),
+    ("reporters-so", &["reporters"]),
+    ("gc", &["base", "pages", "reporters"]),
     // `report` for the reporter trait only.
-    ("cache", &["base", "report"]),
+    ("cache", &["base", "reporters"]),
     // Reads what `gc` writes, and what browsers write.
-    ("snapshot", &[]),
+    ("heap-snapshot", &[]),
     // A program that links everything a host of tenants would; not shipped.
-    ("viewer", &["base", "gc", "cache", "report"]),
+    ("document-host", &["base", "gc", "cache", "reporters"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
     ("objects", &[]),
@@ -48,7 +49,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("recording", &["trace", "analysis"]),
     ("view", &["analysis"]),
     // `view`: figures and stacks are said as in every other output.
-    ("export", &["trace", "analysis", "view", "report"]),
+    ("export", &["trace", "analysis", "view", "reporters"]),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
@@ -77,8 +78,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "export",
             "top",
             "recording",
-            "report",
-            "snapshot",
+            "reporters",
+            "heap-snapshot",
             "gc",
             "objects",
             "browser",
@@ -197,6 +198,54 @@ pub fn check_unused(metadata: &Value) -> Result<Vec<Fault>> {
     Ok(faults)
 }
 
+/// Checks the rows of ARCHITECTURE.md, ``| floor | [`crate`](floor/crate/…) | … | `a`, `b` |``, against the table (D5).
+pub fn check_document(text: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut seen = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let (Some(floor), Some(link), Some(needs)) = (cells.first(), cells.get(1), cells.get(3))
+        else {
+            continue;
+        };
+        let Some((name, path)) = link
+            .strip_prefix("[`")
+            .and_then(|link| link.split_once("`]("))
+        else {
+            continue;
+        };
+        if !floors::FLOORS.contains(floor) {
+            continue;
+        }
+        seen.push(name);
+        let mut fault =
+            |what: String| faults.push(Fault::new("ARCHITECTURE.md", index + 1, RULE, what));
+        if !path.starts_with(&format!("{floor}/{name}/")) {
+            fault(format!("`{name}` does not lie in {floor}/{name}"));
+        }
+        let Some((_, allowed)) = EDGES.iter().find(|(row, _)| *row == name) else {
+            fault(format!("there is no crate `{name}`"));
+            continue;
+        };
+        let mut said: Vec<&str> = needs.split('`').skip(1).step_by(2).collect();
+        let mut allowed = allowed.to_vec();
+        said.sort_unstable();
+        allowed.sort_unstable();
+        if said != allowed && !needs.starts_with("all but") {
+            fault(format!(
+                "`{name}` may depend on {allowed:?}, and its row says {said:?}"
+            ));
+        }
+    }
+    let missing = EDGES.iter().map(|(name, _)| *name);
+    let missing = missing.filter(|name| *name != "xtask" && !seen.contains(name));
+    faults.extend(missing.map(|name| {
+        let what = format!("the table of crates has no row for `{name}`");
+        Fault::new("ARCHITECTURE.md", 0, RULE, what)
+    }));
+    faults
+}
+
 fn judge(from: &str, to: &str, allowed: &[&str], test_only: bool) -> Option<String> {
     if to == RECORD_SO {
         return Some(format!(
@@ -306,6 +355,37 @@ mod tests {
             !used
                 .iter()
                 .any(|fault| fault.what.contains("lets `symbols`"))
+        );
+    }
+
+    #[test]
+    fn a_document_that_says_otherwise_fires() {
+        let said = |row: &str| {
+            let faults = check_document(row);
+            let in_row = faults.into_iter().filter(|fault| fault.line > 0);
+            in_row
+                .map(|fault| fault.what)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
+        let row = |floor: &str, needs: &str| {
+            said(&format!(
+                "| {floor} | [`pages`](engines/pages/src/lib.rs) | runs | {needs} |"
+            ))
+        };
+        assert_eq!(row("engines", "`base`"), "");
+        assert!(row("ground", "`base`").contains("does not lie in ground/pages"));
+        assert!(row("engines", "nothing of ours").contains("may depend on [\"base\"]"));
+        assert!(row("engines", "`base`, `sizes`").contains("its row says"));
+        assert!(
+            said("| lab | [`attic`](lab/attic/src/lib.rs) | old | nothing |")
+                .contains("no crate `attic`")
+        );
+        let missing = check_document("");
+        assert!(
+            missing
+                .iter()
+                .any(|fault| fault.what.contains("no row for `base`"))
         );
     }
 

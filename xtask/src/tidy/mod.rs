@@ -99,6 +99,8 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
     faults.extend(edges::check_unused(&metadata)?);
+    let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"));
+    faults.extend(edges::check_document(&architecture.unwrap_or_default()));
     faults.extend(crate::proofs::check(root, &metadata)?);
     faults.sort();
     Ok(faults)

@@ -49,7 +49,7 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 impl Trim {
     /// Returns the function of the allocator behind `malloc` (T1).
     pub fn find() -> Trim {
-        if let Some(giver) = skinflint_report::heap::linked() {
+        if let Some(giver) = skinflint_reporters::heap::linked() {
             return Trim::Linked(giver.trim);
         }
         // SAFETY: each name is a function of this type, by the header of its library.

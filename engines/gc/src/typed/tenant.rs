@@ -52,7 +52,7 @@ impl Default for Runtime {
 
 impl Runtime {
     /// Adds lines of a memory report for all tenants, and for the shared heap (`system`).
-    pub fn report(&self, out: &mut skinflint_report::Sink<'_>) {
+    pub fn report(&self, out: &mut skinflint_reporters::Sink<'_>) {
         let shared = self.shared.id();
         self.world.report(out, |heap| heap.id() == shared);
     }

@@ -3,7 +3,7 @@
 //   node memory.mjs SKINFLINT CACHE LIBRARY SHOTS      (tests/reporters/cache.c, libskinflint_report.so)
 //
 // Figures are those of the program's own count; every button is pressed, once by keyboard; the doors that must be
-// shut (no token, another host, another origin) are tried from outside. Not here: what a tree is (ground/report).
+// shut (no token, another host, another origin) are tried from outside. Not here: what a tree is (ground/reporters).
 import { spawn } from "node:child_process";
 import { mkdtempSync, chmodSync, writeFileSync, readFileSync } from "node:fs";
 import { request } from "node:http";

@@ -92,7 +92,7 @@ fn a_memory_report_in_firefox() {
 fn a_program_s_own_report_in_firefox() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::new();
-    let library = artifact::released("skinflint-report-so");
+    let library = artifact::released("skinflint-reporters-so");
     let programs = tool::made("tests/reporters", "reporter-programs");
     let sockets = tempfile::tempdir().expect("a folder");
     std::fs::set_permissions(sockets.path(), std::fs::Permissions::from_mode(0o700)).expect("mode");

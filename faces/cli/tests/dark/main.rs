@@ -8,7 +8,7 @@
 //! W1  What is predicted is in the head of tests/reporters/corner.c; rows are found by what they hold, names in the text.
 //! W2  A program waits until the tool says that it has answered, not for a fixed time.
 //!
-//! Not here: the joining of files (tests/export/dark.rs), a host in Rust (faces/viewer/tests/dark.rs).
+//! Not here: the joining of files (tests/export/dark.rs), a host in Rust (examples/document-host/tests/dark.rs).
 
 // Shared with the tests of the whole tool, and not all of it is needed here.
 #[allow(dead_code)]
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 fn reporters() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| artifact::released("skinflint-report-so"))
+    LIBRARY.get_or_init(|| artifact::released("skinflint-reporters-so"))
 }
 
 fn corner() -> PathBuf {

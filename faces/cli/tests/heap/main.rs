@@ -6,7 +6,7 @@
 //!
 //! H1  node is installed (`make test-deps`): its files are real ones.
 //!
-//! Not here: dominators against a slow judge, damaged files (`evidence/snapshot/tests`).
+//! Not here: dominators against a slow judge, damaged files (`evidence/heap-snapshot/tests`).
 
 use std::fs::File;
 use std::path::Path;

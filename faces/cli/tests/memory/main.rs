@@ -9,7 +9,7 @@
 //! Y1  What a program counts of itself is on its first line of output; the tree has the same figure, to the byte.
 //! Y2  A tree of resident memory is within 2 % of what the test itself reads from smaps.
 //!
-//! Not here: Firefox (tests/browsers), damaged files byte by byte (ground/report/tests/files.rs).
+//! Not here: Firefox (tests/browsers), damaged files byte by byte (ground/reporters/tests/files.rs).
 
 // Shared with the tests of the whole tool, and not all of it is needed here.
 #[allow(dead_code)]
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn reporters() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| artifact::released("skinflint-report-so"))
+    LIBRARY.get_or_init(|| artifact::released("skinflint-reporters-so"))
 }
 
 fn cache() -> PathBuf {
@@ -327,7 +327,7 @@ fn a_program_on_our_allocator_and_what_it_sees_of_it() {
     let library = format!("--lib={}", tool::allocator().display());
     let command = bench.skinflint(["exec", &library, "--memory", "--", "python3", "-c", WAITS]);
     let mut running = Running::start(command);
-    // K1 of the drop-in's desk: the same descriptors, the same threads.
+    // K1 of the drop-in's endpoint: the same descriptors, the same threads.
     assert_eq!(running.line(), sees);
     let pid = running.pid.to_string();
     let until = Instant::now() + PATIENCE;

@@ -1,0 +1,411 @@
+//! The socket on which `skinflint memory` requests the allocator's figures, if SKINFLINT_MEMORY says so.
+//!
+//! ```text
+//!   open ─► a hidden thread ─► FOLDER/PID.heap ◄── "measure\n" ── skinflint memory PID
+//!              its own table of descriptors       ── "figures\n" JSON ──►      "minimize\n" ─► "done\n" text
+//! ```
+//!
+//! K1  The program does not see it: the thread is no thread of the C library's (`alloc::hidden`), and it has a table of
+//!     descriptors of its own. So no number is taken from the program, nothing that it closes is closed here, and no
+//!     end of a pipe is held open by us for longer than opening the socket takes.
+//! K2  Only the user that runs the program, and root, get answers: the folder is that user's with mode 0700, and the
+//!     kernel is asked for the user at the other end.
+//! K3  The thread has no thread-local storage and uses none: figures are taken as ASKER.
+//! K4  No client can hold it up: a request has 16 bytes and must come within two seconds, an answer must go within two
+//!     seconds.
+//! K5  A socket of a process that is gone (same number, same user) is replaced; one that answers is not.
+//!
+//! Without the variable none of this runs: the preloaded library has no visible effect. Cost with it: one sleeping
+//! thread.
+//! Not here: the other end, and its use of the answers (`report`).
+
+use core::cell::UnsafeCell;
+use core::ffi::c_char;
+
+use skinflint_alloc as alloc;
+use skinflint_alloc::stats::{Snapshot, snapshot_hidden};
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+
+use crate::accounts::Out;
+
+/// A socket's name has room for 108 bytes with its end.
+const NAME: usize = 108;
+/// Bytes of the thread's stack, three times what a debug build takes: a snapshot is some 5 KiB, a buffer on its way out
+/// 4 KiB.
+const STACK_BYTES: usize = 256 << 10;
+/// Longest wait for the other end, in seconds.
+const PATIENCE_S: i64 = 2;
+
+struct Folder(UnsafeCell<[u8; NAME]>);
+// SAFETY: written by `remember`, before there are threads.
+unsafe impl Sync for Folder {}
+
+/// The path of the socket; empty: there is none.
+static FOLDER: Folder = Folder(UnsafeCell::new([0; NAME]));
+static TID: AtomicU32 = AtomicU32::new(0);
+static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+
+/// A path that is being put together; a part that does not fit makes it unusable.
+struct Name {
+    bytes: [u8; NAME],
+    used: usize,
+    fits: bool,
+}
+
+impl Name {
+    fn new() -> Name {
+        Name {
+            bytes: [0; NAME],
+            used: 0,
+            fits: true,
+        }
+    }
+
+    fn add(&mut self, text: &[u8]) -> &mut Name {
+        for &byte in text {
+            // The last byte stays zero.
+            match self.bytes.get_mut(self.used) {
+                Some(to) if self.used < NAME - 1 => {
+                    *to = byte;
+                    self.used += 1;
+                }
+                _ => self.fits = false,
+            }
+        }
+        self
+    }
+
+    fn number(&mut self, number: u32) -> &mut Name {
+        let mut digits = [0u8; 10];
+        let mut begin = digits.len();
+        let mut rest = number;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            begin -= 1;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.add(digits.get(begin..).unwrap_or(&[]))
+    }
+}
+
+fn call(number: i64, args: [u64; 6]) -> i64 {
+    // SAFETY: only used below, each time with numbers, and with pointers to values of the caller's that outlive
+    // the call and have the size that the call writes.
+    unsafe { sys::syscall(number, args) }
+}
+
+fn user() -> u32 {
+    call(libc::SYS_geteuid, [0; 6]) as u32
+}
+
+/// Returns the text of a C string; empty for null.
+///
+/// # Safety
+/// A C string or null.
+unsafe fn text<'a>(value: *const c_char) -> &'a [u8] {
+    match value.is_null() {
+        true => &[],
+        // SAFETY: as the caller promises.
+        false => unsafe { core::ffi::CStr::from_ptr(value) }.to_bytes(),
+    }
+}
+
+/// Notes where the socket is to be. Takes the values of SKINFLINT_MEMORY and XDG_RUNTIME_DIR, or null.
+///
+/// # Safety
+/// C strings or null; before there are threads.
+pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
+    // SAFETY: as the caller promises.
+    let (value, runtime) = unsafe { (text(value), text(runtime)) };
+    let mut name = Name::new();
+    match value {
+        b"" | b"off" => return,
+        b"on" if is_folder(runtime) => name.add(runtime).add(b"/skinflint"),
+        b"on" => name.add(b"/tmp/skinflint-").number(user()),
+        folder if folder.first() == Some(&b'/') => name.add(folder),
+        // The allocator's options have reported what is wrong with it.
+        _ => return,
+    };
+    if name.fits {
+        // SAFETY: as the caller promises.
+        unsafe { *FOLDER.0.get() = name.bytes };
+    } else {
+        complain(b"the folder's name is too long for a socket");
+    }
+}
+
+/// Reports whether a runtime folder exists: its variable may name one that was never made, as under `su` or in a
+/// container. The same rule as `report::endpoint::folder`, so that both ends meet.
+fn is_folder(path: &[u8]) -> bool {
+    let mut name = Name::new();
+    name.add(path);
+    if path.first() != Some(&b'/') || !name.fits {
+        return false;
+    }
+    // SAFETY: numbers only; all zero is one.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let args = [
+        name.bytes.as_ptr() as u64,
+        (&raw mut stat) as u64,
+        0,
+        0,
+        0,
+        0,
+    ];
+    !sys::is_error(call(libc::SYS_stat, args)) && stat.st_mode & libc::S_IFMT == libc::S_IFDIR
+}
+
+fn complain(what: &[u8]) {
+    sys::stderr(b"skinflint: SKINFLINT_MEMORY: ");
+    sys::stderr(what);
+    sys::stderr(b"; skinflint memory will show less of this process\n");
+}
+
+fn folder() -> Name {
+    // SAFETY: written before there were threads.
+    let bytes = unsafe { *FOLDER.0.get() };
+    let used = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
+    Name {
+        bytes,
+        used,
+        fits: true,
+    }
+}
+
+/// Starts the thread, if there is to be one.
+pub fn open() {
+    if folder().used == 0 {
+        return;
+    }
+    // ORDER: one thread calls: the loader's, or the only one of a fork's child.
+    let mut stack = STACK.load(Ordering::Relaxed);
+    if stack == 0 {
+        stack = sys::map_private(STACK_BYTES) as usize;
+        STACK.store(stack, Ordering::Relaxed); // ORDER: as above
+    }
+    // SAFETY: a mapping of ours that nothing uses and that stays; `main` keeps V2 (K3). No CLONE_FILES: K1.
+    if stack == 0 || !unsafe { alloc::hidden::begin(0, stack, STACK_BYTES, &TID, main) } {
+        complain(b"no thread");
+    }
+}
+
+/// Starts the thread again in the child of a fork, where it does not run.
+pub fn open_again() {
+    TID.store(0, Ordering::Relaxed); // ORDER: the child has one thread
+    open();
+}
+
+/// Removes the socket's name when the process ends. Sockets that are being opened at this very moment, and those of
+/// processes that end otherwise, stay behind: K5, and `skinflint memory` clears them away.
+pub fn close() {
+    if folder().used > 0 {
+        let name = socket_name();
+        call(
+            libc::SYS_unlink,
+            [name.bytes.as_ptr() as u64, 0, 0, 0, 0, 0],
+        );
+    }
+}
+
+fn socket_name() -> Name {
+    let mut name = folder();
+    name.add(b"/").number(sys::getpid()).add(b".heap");
+    name
+}
+
+/// Runs the thread.
+extern "C" fn main() {
+    const TITLE: &[u8] = b"skinflint-endpoint\0";
+    call(
+        libc::SYS_prctl,
+        [libc::PR_SET_NAME as u64, TITLE.as_ptr() as u64, 0, 0, 0, 0],
+    );
+    match listen() {
+        Ok(socket) => {
+            // K1: the copies of the program's descriptors are closed, now that nothing more is to be written to them.
+            close_all_but(socket);
+            serve(socket);
+        }
+        Err(what) => {
+            complain(what);
+            close_all_but(-1);
+        }
+    }
+}
+
+fn close_all_but(kept: i32) {
+    let close = |from: u32, to: u32| {
+        if from <= to {
+            let args = [u64::from(from), u64::from(to), 0, 0, 0, 0];
+            // Kernels before 5.9 do not know it; descriptors are then closed one by one, as far as programs usually go.
+            if sys::is_error(call(libc::SYS_close_range, args)) {
+                for fd in from..=to.min(65_535) {
+                    sys::close(fd as i32);
+                }
+            }
+        }
+    };
+    match u32::try_from(kept) {
+        Ok(kept) => {
+            if let Some(below) = kept.checked_sub(1) {
+                close(0, below);
+            }
+            close(kept + 1, u32::MAX);
+        }
+        Err(_) => close(0, u32::MAX),
+    }
+}
+
+/// Opens the folder (K2) and the socket (K5).
+fn listen() -> Result<i32, &'static [u8]> {
+    let path = folder();
+    let at = path.bytes.as_ptr() as u64;
+    // It may exist already: then it is checked.
+    call(libc::SYS_mkdir, [at, 0o700, 0, 0, 0, 0]);
+    // SAFETY: numbers only; all zero is one.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    let args = [at, (&raw mut stat) as u64, 0, 0, 0, 0];
+    if sys::is_error(call(libc::SYS_lstat, args)) {
+        return Err(b"its folder is not there and cannot be made");
+    }
+    let is_folder = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    if !is_folder || stat.st_uid != user() || stat.st_mode & 0o077 != 0 {
+        return Err(b"its folder must be this user's alone (mode 0700), and no link");
+    }
+    let name = socket_name();
+    if !name.fits {
+        return Err(b"the folder's name is too long for a socket");
+    }
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as u16,
+        sun_path: [0; 108],
+    };
+    for (to, byte) in address.sun_path.iter_mut().zip(name.bytes) {
+        *to = byte as c_char;
+    }
+    let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
+    let new = || call(libc::SYS_socket, [libc::AF_UNIX as u64, kind, 0, 0, 0, 0]);
+    let with = |number: i64, socket: i64| {
+        let size = core::mem::size_of::<libc::sockaddr_un>() as u64;
+        call(
+            number,
+            [socket as u64, (&raw const address) as u64, size, 0, 0, 0],
+        )
+    };
+    let socket = new();
+    if sys::is_error(socket) {
+        return Err(b"no socket");
+    }
+    if with(libc::SYS_bind, socket) == -i64::from(libc::EADDRINUSE) {
+        let probe = new();
+        let answer = with(libc::SYS_connect, probe);
+        sys::close(probe as i32);
+        if answer == 0 {
+            return Err(b"somebody listens in its place");
+        }
+        call(
+            libc::SYS_unlink,
+            [name.bytes.as_ptr() as u64, 0, 0, 0, 0, 0],
+        );
+        if sys::is_error(with(libc::SYS_bind, socket)) {
+            return Err(b"its socket cannot be opened");
+        }
+    }
+    // A socket that could not be bound cannot be listened on, either.
+    match call(libc::SYS_listen, [socket as u64, 8, 0, 0, 0, 0]) {
+        0 => Ok(socket as i32),
+        _ => Err(b"its socket cannot be opened"),
+    }
+}
+
+fn serve(socket: i32) {
+    loop {
+        let flags = libc::SOCK_CLOEXEC as u64;
+        let peer = call(libc::SYS_accept4, [socket as u64, 0, 0, flags, 0, 0]);
+        if sys::is_error(peer) {
+            match (-peer) as i32 {
+                libc::EINTR | libc::ECONNABORTED => continue,
+                // The socket is gone, or there are no descriptors for a long time.
+                _ => return,
+            }
+        }
+        answer(peer as i32);
+        sys::close(peer as i32);
+    }
+}
+
+/// Answers one client (K2, K4).
+fn answer(peer: i32) {
+    if !is_allowed(peer) {
+        return;
+    }
+    let patience = libc::timeval {
+        tv_sec: PATIENCE_S,
+        tv_usec: 0,
+    };
+    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        let args = [
+            peer as u64,
+            libc::SOL_SOCKET as u64,
+            option as u64,
+            (&raw const patience) as u64,
+            core::mem::size_of::<libc::timeval>() as u64,
+            0,
+        ];
+        call(libc::SYS_setsockopt, args);
+    }
+    let mut request = [0u8; 16];
+    let mut used = 0;
+    while !request.contains(&b'\n') && used < request.len() {
+        let got = sys::read(peer, request.get_mut(used..).unwrap_or(&mut []));
+        if got <= 0 {
+            return;
+        }
+        used += got as usize;
+    }
+    let end = request.iter().position(|&byte| byte == b'\n');
+    let mut out = Out::to(peer);
+    match request.get(..end.unwrap_or(0)).unwrap_or(&[]) {
+        b"measure" => {
+            let mut figures = Snapshot::new();
+            if snapshot_hidden(&mut figures, true) {
+                out.add(b"figures\n");
+                alloc::write_json(&figures, |piece| out.add(piece));
+            } else {
+                out.add(b"no\nnothing has been allocated yet");
+            }
+        }
+        b"minimize" => {
+            let gave = alloc::trim_hidden();
+            out.add(match gave {
+                true => b"done\nthe allocator gave free pages back",
+                false => b"done\nthe allocator had nothing to give back",
+            });
+        }
+        b"gc" | b"cc" => out.add(b"no\nthe allocator collects no garbage"),
+        _ => out.add(b"no\na request is measure or minimize"),
+    }
+    out.flush();
+}
+
+fn is_allowed(peer: i32) -> bool {
+    let mut who = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut size = core::mem::size_of::<libc::ucred>() as u32;
+    let args = [
+        peer as u64,
+        libc::SOL_SOCKET as u64,
+        libc::SO_PEERCRED as u64,
+        (&raw mut who) as u64,
+        (&raw mut size) as u64,
+        0,
+    ];
+    call(libc::SYS_getsockopt, args) == 0 && (who.uid == user() || who.uid == 0)
+}
