@@ -9,8 +9,8 @@ An entry is `PACKAGE TARGET TEST`: TARGET is `lib` or an integration test, TEST 
 `*` behind it; `PACKAGE+FEATURE` where the target needs one. `sh COMMAND …` is a command that must end with 0.
 
 L1  The list is true: an entry whose target does not exist or which fits no test is an error before anything runs.
-L2  The loops are this process's children, ended by their numbers at the end, on a failure and on Ctrl-C; should this
-    process be killed, the kernel ends them (PR_SET_PDEATHSIG).
+L2  The loops, and the entries that run, are this process's children: at the end, on a failure, on Ctrl-C and on SIGTERM
+    they are ended by their numbers; should this process be killed, the kernel ends the loops (PR_SET_PDEATHSIG).
     They are to take the processors from the tests, not from the one that runs them: `--jobs` entries run at a time.
 L3  Every wait has a bound. What an entry said when it failed is kept in target/busy.
 
@@ -144,17 +144,33 @@ class Loops:
             child.wait()
 
 
+# The entries that run now (L2).
+RUNNING = set()
+
+
+def stop(*_):
+    """Ends what runs, and this script."""
+    for child in list(RUNNING):
+        # An ordinary end: a runner of tests ends what it started itself.
+        child.terminate()
+    sys.exit(1)
+
+
 def passes(what, command, folder, kept, limit_s=LIMIT_S):
     """Runs one entry; `None`, or why it failed."""
     environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder))
+    child = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+    RUNNING.add(child)
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=limit_s)
-        said, why = done.stdout, f"status {done.returncode}"
-        if done.returncode == 0:
+        said, why = child.communicate(timeout=limit_s)[0], f"status {child.returncode}"
+        if child.returncode == 0:
             return None
-    except subprocess.TimeoutExpired as expired:
-        said, why = expired.stdout or b"", f"not done in {limit_s} s"
+    except subprocess.TimeoutExpired:
+        child.kill()
+        said, why = child.communicate()[0], f"not done in {limit_s} s"
+    finally:
+        RUNNING.discard(child)
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("wb", dir=kept, prefix="failed-", suffix=".txt", delete=False) as file:
         file.write(said)
@@ -188,7 +204,8 @@ def main():
     if asked.selftest:
         return unittest.main(argv=[sys.argv[0]], exit=False).result.wasSuccessful() ^ 1
     # An ordinary end, so that the loops are ended (L2).
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     if asked.whole:
         passed = rounds(WHOLE, asked.rounds, asked.loops, limit_s=WHOLE_LIMIT_S)
         print(f"busy: make test passed {passed} of {asked.rounds} times beside {asked.loops} busy loops")

@@ -108,7 +108,7 @@ class Runner:
 
     def __init__(self, jobs):
         self.jobs, self.done, self.lock = jobs, [], threading.Lock()
-        self.running, self.came_to_rest = [], threading.Condition()
+        self.running, self.over = [], False
 
     def run(self, parts):
         together = sorted((part for part in parts if not part.alone), key=lambda part: -part.weight)
@@ -123,7 +123,7 @@ class Runner:
         def work():
             while True:
                 with self.lock:
-                    if not waiting:
+                    if self.over or not waiting:
                         return
                     part = waiting.pop(0)
                     self.running.append(part)
@@ -157,6 +157,7 @@ class Runner:
     def end(self):
         """Ends what still runs: when the runner itself is ended."""
         with self.lock:
+            self.over = True
             for part in self.running:
                 if part.process is not None:
                     part.kill("tiers: ended from outside")

@@ -172,8 +172,8 @@ fn other(mut command: Command, folder: &Path) -> (Child, PathBuf, PathBuf) {
         let mut line = String::new();
         assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended");
         // The test harness writes its own words before the line.
-        if let Some(at) = line.find("ENDPOINT ") {
-            return PathBuf::from(line[at + 5..].trim_end());
+        if let Some((_, path)) = line.split_once("ENDPOINT ") {
+            return PathBuf::from(path.trim_end());
         }
     };
     let (path, usual) = (said(), said());
