@@ -1,11 +1,11 @@
 //! Flags of the linker for the library.
 //!
 //! ```text
-//!   initfirst   our constructor before every other one (begin.rs, B1)
+//!   initfirst   our constructor before every other one (begin.B1)
 //! ```
 //!
 //! Not here: `-Bsymbolic-functions`. No exported function is called by its name here, except the operators that must
-//! reach what the program means by that name (operators.rs, N1).
+//! reach what the program means by that name (operators.N1).
 
 fn main() {
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,initfirst");

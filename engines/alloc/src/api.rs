@@ -39,11 +39,11 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
     if heap.is_null() {
         return malloc_unusual(n);
     }
-    // SAFETY: a thread's heap stays (G4), and is this thread's.
+    // SAFETY: a thread's heap stays (state.G4), and is this thread's.
     unsafe {
         // This is `budget -= n; if budget < 0`, which for an atomic the compiler makes a load, a subtraction and a
         // store.
-        // ORDER: as Relaxed: this thread's own (H1), which other threads look at.
+        // ORDER: as Relaxed: this thread's own (heap.H1), which other threads look at.
         core::arch::asm!(
             "sub qword ptr [{heap} + {budget}], {n}",
             "js {used_up}",
@@ -97,7 +97,7 @@ unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
             unsafe { small(core::ptr::from_ref(heap).cast_mut(), n) }
         });
     }
-    // SAFETY: a thread's heap stays (G4).
+    // SAFETY: a thread's heap stays (state.G4).
     if sample::take(unsafe { &*heap })
         && let Some(block) = sample::block(n)
     {
@@ -169,9 +169,9 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
 unsafe fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
     let slice = (n - 1) >> 4;
     let class = class::of_slice(slice);
-    // SAFETY: a thread's heap stays (G4), and is this thread's (S2).
+    // SAFETY: a thread's heap stays (state.G4), and is this thread's (span.S2).
     unsafe {
-        // ORDER: the owner's own (H1).
+        // ORDER: the owner's own (heap.H1).
         (*heap).asked.store(slice as u32, Ordering::Relaxed);
         check::maybe();
         small_of(heap, class, n)
@@ -191,7 +191,7 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     if thread::is_ended(heap) {
         sample::elsewhere(n as u64);
     } else {
-        // SAFETY: a thread's heap stays (G4).
+        // SAFETY: a thread's heap stays (state.G4).
         let this = unsafe { &*heap };
         sample::large(this, n);
     }
@@ -300,7 +300,7 @@ enum Block {
 
 fn find(p: *mut u8) -> Block {
     let distance = (p as usize).wrapping_sub(base());
-    // Of a hardened process nothing is known here (harden Y1).
+    // Of a hardened process nothing is known here (harden.Y1).
     if distance >= fast_limit() {
         return Block::Unknown;
     }

@@ -245,7 +245,7 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
             }
             KIND_LARGE => {
                 let block: *const Large = core::ptr::from_ref(span).cast();
-                // A guarded block begins within its run (`harden::guard`, G1).
+                // A guarded block begins within its run (guard.G1).
                 // SAFETY: the kind says what it is.
                 let (begin, pages) =
                     unsafe { ((*block).start - (*block).lead as usize, (*block).pages) };
@@ -294,7 +294,7 @@ fn check_heap(level: u32, heap: &Heap, mine: *mut Heap, sums: &mut Sums) -> Held
     for class in 0..class::count() {
         let current = heap.current(class);
         if !Heap::is_none(current) {
-            // SAFETY: the current span of a class is live (H3).
+            // SAFETY: the current span of a class is live (heap.H3).
             let span = unsafe { &*current };
             // ORDER: the locks are held (V1).
             let state = span.state.load(Ordering::Relaxed);
@@ -369,7 +369,7 @@ fn each(list: &AtomicU32, mut visit: impl FnMut(&Span) -> Held) -> Held {
     let head = list.load(Ordering::Relaxed);
     let mut next = head;
     while next != 0 {
-        // SAFETY: lists hold offsets of live descriptors (H3).
+        // SAFETY: lists hold offsets of live descriptors (heap.H3).
         let span = unsafe { &*at::<Span>(next) };
         visit(span)?;
         let after = span.next.load(Ordering::Relaxed); // ORDER: as above
@@ -426,8 +426,8 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     Ok(())
 }
 
-/// Checks S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it
-/// (S8).
+/// Checks span.S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it
+/// (span.S8).
 fn check_bits(span: &Span) -> Held {
     let slots = span.slots as usize;
     for i in 0..span.words() {
@@ -467,8 +467,8 @@ fn check_bits(span: &Span) -> Held {
     Ok(())
 }
 
-/// Checks S6: each span that is not Current and has a live block has its next event before the last of those blocks is
-/// in F, or waits to be looked at. (In the child of a fork the event may be one late, W1.)
+/// Checks span.S6: each span that is not Current and has a live block has its next event before the last of those blocks is
+/// in F, or waits to be looked at. (In the child of a fork the event may be one late, fork.W1.)
 fn check_left(span: &Span, current: bool) -> Held {
     let free: u32 = (0..span.words()).map(|i| span.bits(i).0.count_ones()).sum();
     let used = u32::from(span.slots) - free;

@@ -8,7 +8,7 @@
 //!     of a slow path is about to end the process, as a rule. A free of such a block does nothing.
 //! M2  Each block follows 16 bytes that hold its size, so that it can be asked about and moved.
 //!
-//! Not here: the cases that need it (`api`, A3).
+//! Not here: the cases that need it (api.A3).
 
 use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;

@@ -9,7 +9,7 @@
 //! P1  Nothing is allocated or mapped, errno is left alone, no descriptor stays open. It may run before
 //!     the first block; it needs 7 KiB of stack while it runs.
 //! P2  The plan changes only if all of the file was found good; then every class and length in it keeps
-//!     F3 of `sizes::fit`. A profile can make a program larger or slower, and nothing else.
+//!     sizes::fit.F3. A profile can make a program larger or slower, and nothing else.
 //! P3  A program that runs with more rights than its caller (AT_SECURE) opens nothing.
 //! P4  A profile of another program is no fault: child processes inherit the variable, and a shell that complained of
 //!     each would write a line in every pipeline. A rebuilt program of the same name takes it: sizes outlive builds,

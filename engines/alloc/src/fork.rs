@@ -7,7 +7,7 @@
 //! ```
 //!
 //! W1  At the moment of the fork no slow path is under way, so lists and pool are consistent. A fast path
-//!     of another thread may be: its block is lost to the child, or its `left` wrong by one (span S6).
+//!     of another thread may be: its block is lost to the child, or its `left` wrong by one (span.S6).
 //! W2  `vfork` and `posix_spawn` do not come here: the child shares the parent's memory and thread, and the parent
 //!     waits.
 //!

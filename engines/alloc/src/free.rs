@@ -37,7 +37,7 @@ use crate::{harden, holes, large, neighbour, remote, thread, tls};
 pub unsafe fn free(p: *mut u8) {
     let (meta, distance) = meta_and_distance(p as usize);
     // Two comparisons with memory in assembly: for what may change the compiler makes a load and a comparison.
-    // SAFETY: a load of the range (state G2).
+    // SAFETY: a load of the range (state.G2).
     unsafe {
         asm!(
             "cmp {distance}, qword ptr [rip + skinflint_range + {fast_limit}]",
@@ -80,7 +80,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         return misaligned(p);
     };
     let bit = 1u64 << (slot % 64);
-    // SAFETY: the slot is below `slots`, or the one behind (S8).
+    // SAFETY: the slot is below `slots`, or the one behind (span.S8).
     let window = unsafe { span.window(slot / 64) };
     // SAFETY: as above.
     let trio = unsafe { &(*window).trio };
@@ -89,7 +89,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     }
     // D is loaded once more, which the compiler merges with the rest into one instruction.
     trio.bury(bit);
-    // SAFETY: a thread's heap stays (G4), and begins with its magazines.
+    // SAFETY: a thread's heap stays (state.G4), and begins with its magazines.
     let magazine = unsafe { Heap::magazine_at(heap, span.magazine_offset()) };
     let top = magazine.top.get();
     if top != magazine.end.get() {
@@ -101,11 +101,11 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         return;
     }
     trio.give(bit);
-    // ORDER: own (S2).
+    // ORDER: own (span.S2).
     let left = span.left.load(Ordering::Relaxed);
-    span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+    span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (span.S2)
     if left == 1 {
-        // SAFETY: the owner calls; a thread's heap stays (G4).
+        // SAFETY: the owner calls; a thread's heap stays (state.G4).
         unsafe { event_slow(p, span, &*heap) };
     }
 }
@@ -147,8 +147,8 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
         let bit = 1 << (slot % 64);
         trio.bury(bit);
         trio.give(bit);
-        let left = span.left.load(Ordering::Relaxed); // ORDER: own (S2)
-        span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (S2)
+        let left = span.left.load(Ordering::Relaxed); // ORDER: own (span.S2)
+        span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (span.S2)
         if left == 1 {
             event_slow(block, span, heap);
         }
@@ -212,7 +212,7 @@ unsafe fn free_other(p: *mut u8, span: &Span) {
 /// Returns the heap that owns a span.
 pub fn owner_of(span: &Span) -> &'static Heap {
     let offset = remote::owner(&span.owner).wrapping_sub(meta() as u32);
-    // SAFETY: owners are heaps, which stay (G4).
+    // SAFETY: owners are heaps, which stay (state.G4).
     unsafe { &*at::<Heap>(offset) }
 }
 
@@ -232,7 +232,7 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
         if heap.is_null() || thread::is_ended(heap) {
             holes::hint(span.pages());
         } else {
-            // SAFETY: this thread's heap, which stays (G4).
+            // SAFETY: this thread's heap, which stays (state.G4).
             holes::hint_from(unsafe { &*heap }, span.pages());
         }
     });
@@ -262,7 +262,7 @@ pub unsafe fn drain(heap: &Heap) {
 #[inline(never)]
 unsafe fn event_slow(_block: *mut u8, span: &Span, heap: &Heap) {
     if !heap.lock.try_lock(heap.who()) {
-        // ORDER: own (S2): no more events until the drain sets it right.
+        // ORDER: own (span.S2): no more events until the drain sets it right.
         span.left.store(u32::MAX, Ordering::Relaxed);
         if notify(span) {
             holes::hint_from(heap, span.pages());
@@ -284,12 +284,12 @@ fn next_event(used: u32) -> u32 {
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none; the span is the heap's.
 unsafe fn event(heap: &Heap, span: &Span) {
-    // SAFETY: as the caller promises (S2).
+    // SAFETY: as the caller promises (span.S2).
     unsafe { span.collect() };
     let used = span.used();
-    // ORDER: the lock is held (S3).
+    // ORDER: the lock is held (span.S3).
     match span.state.load(Ordering::Relaxed) {
-        state::CURRENT => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
+        state::CURRENT => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (span.S2)
         state::FULL | state::PARTIAL if used == 0 => {
             // SAFETY: no live block, not Current.
             unsafe { emptied(heap, span) };
@@ -300,18 +300,18 @@ unsafe fn event(heap: &Heap, span: &Span) {
             let few = event_of(span.slots as usize);
             if free >= few {
                 heap.move_to(span, state::PARTIAL, true);
-                span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
+                span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (span.S2)
                 holes::hint_span(heap, span, free);
             } else {
-                span.left.store(few - free, Ordering::Relaxed); // ORDER: own (S2)
+                span.left.store(few - free, Ordering::Relaxed); // ORDER: own (span.S2)
             }
         },
         state::PARTIAL => {
-            span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (S2)
+            span.left.store(next_event(used), Ordering::Relaxed); // ORDER: own (span.S2)
             holes::hint_span(heap, span, u32::from(span.slots) - used);
         }
         // Empty: there is no block to free.
-        _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (S2)
+        _ => span.left.store(u32::MAX, Ordering::Relaxed), // ORDER: own (span.S2)
     }
 }
 

@@ -16,7 +16,7 @@
 //! Y4  `canary` claims a block by changing its trailer in one step: of two threads that free it, one finds it freed.
 //! Y5  Locks here are taken before any other, and none of them while holding another.
 //!
-//! Not here: the checks that are always made (`free`, F1).
+//! Not here: the checks that are always made (free.F1).
 
 mod guard;
 mod handler;
@@ -168,7 +168,7 @@ pub fn new_heap(heap: &Heap) {
 
 /// Keeps the budget below 0, and the sum of requested bytes (`requested` less `budget`) as it is.
 fn hold(heap: &Heap) {
-    // ORDER: this thread's own (heap H1).
+    // ORDER: this thread's own (heap.H1).
     let budget = heap.budget.load(Ordering::Relaxed);
     let used = (-1i64).wrapping_sub(budget) as u64;
     heap.requested.fetch_add(used, Ordering::Relaxed); // ORDER: a statistic
@@ -188,7 +188,7 @@ pub fn contents_unknown() {
 #[inline(never)]
 pub unsafe fn malloc(heap: *mut Heap, n: usize) -> *mut u8 {
     if !thread::is_ended(heap) {
-        // SAFETY: a thread's heap stays (G4).
+        // SAFETY: a thread's heap stays (state.G4).
         let this = unsafe { &*heap };
         hold(this);
         if has(mode::SAMPLE)
@@ -224,7 +224,7 @@ fn small(n: usize, align: usize) -> *mut u8 {
     };
     let distance = (p as usize).wrapping_sub(base());
     if p.is_null() || distance >= limit() {
-        // There is no block, or one for a signal handler (api A3), whose alignment was not asked for.
+        // There is no block, or one for a signal handler (api.A3), whose alignment was not asked for.
         return if p as usize & (align - 1) == 0 {
             p
         } else {
@@ -272,7 +272,7 @@ pub fn memalign(align: usize, n: usize) -> Option<*mut u8> {
         return None;
     }
     if !thread::is_ended(heap) {
-        // SAFETY: a thread's heap stays (G4).
+        // SAFETY: a thread's heap stays (state.G4).
         let this = unsafe { &*heap };
         sample::large(this, n);
         if has(mode::SAMPLE)

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
-//!     lists; the fast paths do without (see `span`, S2 to S5).
+//!     lists; the fast paths do without (see span.S2 to span.S5).
 //! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
 //! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is
 //!     short: a block in it pins its page. It saves the way from the address to the bit and back, which is one long
@@ -154,13 +154,13 @@ pub struct Heap {
     pub empty_pages: AtomicU32,
     /// `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
-    /// Not 0: its thread is not in this child of a fork, and left magazines (`fork`, W3).
+    /// Not 0: its thread is not in this child of a fork, and left magazines (fork.W3).
     pub orphan: AtomicU32,
     /// Offset of a tenant's newest large block.
     pub large: AtomicU32,
     /// Number of tenants that have had this heap: tells the handle of an earlier one (`tenant`).
     pub serial: AtomicU32,
-    /// Walks for which the heap still keeps its magazines although it has no thread (`thread`, D4).
+    /// Walks for which the heap still keeps its magazines although it has no thread (thread.D4).
     pub warm: AtomicU32,
     pushed: Line,
     /// Offset from META of the newest span on the notified stack.
@@ -174,7 +174,7 @@ pub struct Heap {
     pub empty: [AtomicU32; MAX_CLASSES],
     /// Classes with empty spans: a bit each (H6).
     pub has_empty: [AtomicU64; MAX_CLASSES / 64],
-    /// Pages of each class's current span that are not resident yet (`fresh`, Y1).
+    /// Pages of each class's current span that are not resident yet (fresh.Y1).
     pub fresh: [AtomicU16; MAX_CLASSES],
     /// Number of entries handed out to magazines.
     entries_used: AtomicU32,
@@ -266,7 +266,7 @@ impl Heap {
     #[inline(always)]
     pub fn magazine(&self, class: usize) -> &Magazine {
         debug_assert!(class < MAX_CLASSES);
-        // SAFETY: classes are below MAX_CLASSES (class C1, C2).
+        // SAFETY: classes are below MAX_CLASSES (class.C1, class.C2).
         unsafe { self.mags.get_unchecked(class) }
     }
 
@@ -298,7 +298,7 @@ impl Heap {
     #[inline(always)]
     pub unsafe fn pop_slice(&self, slice: usize) -> Option<*mut u8> {
         let offset = class::magazine_of_slice(slice);
-        // SAFETY: TABLE holds offsets of magazines (class C2).
+        // SAFETY: TABLE holds offsets of magazines (class.C2).
         unsafe { Heap::pop_from(Heap::magazine_at(self, offset)) }
     }
 
@@ -325,7 +325,7 @@ impl Heap {
             let word = &(*(*entry).window).trio.dead;
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
             // The bit is set (H5).
-            word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (S2)
+            word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (span.S2)
             Some((*entry).block)
         }
     }
@@ -439,7 +439,7 @@ impl Heap {
                 let head = list.load(Ordering::Relaxed);
                 let mut next = head;
                 while next != 0 {
-                    // SAFETY: lists hold live descriptors (H3); the heap has no thread (S2).
+                    // SAFETY: lists hold live descriptors (H3); the heap has no thread (span.S2).
                     let span = unsafe { &*at::<Span>(next) };
                     // SAFETY: as above.
                     unsafe { span.uncache() };
@@ -468,9 +468,9 @@ impl Heap {
         // SAFETY: the lock is held.
         let clean = unsafe { holes::forget_clean(this) };
         self.note_fresh(this.class(), clean);
-        // ORDER: the lock is held (S3); the owner writes (S2).
+        // ORDER: the lock is held (span.S3); the owner writes (span.S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
-        this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (S2, S6)
+        this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (span.S2, span.S6)
         self.mags[this.class()].current.set(span);
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
@@ -490,9 +490,9 @@ impl Heap {
         // SAFETY: the current span of a class is live (H3).
         let this = unsafe { &*span };
         this.left
-            .store(event_of(this.slots as usize), Ordering::Relaxed); // ORDER: own (S2)
+            .store(event_of(this.slots as usize), Ordering::Relaxed); // ORDER: own (span.S2)
         self.clear_current(class);
-        this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
+        this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (span.S3)
         // SAFETY: it is Current no more, and on no list.
         unsafe { self.move_to(this, state::FULL, true) };
     }
@@ -508,7 +508,7 @@ impl Heap {
             return None;
         }
         let span = at::<Span>(head);
-        // SAFETY: lists hold live descriptors (H3); the owner calls (S2).
+        // SAFETY: lists hold live descriptors (H3); the owner calls (span.S2).
         unsafe {
             self.move_to(&*span, state::NONE, false);
             (*span).collect();
@@ -537,7 +537,7 @@ impl Heap {
             }
             // SAFETY: lists hold live descriptors (H3).
             let span = unsafe { &*at::<Span>(head) };
-            // ORDER: own (S2); what other threads freed was drained just now, and the count set by it.
+            // ORDER: own (span.S2); what other threads freed was drained just now, and the count set by it.
             let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
             if !untouched && span.free_slots() > 0 {
                 // SAFETY: as the caller promises.
@@ -597,7 +597,7 @@ impl Heap {
         // SAFETY: as the caller promises; the current span of a class is live (H3).
         unsafe {
             let span = &*self.current(class);
-            // The purger may have purged pages since the last block (holes O2).
+            // The purger may have purged pages since the last block (holes.O2).
             holes::forget_clean(span);
             let block = span.take();
             if !block.is_null() {
@@ -670,7 +670,7 @@ impl Heap {
             if next == 0 {
                 return None;
             }
-            // SAFETY: heaps stay (G4).
+            // SAFETY: heaps stay (state.G4).
             let other = unsafe { &*at::<Heap>(next) };
             next = publish::next_of_changing(&other.next_idle);
             // ORDER: a look.

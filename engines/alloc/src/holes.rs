@@ -6,7 +6,7 @@
 //! ```
 //!
 //! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then no thread can
-//!     allocate there before the purge is done (span S5).
+//!     allocate there before the purge is done (span.S5).
 //! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
 //! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
@@ -75,7 +75,7 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
 /// # Safety
 /// The heap's lock is held.
 pub unsafe fn forget_clean(span: &Span) -> u16 {
-    // ORDER: the lock is held (S3).
+    // ORDER: the lock is held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);
     if clean != 0 {
         HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
@@ -125,7 +125,7 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
     if !heap.lock.lock(who) {
         return done;
     }
-    // SAFETY: the lock is held; without a thread the heap is ours for the time (H1).
+    // SAFETY: the lock is held; without a thread the heap is ours for the time (heap.H1).
     unsafe {
         // ORDER: the lock is held.
         let used_by = heap.usage.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ fn walk_current(
     let span = heap.current(class);
     if !Heap::is_none(span) {
         done.looked += 1;
-        // SAFETY: the current span of a class is live (H3), and changes under the lock, which is held.
+        // SAFETY: the current span of a class is live (heap.H3), and changes under the lock, which is held.
         unsafe { consider(&*span, zeal, batch, done) };
         batch.flush();
     }
@@ -189,7 +189,7 @@ unsafe fn walk_empty(heap: &Heap, class: usize, who: Who, batch: &mut Batch, don
         let head = list.load(Ordering::Relaxed);
         if head != 0 {
             let span = at::<Span>(head);
-            // SAFETY: a listed span is live (H3); it has no live block, and the lock is held (O1).
+            // SAFETY: a listed span is live (heap.H3); it has no live block, and the lock is held (O1).
             unsafe {
                 done.purged += purge_span(&*span, batch);
                 batch.flush();
@@ -223,7 +223,7 @@ fn walk_list(
                 more = false;
                 break;
             }
-            // SAFETY: a listed span is live (H3).
+            // SAFETY: a listed span is live (heap.H3).
             let span = unsafe { &*at::<Span>(head) };
             if span.visit.load(Ordering::Relaxed) == visit {
                 more = false;
@@ -233,7 +233,7 @@ fn walk_list(
             // ORDER: as above.
             list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
             done.looked += 1;
-            // A free that the owner's drain came too early for (free F2): the owner is to look again. Without a thread
+            // A free that the owner's drain came too early for (free.F2): the owner is to look again. Without a thread
             // our next walk does.
             if span.has_remote() && free::notify(span) {
                 done.pending += 1;
@@ -260,7 +260,7 @@ unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked
     if (free as usize) * span.size() + span.tail() < PAGE {
         return;
     }
-    // ORDER: the lock is held (S3).
+    // ORDER: the lock is held (span.S3).
     let pages = span.free_pages() & !span.clean.load(Ordering::Relaxed);
     if pages == 0 {
         return;
@@ -280,7 +280,7 @@ unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked
 /// # Safety
 /// As for [`consider`]; the batch is flushed before the lock is given back.
 unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
-    // ORDER: the lock is held (S3).
+    // ORDER: the lock is held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);
     let pages = span.free_pages() & !clean;
     let mut rest = pages;
@@ -353,7 +353,7 @@ unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
     let head = list.load(Ordering::Relaxed);
     let mut next = head;
     while next != 0 {
-        // SAFETY: a listed span is live (H3) and not Current.
+        // SAFETY: a listed span is live (heap.H3) and not Current.
         let span = unsafe { &*at::<Span>(next) };
         done.looked += 1;
         // SAFETY: as above.
@@ -383,7 +383,7 @@ pub unsafe fn release_current(heap: &Heap) {
             let this = &*span;
             this.collect();
             let used = this.used();
-            this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (S3)
+            this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (span.S3)
             if used == 0 {
                 heap.move_to(this, state::PARTIAL, true);
                 free::emptied(heap, this);
@@ -393,7 +393,7 @@ pub unsafe fn release_current(heap: &Heap) {
                 } else {
                     state::FULL
                 };
-                // ORDER: own (S2): due at the next free, which sets it right.
+                // ORDER: own (span.S2): due at the next free, which sets it right.
                 this.left.store(1, Ordering::Relaxed);
                 heap.move_to(this, to, true);
             }

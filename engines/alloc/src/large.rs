@@ -112,7 +112,7 @@ pub fn who() -> Who {
     if heap.is_null() || crate::thread::is_ended(heap) {
         NOBODY
     } else {
-        // SAFETY: a thread's heap stays (G4).
+        // SAFETY: a thread's heap stays (state.G4).
         unsafe { (*heap).who() }
     }
 }

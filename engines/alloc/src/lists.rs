@@ -4,7 +4,7 @@
 //!   list ──► first ⇄ second ⇄ … ⇄ last ⇄ first
 //! ```
 //!
-//! I1  All accesses happen under the heap's lock (span S3), which orders them: every access here is Relaxed.
+//! I1  All accesses happen under the heap's lock (span.S3), which orders them: every access here is Relaxed.
 //!
 //! Not here: when a span moves (`heap`, `free`).
 
@@ -44,7 +44,7 @@ impl Heap {
             set(&span.prev, offset);
             return set(list, offset);
         }
-        // SAFETY: lists hold offsets of live descriptors (H3).
+        // SAFETY: lists hold offsets of live descriptors (heap.H3).
         let first = unsafe { &*at::<Span>(head) };
         let tail = get(&first.prev);
         set(&span.next, head);
@@ -67,7 +67,7 @@ impl Heap {
         if next == offset {
             return set(list, 0);
         }
-        // SAFETY: lists hold offsets of live descriptors (H3).
+        // SAFETY: lists hold offsets of live descriptors (heap.H3).
         unsafe {
             set(&(*at::<Span>(prev)).next, next);
             set(&(*at::<Span>(next)).prev, prev);
@@ -80,7 +80,7 @@ impl Heap {
     /// Returns the list for a span's state; `None`: spans of that state are on no list.
     pub fn list_of(&self, span: &Span) -> Option<&AtomicU32> {
         let class = span.class();
-        // ORDER: the lock is held (S3).
+        // ORDER: the lock is held (span.S3).
         match span.state.load(Ordering::Relaxed) {
             state::PARTIAL => Some(&self.partial[class]),
             state::FULL => Some(&self.full[class]),
@@ -96,10 +96,10 @@ impl Heap {
     pub unsafe fn move_to(&self, span: &Span, to: u8, back: bool) {
         let pages = span.pages();
         if let Some(list) = self.list_of(span) {
-            // SAFETY: its state says that it is on this list (H3).
+            // SAFETY: its state says that it is on this list (heap.H3).
             unsafe { self.unlink(list, span) };
         }
-        // ORDER: the lock is held (S3, H4, H6).
+        // ORDER: the lock is held (span.S3, heap.H4, heap.H6).
         let (word, bit) = (
             &self.has_empty[span.class() / 64],
             1u64 << (span.class() % 64),

@@ -90,7 +90,7 @@ impl Place {
                 before,
             };
         }
-        // SAFETY: heaps stay (state G4).
+        // SAFETY: heaps stay (state.G4).
         let heap = unsafe { &*self.heap };
         // ORDER: a look; frees that come later wait for the next time (L1).
         if heap.notified.load(Ordering::Relaxed) != 0 && heap.lock.try_lock(heap.who()) {

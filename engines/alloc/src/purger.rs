@@ -131,7 +131,7 @@ pub fn start() {
     }
 }
 
-/// Clones the thread. The caller has the right to begin it (starter W1).
+/// Clones the thread. The caller has the right to begin it (starter.W1).
 unsafe fn spawn() -> bool {
     // ORDER: the right guards it.
     let mut stack = STACK.load(Ordering::Relaxed);
@@ -142,7 +142,7 @@ unsafe fn spawn() -> bool {
         }
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // SAFETY: nothing uses the stack (starter W3); `main` keeps V2 of `hidden` (U1).
+    // SAFETY: nothing uses the stack (starter.W3); `main` keeps hidden.V2 (U1).
     unsafe { hidden::begin(libc::CLONE_FILES, stack, STACK_BYTES, STARTER.tid(), main) }
 }
 

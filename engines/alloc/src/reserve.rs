@@ -281,7 +281,7 @@ fn tell(level: Level, wanted: usize) -> u32 {
     if heap.is_null() || thread::is_ended(heap) {
         return 0;
     }
-    // SAFETY: a thread's heap stays (state G4).
+    // SAFETY: a thread's heap stays (state.G4).
     let calling = unsafe { &(*heap).calling };
     // ORDER: this thread's own, throughout.
     if calling.swap(1, Ordering::Relaxed) != 0 {
@@ -397,7 +397,7 @@ fn look_slow() {
 /// Clears, in the child of a fork, the mark of being in a listener: its only thread is in none.
 pub fn forget() {
     GUARD.reset();
-    // SAFETY: a thread's heap stays (state G4).
+    // SAFETY: a thread's heap stays (state.G4).
     if let Some(heap) = unsafe { tls::get().as_ref() } {
         heap.calling.store(0, Ordering::Relaxed); // ORDER: one thread
     }

@@ -111,9 +111,9 @@ fn interval_at(shift: u32) -> u64 {
 pub fn reseed(seed: u64, divisor: u32) {
     DIVISOR.store(divisor.max(1), Ordering::Relaxed); // ORDER: tests say so before they allocate
     SEED.store(seed, Ordering::Relaxed); // ORDER: as above
-    // SAFETY: a thread's heap stays (state G4).
+    // SAFETY: a thread's heap stays (state.G4).
     if let Some(heap) = unsafe { crate::tls::get().as_ref() } {
-        // ORDER: this thread's own (heap H1). The interval that was drawn ends here.
+        // ORDER: this thread's own (heap.H1). The interval that was drawn ends here.
         let budget = heap.budget.swap(0, Ordering::Relaxed);
         heap.requested
             .fetch_add(budget.wrapping_neg() as u64, Ordering::Relaxed); // ORDER: as above (Q3)
@@ -143,7 +143,7 @@ pub fn requested_elsewhere() -> u64 {
 /// Handles a budget that a small request has used up. `true`: the request is a sample (Q1).
 pub fn take(heap: &Heap) -> bool {
     let mut due = false;
-    // ORDER: this thread's own, throughout (heap H1).
+    // ORDER: this thread's own, throughout (heap.H1).
     let mut left = heap.budget.load(Ordering::Relaxed);
     let mut begun = heap.random.load(Ordering::Relaxed) != 0; // ORDER: as above
     for _ in 0..POINTS_MAX {
@@ -164,7 +164,7 @@ pub fn take(heap: &Heap) -> bool {
 /// It leaves the distance to the next sample alone, whose points lie in the requests that can be samples: a draw costs
 /// 140 instructions, and a 5 MiB block would cross two or three points (pair5m: 1,106 to 958 a pair).
 pub fn large(heap: &Heap, n: usize) {
-    // ORDER: this thread's own (heap H1).
+    // ORDER: this thread's own (heap.H1).
     let sum = heap.requested.load(Ordering::Relaxed);
     heap.requested
         .store(sum.wrapping_add(n as u64), Ordering::Relaxed); // ORDER: as above
@@ -172,7 +172,7 @@ pub fn large(heap: &Heap, n: usize) {
 
 /// Sets the bytes to the next sample (Q3).
 fn set_budget(heap: &Heap, left: i64) {
-    // ORDER: this thread's own (heap H1).
+    // ORDER: this thread's own (heap.H1).
     let before = heap.budget.swap(left, Ordering::Relaxed);
     let given = left.wrapping_sub(before) as u64;
     heap.requested.fetch_add(given, Ordering::Relaxed); // ORDER: as above
@@ -198,7 +198,7 @@ fn draw(heap: &Heap) -> i64 {
 
 /// Returns the next random number of a heap (SplitMix64).
 fn random(heap: &Heap) -> u64 {
-    // ORDER: this thread's own (heap H1).
+    // ORDER: this thread's own (heap.H1).
     let mut now = heap.random.load(Ordering::Relaxed);
     if now == 0 {
         let seed = SEED.load(Ordering::Relaxed); // ORDER: set by tests
@@ -263,12 +263,12 @@ fn heap_of_samples() -> Option<&'static Heap> {
         }
         offset = offset_of(made);
         if let Err(other) = publish::once(&SAMPLES, offset as usize) {
-            // SAFETY: heaps stay (state G4); no thread has used this one.
+            // SAFETY: heaps stay (state.G4); no thread has used this one.
             tenant::release(unsafe { &*made });
             offset = other as u32;
         }
     }
-    // SAFETY: heaps stay (state G4).
+    // SAFETY: heaps stay (state.G4).
     Some(unsafe { &*at::<Heap>(offset) })
 }
 
@@ -412,7 +412,7 @@ pub unsafe fn estimate() -> Estimate {
     if offset == 0 {
         return result;
     }
-    // SAFETY: heaps stay (state G4); Q5.
+    // SAFETY: heaps stay (state.G4); Q5.
     let (heap, table) = unsafe { (&*at::<Heap>(offset), &mut *TABLE.0.get()) };
     table.clean(heap);
     let (mut slop, mut variance) = (0.0, 0.0);

@@ -72,7 +72,7 @@ pub struct Span {
     pub left: AtomicU32,
     /// Offset from META of the next span on the list, which is circular.
     pub next: AtomicU32,
-    /// `ceil(2^32 / size)`; see `class` (C3).
+    /// `ceil(2^32 / size)`; see `class` (class.C3).
     pub mul: u32,
     /// Low half of the owning heap's address.
     pub owner: AtomicU32,
@@ -485,7 +485,7 @@ impl Span {
             );
         }
         let product = offset * u64::from(self.mul);
-        // C3: the low half shows whether it is a multiple.
+        // class.C3: the low half shows whether it is a multiple.
         if product as u32 >= self.mul {
             return None;
         }

@@ -71,12 +71,12 @@ impl Heap {
         let least = class::get(class).size.div_ceil(4096);
         // ORDER: as in `steal`. A tenant's population is its own, and small at first.
         let mut pages = match self.usage.load(Ordering::Relaxed) {
-            // ORDER: the lock is held (H4).
+            // ORDER: the lock is held (heap.H4).
             usage::TENANT if self.pages.load(Ordering::Relaxed) < SMALL_TENANT_PAGES => {
                 least_span(class)
             }
             usage::SAMPLES => least_span(class),
-            // ORDER: the lock is held (H4).
+            // ORDER: the lock is held (heap.H4).
             _ => class::pages_for(class, self.pages.load(Ordering::Relaxed)),
         };
         // SAFETY: as the caller promises.
@@ -128,7 +128,7 @@ impl Heap {
         let mut best: Option<&Span> = None;
         for other in self.classes_with_empty() {
             let head = self.empty[other].load(Ordering::Relaxed); // ORDER: as above
-            // SAFETY: lists hold live descriptors (H3).
+            // SAFETY: lists hold live descriptors (heap.H3).
             let span = unsafe { &*at::<Span>(head) };
             let pages = span.pages();
             let fits = pages <= 2 * wanted
@@ -181,7 +181,7 @@ impl Heap {
         let Some(made) = made.flatten() else {
             return (core::ptr::null_mut(), false);
         };
-        self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (heap.H4)
         class::population(class, pages as i32);
         made
     }
@@ -197,10 +197,10 @@ impl Heap {
         // SAFETY: as the caller promises.
         unsafe { self.move_to(this, state::NONE, false) };
         let pages = this.pages();
-        self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (H4)
+        self.pages.fetch_sub(pages, Ordering::Relaxed); // ORDER: a statistic (heap.H4)
         class::population(this.class(), -(pages as i32));
         let first = this.page();
-        let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
+        let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (span.S3)
         let units = this.units();
         if clean != 0 {
             holes::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic

@@ -12,7 +12,7 @@
 //!     exactly, and agree with the counters kept along the way; `balanced` reports it. A snapshot that is not balanced
 //!     is a fault of ours.
 //! B3  Blocks and usable bytes are exact while no thread allocates or frees. So are requested bytes over all time
-//!     (`sample`, Q3). Slop is exact for large blocks, and estimated for small ones, with its standard error; tenants'
+//!     (sample.Q3). Slop is exact for large blocks, and estimated for small ones, with its standard error; tenants'
 //!     small blocks are in neither.
 //! B4  A row's resident part is measured and not inferred: purged pages count as gone only if they are.
 //! B5  Nothing here allocates. A snapshot takes some 5 KiB, on the caller's stack or wherever the caller keeps it.
@@ -487,7 +487,7 @@ fn small_span(into: &mut Snapshot, span: &Span, is_resident: &mut dyn FnMut(u32)
         cached += in_magazine.count_ones() as usize;
     }
     into.magazine_bytes += cached * size;
-    // ORDER: the locks are held (span S3).
+    // ORDER: the locks are held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);
     let holes = clean.count_ones() as usize;
     let free = (pages - holes) * PAGE - used * size;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! T1  A tenant's heap is used under its lock only, by any thread: the lock's holder is the owner in the sense of
-//!     `span` (S2). No thread has it as its own, so every plain `free` of one of its blocks goes through the bits for
+//!     `span` (span.S2). No thread has it as its own, so every plain `free` of one of its blocks goes through the bits for
 //!     other threads' frees.
 //! T2  A tenant's spans hold its own blocks only (it neither steals spans nor are its own stolen), and its large blocks
 //!     are on its list. So destroying it takes time for spans and not for blocks.
@@ -65,7 +65,7 @@ pub fn claim(used_by: u32) -> *mut Heap {
         // ORDER: the pool's lock is held.
         let first = SPARE.load(Ordering::Relaxed);
         if first != 0 {
-            // SAFETY: heaps stay (state G4).
+            // SAFETY: heaps stay (state.G4).
             let heap = unsafe { &*at::<Heap>(first) };
             SPARE.store(heap.next_idle.load(Ordering::Relaxed), Ordering::Relaxed); // ORDER: as above
         }
@@ -105,7 +105,7 @@ unsafe fn each_span(heap: &Heap, mut work: impl FnMut(&Span)) {
     for class in 0..class::count() {
         let current = heap.current(class);
         if !Heap::is_none(current) {
-            // SAFETY: a current span is live (heap H3).
+            // SAFETY: a current span is live (heap.H3).
             work(unsafe { &*current });
         }
         for list in [&heap.partial[class], &heap.full[class], &heap.empty[class]] {
@@ -113,7 +113,7 @@ unsafe fn each_span(heap: &Heap, mut work: impl FnMut(&Span)) {
             let head = list.load(Ordering::Relaxed);
             let mut next = head;
             while next != 0 {
-                // SAFETY: lists hold live descriptors (heap H3).
+                // SAFETY: lists hold live descriptors (heap.H3).
                 let span = unsafe { &*at::<Span>(next) };
                 work(span);
                 next = span.next.load(Ordering::Relaxed); // ORDER: as above
@@ -132,7 +132,7 @@ impl Tenant {
         if heap.is_null() {
             return None;
         }
-        // SAFETY: heaps stay (state G4), and this one is ours.
+        // SAFETY: heaps stay (state.G4), and this one is ours.
         let heap = unsafe { &*heap };
         // ORDER: no thread has the handle yet.
         let serial = heap.serial.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -416,7 +416,7 @@ unsafe fn give_spans(heap: &Heap) {
         unsafe {
             if !Heap::is_none(current) {
                 heap.clear_current(class);
-                // ORDER: the lock is held (span S3).
+                // ORDER: the lock is held (span.S3).
                 (*current).state.store(state::NONE, Ordering::Relaxed);
                 heap.give_span(current);
             }
@@ -474,7 +474,7 @@ unsafe fn adopt_large(heap: &Heap, p: *mut u8) {
 /// # Safety
 /// A live block of a tenant.
 pub unsafe fn forget_large(large: *mut Large) -> bool {
-    // SAFETY: as the caller promises; heaps stay (state G4).
+    // SAFETY: as the caller promises; heaps stay (state.G4).
     unsafe {
         let heap = &*at::<Heap>((*large).tenant);
         if !heap.lock.lock(large::who()) {

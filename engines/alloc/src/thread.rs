@@ -80,7 +80,7 @@ pub fn enter() -> *mut Heap {
 /// Returns an idle heap, else a new one. It is the caller's until [`leave`].
 pub fn adopt() -> *mut Heap {
     let idle = with_pool(NOBODY, |_| {
-        // SAFETY: heaps stay (G4).
+        // SAFETY: heaps stay (state.G4).
         publish::take(&IDLE, |first| unsafe { &(*at::<Heap>(first)).next_idle })
     });
     let heap = match idle {
@@ -90,7 +90,7 @@ pub fn adopt() -> *mut Heap {
     if heap.is_null() {
         return heap;
     }
-    // SAFETY: heaps stay (G4).
+    // SAFETY: heaps stay (state.G4).
     let this = unsafe { &*heap };
     // The lock: no thread is in the middle of acting as the owner.
     if this.lock.lock(this.who()) {
@@ -115,7 +115,7 @@ pub fn leave_cold(heap: *mut Heap) {
 }
 
 fn leave_as(heap: *mut Heap, warm: bool) {
-    // SAFETY: heaps stay (G4).
+    // SAFETY: heaps stay (state.G4).
     let this = unsafe { &*heap };
     if this.lock.lock(this.who()) {
         // SAFETY: this thread owns the heap, and has its lock.
@@ -203,7 +203,7 @@ fn watch_exit(heap: *mut Heap) {
 /// Runs among the thread's destructors.
 unsafe extern "C" fn ended(value: *mut libc::c_void) {
     let heap: *mut Heap = value.cast();
-    // SAFETY: heaps stay (G4).
+    // SAFETY: heaps stay (state.G4).
     let this = unsafe { &*heap };
     // ORDER: the thread's own.
     let rounds = this.exit_rounds.fetch_add(1, Ordering::Relaxed) + 1;
@@ -213,8 +213,8 @@ unsafe extern "C" fn ended(value: *mut libc::c_void) {
     }
     let last = tls::get();
     tls::set(ENDED.0.get().cast());
-    // The last heap may be another one: a place that is entered for ever (place L4). After a fork, perhaps, this one is
-    // then no thread's (L3).
+    // The last heap may be another one: a place that is entered for ever (place.L4). After a fork, perhaps, this one is
+    // then no thread's (place.L3).
     leave(if last.is_null() { heap } else { last });
 }
 
@@ -224,7 +224,7 @@ pub fn with_borrowed(work: impl FnOnce(&Heap) -> *mut u8) -> *mut u8 {
     if heap.is_null() {
         return core::ptr::null_mut();
     }
-    // SAFETY: heaps stay (G4).
+    // SAFETY: heaps stay (state.G4).
     let block = work(unsafe { &*heap });
     leave(heap);
     block

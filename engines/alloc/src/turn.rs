@@ -27,13 +27,13 @@ pub fn turn() -> MutexGuard<'static, ()> {
 
 /// A thread's heap, though no thread uses it: the caller's until it leaves it.
 pub fn own() -> &'static Heap {
-    // SAFETY: heaps stay (state G4).
+    // SAFETY: heaps stay (state.G4).
     unsafe { &*thread::adopt() }
 }
 
 /// A heap without a thread, which has no span yet, and which nobody else will have.
 pub fn new() -> &'static Heap {
-    // SAFETY: heaps stay (state G4).
+    // SAFETY: heaps stay (state.G4).
     unsafe { &*state::new_heap(lock::NOBODY) }
 }
 

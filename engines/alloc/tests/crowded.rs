@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   freed as they come ──► the table is cleaned, the interval stays
-//!   all live ────────────► the interval doubles, entries go by chance, the estimate holds (sample Q4)
+//!   all live ────────────► the interval doubles, entries go by chance, the estimate holds (sample.Q4)
 //! ```
 //!
 //! C1  One test in this file, with a fixed seed: the table is the process's.

@@ -164,7 +164,7 @@ fn remote_frees_of_one_span() {
             freer.join().expect("ends");
         }
         drain(&mut given);
-        // The class's next refill looks whether or not it was told (R3).
+        // The class's next refill looks whether or not it was told (remote.R3).
         if !given {
             assert!(span.look(), "a block or the link was lost");
         }
@@ -553,7 +553,7 @@ fn entries_below_the_count_are_complete() {
 /// into the page map orders nothing.
 ///
 /// Fails with Relaxed in: `Lock::unlock`, `Lock::try_lock` (by which the page goes), the exchange of `remote::push` and the
-/// swap of `remote::take_all` (by which the block goes). With Relaxed in `publish::enter` it holds, as P4 says.
+/// swap of `remote::take_all` (by which the block goes). With Relaxed in `publish::enter` it holds, as publish.P4 says.
 #[test]
 fn a_block_leads_to_its_span() {
     check(PREEMPTIONS, || {

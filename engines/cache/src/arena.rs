@@ -22,7 +22,7 @@ use core::ptr::{self, NonNull};
 
 use crate::fill::{Block, Refused};
 
-/// Bytes of the first chunk, and the most that a chunk grows to. Below 128 KiB glibc maps nothing (`fill`, F3), and a
+/// Bytes of the first chunk, and the most that a chunk grows to. Below 128 KiB glibc maps nothing (fill.F3), and a
 /// page or two of unused tail in 64 KiB is 6 %.
 const FIRST: usize = 1_024;
 const LARGEST: usize = 64 * 1_024;

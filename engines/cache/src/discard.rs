@@ -12,7 +12,7 @@
 //! P3  `decoded_bytes` of the set is the sum over its decoded items, by [`HeapBytes`]; sources are counted separately.
 //! P4  The set knows its decoded items only: a tick costs what is decoded, not what there is.
 //! P5  A decoded form is dropped with no lock held.
-//! P6  The set's list has each item once at most, however often it was decoded again (`pin`, N3).
+//! P6  The set's list has each item once at most, however often it was decoded again (pin.N3).
 //!
 //! Source: Firefox 3 and later, which drop decoded images after a short time and keep the compressed data; 10 s is
 //! Firefox's wait (`image.mem.discardable`, `image.mem.surfacecache.min_expiration_ms` are its settings).

@@ -1,7 +1,7 @@
 //! How the allocator's classes are learned, believed, and unlearned.
 //!
 //! Sizes are of this file alone: the table is the process's, and other tests learn beside these. Where the allocator
-//! says beforehand what it gives (F1) nothing is learned; these tests run beneath one that does not say it.
+//! says beforehand what it gives (fill.F1) nothing is learned; these tests run beneath one that does not say it.
 
 use super::*;
 

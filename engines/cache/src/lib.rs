@@ -14,7 +14,7 @@
 //! K1  Bytes are what the running allocator says that it gave ([`measure`]), our own tables included. No limit is in
 //!     entries.
 //! K2  Nothing is evicted inside an allocation: a refusal is posted to the bus's thread, and the thread that was
-//!     refused waits for a bounded time ([`bus`], H4).
+//!     refused waits for a bounded time ([`bus`], notifier.H4).
 //! K3  What a listener gave back is measured from outside (resident memory before and after), beside what it
 //!     says that it dropped.
 //! K4  Values are dropped while none of our locks is held, so they may use the cache that they were in.

@@ -187,7 +187,7 @@ pub fn open() {
         stack = sys::map_private(STACK_BYTES) as usize;
         STACK.store(stack, Ordering::Relaxed); // ORDER: as above
     }
-    // SAFETY: a mapping of ours that nothing uses and that stays; `main` keeps V2 (K3). No CLONE_FILES: K1.
+    // SAFETY: a mapping of ours that nothing uses and that stays; `main` keeps alloc::hidden.V2 (K3). No CLONE_FILES: K1.
     if stack == 0 || !unsafe { alloc::hidden::begin(0, stack, STACK_BYTES, &TID, main) } {
         complain(b"no thread");
     }

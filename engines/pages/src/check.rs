@@ -28,7 +28,7 @@ fn hold(condition: bool, what: &'static str) -> Result<(), &'static str> {
 }
 
 impl Pool {
-    /// Checks P3, P4, L1 and L2. Cost: a load for each page of the heap.
+    /// Checks pages.P3, pages.P4, pool.L1 and pool.L2. Cost: a load for each page of the heap.
     ///
     /// # Errors
     /// The first thing that does not hold.

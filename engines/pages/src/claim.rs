@@ -132,7 +132,7 @@ impl Pool {
             return false;
         };
         let found = self.at(offset);
-        // ORDER: no partner: written under the lock that is held (P6).
+        // ORDER: no partner: written under the lock that is held (pages.P6).
         let free = found.kind.load(Ordering::Relaxed) == KIND_FREE;
         let same = found.page.get() == run.page && found.pages.get() == run.pages;
         if !free || !same || found.state.get() != CLAIMED {

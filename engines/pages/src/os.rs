@@ -5,7 +5,7 @@
 //!      └── refused()   in tests: the Nth request is refused, once or for ever
 //! ```
 //!
-//! O1  A refusal is a result, never a fault: each caller says what holds after one (P8).
+//! O1  A refusal is a result, never a fault: each caller says what holds after one (pages.P8).
 //!
 //! Not here: giving pages back (`purge`).
 

@@ -35,7 +35,7 @@ const PAIR_SHARE: u32 = 4;
 /// Number of successive free runs that `extend` may go through.
 const CHAIN: usize = 8;
 
-/// Units kept (U1): one for every second page in use, which is the most islands that they can become, and a few more,
+/// Units kept (units.U1): one for every second page in use, which is the most islands that they can become, and a few more,
 /// since a take may split twice and a claim once. They are mapped, not touched.
 const KEPT: u32 = 6;
 /// The most units kept: 4 MiB of descriptors, for 512 MiB in use.
@@ -120,11 +120,11 @@ pub struct Pool {
     pub claimed_pages: u32,
     /// Pages of HEAP that other code has mapped.
     pub hole_pages: u32,
-    /// Pages that no descriptor could be had for; see P7.
+    /// Pages that no descriptor could be had for; see pages.P7.
     pub lost_pages: u32,
     /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
     pub slack_pages: u32,
-    /// Pages that may be dirty in addition, since purged pages were wanted again (`claim`, C3).
+    /// Pages that may be dirty in addition, since purged pages were wanted again (claim.C3).
     pub(crate) learned_pages: u32,
     /// Pages purged for `slack_pages` since the last time that it learned.
     pub(crate) early_pages: u32,
@@ -246,7 +246,7 @@ impl Pool {
         }
     }
 
-    /// Ensures that what is in use, with `more` pages, can be given back in any parts (P7).
+    /// Ensures that what is in use, with `more` pages, can be given back in any parts (pages.P7).
     #[inline]
     fn keep_descriptors(&mut self, more: u32) -> bool {
         let islands = self.used_pages.saturating_add(more) / 2;
@@ -256,7 +256,7 @@ impl Pool {
     /// Returns the descriptor at an offset, which must be that of a free run.
     #[inline]
     pub(crate) fn at(&self, offset: u32) -> &FreeRun {
-        // SAFETY: P2: descriptors stay mapped. The pool holds the lock (P6), and what other threads
+        // SAFETY: pages.P2: descriptors stay mapped. The pool holds the lock (pages.P6), and what other threads
         // may read at any time are atomics; all else are cells, and `Pool` is in one thread's hands.
         unsafe { &*self.region.at::<FreeRun>(offset) }
     }
@@ -264,7 +264,7 @@ impl Pool {
     /// Returns the entry of a page.
     #[inline]
     pub(crate) fn tag(&self, page: u32) -> u32 {
-        // ORDER: no partner: entries of free runs are written under the lock that is held (P6).
+        // ORDER: no partner: entries of free runs are written under the lock that is held (pages.P6).
         self.region.map_entry(page).load(Ordering::Relaxed)
     }
 
@@ -283,7 +283,7 @@ impl Pool {
             return None;
         }
         let offset = self.tag(page);
-        // ORDER: no partner: the kind of a free run is written under the lock (P6).
+        // ORDER: no partner: the kind of a free run is written under the lock (pages.P6).
         let free = self.at(offset).kind.load(Ordering::Relaxed) == KIND_FREE;
         free.then_some(offset)
     }
@@ -470,7 +470,7 @@ impl Pool {
         }
     }
 
-    /// Inserts pages without a descriptor, when there is none (P7 says when that can be): a neighbour of the other
+    /// Inserts pages without a descriptor, when there is none (pages.P7 says when that can be): a neighbour of the other
     /// state gives its own, and all of it counts as dirty. With no such neighbour the pages go back to the kernel and
     /// are counted as lost.
     #[cold]

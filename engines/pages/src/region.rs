@@ -9,7 +9,7 @@
 //! R2  Nothing is reserved that is not mapped: the size of the process stays what it uses, and limits on address space
 //!     or commitment count only what is needed. The exception is an address space in which none of our bases is free:
 //!     there a reservation is made, and pieces are mapped over it.
-//! R3  MAP is mapped before the piece of HEAP that needs it (P1).
+//! R3  MAP is mapped before the piece of HEAP that needs it (pages.P1).
 //!
 //! Not here: descriptors (`units`); which pages are in use (`pool`).
 
@@ -228,7 +228,7 @@ impl Region {
         os::advise_huge(self.base, self.unbroken_bytes, true);
     }
 
-    /// Returns how far HEAP is mapped (holes included): the limit below which MAP may be read (P1).
+    /// Returns how far HEAP is mapped (holes included): the limit below which MAP may be read (pages.P1).
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes
@@ -272,7 +272,7 @@ impl Region {
     pub fn map_entry(&self, page: u32) -> &AtomicU32 {
         debug_assert!(page < self.heap_pages());
         let addr = self.base - MAP_SPAN + page as usize * size_of::<u32>();
-        // SAFETY: P1: the entry is mapped, and entries are only ever used as atomics.
+        // SAFETY: pages.P1: the entry is mapped, and entries are only ever used as atomics.
         unsafe { &*core::ptr::with_exposed_provenance::<AtomicU32>(addr) }
     }
 

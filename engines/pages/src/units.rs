@@ -7,8 +7,8 @@
 //!                                                                  ─► room ─► META grows
 //! ```
 //!
-//! U1  `reserve` units are for runs that are given back (P7): `desc_alloc` grows META, or fails, before it uses them.
-//! U2  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (P2).
+//! U1  `reserve` units are for runs that are given back (pages.P7): `desc_alloc` grows META, or fails, before it uses them.
+//! U2  Descriptors and thread heaps start as zero, and a free descriptor stays kind 0, owner 0 (pages.P2).
 //! U3  A unit is in a list, in an empty page, in the room, or given out. An empty page reads as zero
 //!     and is in memory again only when it is cut.
 //!
@@ -177,7 +177,7 @@ impl Region {
         let Some(head) = self.units.free.get_mut(units as usize - 1) else {
             return;
         };
-        // SAFETY: P2: the descriptor is mapped, and the caller gave it back; no other code writes to it, and the link
+        // SAFETY: pages.P2: the descriptor is mapped, and the caller gave it back; no other code writes to it, and the link
         // lies beside what others may read.
         // ORDER: no partner: an entry of MAP that leads here now was looked up by mistake (U2).
         unsafe {
@@ -378,7 +378,7 @@ impl Counts {
 }
 
 /// Zeroes words of META, as atomics: a pointer that the program should not have freed may make another thread read a
-/// header at this moment (P2).
+/// header at this moment (pages.P2).
 fn zero(addr: usize, bytes: usize) {
     let words = core::ptr::with_exposed_provenance::<AtomicU64>(addr);
     for index in 0..bytes / size_of::<u64>() {

@@ -6,7 +6,7 @@
 //!                    └─────► sections for DWARF (dwarf.rs)
 //! ```
 //!
-//! I1  An `Image` keeps its mapping alive; whatever borrows from it is dropped first (dwarf.rs, D1).
+//! I1  An `Image` keeps its mapping alive; whatever borrows from it is dropped first (dwarf.D1).
 //! I2  Nothing here panics on a damaged file: what cannot be read is an error naming the file, or is
 //!     left out.
 //! I3  A mapping is private and read-only. If another program truncates the file while we read it,

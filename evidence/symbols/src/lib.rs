@@ -9,7 +9,7 @@
 //!
 //! S1  A module is opened when its first address is asked for, and only once.
 //! S2  Every address gets at least one frame with a name that is not empty.
-//! S3  Names come only from files whose build id is the trace's (locate.rs, L1).
+//! S3  Names come only from files whose build id is the trace's (locate.L1).
 //! S4  The cache holds one entry per distinct (module, address): the trace's stack tree bounds it.
 //! Not here: reading traces, drawing stacks, asking the network for debug files.
 

@@ -7,7 +7,7 @@
 //! R1  Columns that can be added up end in a sum over all rows, shown or not; columns of peaks, which lie at
 //!     different moments, have no sum.
 //! R2  What is not shown is a row of its own, "others", with its sums.
-//! R3  Names and arguments are data (V4): no escapes, no markup. Links of the page are relative.
+//! R3  Names and arguments are data (view.V4): no escapes, no markup. Links of the page are relative.
 //!
 //! Not here: figures (analysis::processes), reading traces (cli).
 

@@ -8,7 +8,7 @@
 //!
 //! T1  All columns of a moment are of that moment; [`EXPLAINED`] explains their names, once below all tables.
 //! T2  Ratios are of the live bytes in the heading.
-//! T3  What is not known is a dash, and names are data (V4).
+//! T3  What is not known is a dash, and names are data (view.V4).
 //!
 //! Not here: figures (analysis::whatif), JSON (serde).
 

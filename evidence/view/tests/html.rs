@@ -202,7 +202,7 @@ fn nothing_is_fetched_and_the_same_report_gives_the_same_page() {
     assert!(page(&Report::default()).contains("report-data"));
 }
 
-/// The sample with which the page is looked at has to be right itself (Y2, Y3).
+/// The sample with which the page is looked at has to be right itself (synthetic.Y2, synthetic.Y3).
 #[test]
 fn the_sample_adds_up() {
     for seed in 1..20 {

@@ -111,7 +111,7 @@ fn table(
     }
 }
 
-/// Writes the account from heap-unclassified to what is unreported (D4), if they differ.
+/// Writes the account from heap-unclassified to what is unreported (dark.D4), if they differ.
 fn account(text: &mut String, dark: &Dark) {
     let Some(account) = dark.account else { return };
     let signed = |bytes: i64| {

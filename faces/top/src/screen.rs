@@ -1,7 +1,7 @@
 //! The loop: look, draw, listen to keys; and one frame of text for users without a terminal.
 //!
 //! ```text
-//!   look at the trace ─► draw ─► keys until it is time to look again     (L2: five times what a look cost)
+//!   look at the trace ─► draw ─► keys until it is time to look again     (top.L2: five times what a look cost)
 //! ```
 //!
 //! N1  Afterwards the terminal is as it was, whatever ends the loop; a panic restores it, too.

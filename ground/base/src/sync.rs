@@ -5,7 +5,7 @@
 //!   --cfg loom    loom's: `make model-test` tries the orders in which two threads can meet
 //! ```
 //!
-//! Y1  A `Word` is read and written only by the side that owns it at the time; see `ring` (R1). Loom
+//! Y1  A `Word` is read and written only by the side that owns it at the time; see `ring` (ring.R1). Loom
 //!     checks just that: two accesses that no `Release`/`Acquire` pair separates are an error.
 //!
 //! Not here: the flags of `sys`, which the kernel must be able to find.

@@ -216,7 +216,7 @@ pub fn monotonic_ns() -> u64 {
         tv_nsec: 0,
     };
     // SAFETY: `now` is ours; this wrapper goes to the vdso and cannot fail for this clock, so it
-    // leaves errno alone (B2).
+    // leaves errno alone (base.B2).
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -59,14 +59,14 @@ fn exchange<const FIRST: u64, const LAST: u64>(lengths: &'static [usize]) {
         let theirs = shared.clone();
         let writing = thread::spawn(move || {
             let (slot, words) = (&theirs.slot, theirs.ring.as_ptr());
-            // SAFETY: the slot is this thread's (R1), and `theirs` outlives the writer.
+            // SAFETY: the slot is this thread's (ring.R1), and `theirs` outlives the writer.
             let mut writer = unsafe { Writer::over(slot, words, Yields::<FIRST, LAST>) };
             let mut value = 0;
             for &length in lengths {
                 let mut cursor = writer.begin(length).expect("the reader reads");
                 for _ in 0..length {
                     value += 1;
-                    // SAFETY: `begin` made room for these words (W1).
+                    // SAFETY: `begin` made room for these words (writer.W1).
                     unsafe { cursor.put(word(tag::FREE, 0, value)) };
                 }
                 writer.end(cursor);
@@ -92,7 +92,7 @@ fn read<const FIRST: u64, const LAST: u64>(shared: &Shared, last: u64) {
                 skip -= 1;
                 continue;
             }
-            // SAFETY: unread words are the reader's (Y1).
+            // SAFETY: unread words are the reader's (sync.Y1).
             let word = unsafe { shared.ring[place].read() };
             if (word >> 56) as u8 == tag::PAD {
                 skip = (word & ADDRESS) - 1;

@@ -100,7 +100,7 @@ fn write<O: Outside>(run: &Run, mut writer: Writer<O>) {
     for n in 0..run.records {
         let count = count_of(run.seed, n);
         let mut cursor = writer.begin(1 + count as usize).expect("the reader reads");
-        // SAFETY: `begin` made room for these words (W1).
+        // SAFETY: `begin` made room for these words (writer.W1).
         unsafe {
             cursor.put(first_word(n, count));
             for place in 0..count {
@@ -130,7 +130,7 @@ fn read(run: &Run, slot: &SlotHeader, ring: &[Word], first: u64) -> u64 {
         progress = Instant::now();
         copy.clear();
         for word in &ring[unread.at..][..unread.count] {
-            // SAFETY: unread words are the reader's (Y1).
+            // SAFETY: unread words are the reader's (sync.Y1).
             copy.push(unsafe { word.read() });
         }
         if unread.give_back(slot) {
@@ -146,7 +146,7 @@ fn read(run: &Run, slot: &SlotHeader, ring: &[Word], first: u64) -> u64 {
     pads
 }
 
-/// Checks that what was taken is whole records (R2, W2), in order, and that a pad ends it.
+/// Checks that what was taken is whole records (ring.R2, writer.W2), in order, and that a pad ends it.
 fn check(run: &Run, mut rest: &[u64], n: &mut u64, pads: &mut u64) {
     while let [head, ..] = *rest {
         let words = record_words(head).expect("a known tag");
@@ -179,7 +179,7 @@ fn run<const FIRST: u64, const LAST: u64>(run: &Run) -> Seen {
         };
         let (slot, ring) = (&slot, &ring[..]);
         scope.spawn(move || {
-            // SAFETY: the slot is this thread's (R1); both outlive the scope.
+            // SAFETY: the slot is this thread's (ring.R1); both outlive the scope.
             write(run, unsafe { Writer::over(slot, ring.as_ptr(), outside) });
         });
         read(run, slot, ring, FIRST)
@@ -245,7 +245,7 @@ impl Outside for Obliging<'_> {
         *waits += 1;
         let unread = unread(slot, 8, 16).expect("sound").expect("full");
         assert_eq!((unread.at, unread.count), (0, 8));
-        // SAFETY: unread, and there is one thread (Y1).
+        // SAFETY: unread, and there is one thread (sync.Y1).
         let pad = unsafe { self.0[7].read() };
         assert_eq!(pad, word(tag::PAD, 0, 1));
         assert!(unread.give_back(slot), "the writer waits");
@@ -260,12 +260,12 @@ impl Outside for Obliging<'_> {
 fn positions_step_by_step() {
     let slot = SlotHeader::new();
     let ring: Vec<Word> = (0..16).map(|_| Word::new(u64::MAX)).collect();
-    // SAFETY: one thread, both live to its end (R1).
+    // SAFETY: one thread, both live to its end (ring.R1).
     let mut writer = unsafe { Writer::over(&slot, ring.as_ptr(), Obliging(&ring)) };
     for (words, pos) in [(3, 3), (4, 7), (2, 10)] {
         let mut cursor = writer.begin(words).expect("room");
         for _ in 0..words {
-            // SAFETY: `begin` made room for these words (W1).
+            // SAFETY: `begin` made room for these words (writer.W1).
             unsafe { cursor.put(word(tag::FREE, 0, 1)) };
         }
         writer.end(cursor);
@@ -313,11 +313,11 @@ impl Outside for Nobody {
 fn a_full_ring_that_nobody_reads_is_the_end() {
     let slot = SlotHeader::new();
     let ring: Vec<Word> = (0..4).map(|_| Word::new(0)).collect();
-    // SAFETY: one thread, both live to its end (R1).
+    // SAFETY: one thread, both live to its end (ring.R1).
     let mut writer = unsafe { Writer::over(&slot, ring.as_ptr(), Nobody) };
     let mut cursor = writer.begin(4).expect("an empty ring");
     for n in 0..4 {
-        // SAFETY: `begin` made room for four (W1).
+        // SAFETY: `begin` made room for four (writer.W1).
         unsafe { cursor.put(word(tag::FREE, 0, n)) };
     }
     writer.end(cursor);

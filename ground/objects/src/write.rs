@@ -173,7 +173,7 @@ impl<W: Write> Writer<W> {
 
     fn flush_kinds(&mut self) -> io::Result<()> {
         let names = std::mem::take(&mut self.fresh_kinds);
-        // Few enough names that a block stays within its bound (B2).
+        // Few enough names that a block stays within its bound (block.B2).
         for part in names.chunks(512) {
             let mut raw = Vec::new();
             for name in part {

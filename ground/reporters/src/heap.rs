@@ -12,7 +12,7 @@
 //! A2  glibc's figures are believed only if its `malloc` is the one that calls reach. Our recorder in front of it only
 //!     passes calls on, and names the allocator beneath.
 //! A3  Nothing here allocates (except once, if a stub hides the object that has `malloc`), so that the figures are
-//!     those of before the measurement (`registry`, R1).
+//!     those of before the measurement (registry.R1).
 //! A4  `heap-allocated` counts live blocks, resident or not; `heap-overhead` is what is resident beside them, except
 //!     for glibc, which does not know it and reports what is mapped.
 //!

@@ -7,7 +7,7 @@
 //!
 //! B1  Blocks are noted only on the thread of a measurement that asks for blocks. Elsewhere a measured block costs one
 //!     load and one branch more; if no measurement asks, no memory is taken.
-//! B2  Notes lie in mappings of their own (`store`, S1).
+//! B2  Notes lie in mappings of their own (store.S1).
 //! B3  A line of the heap takes the first notes that add up to its amount, or all that are pending if none do. So
 //!     reporters need not know of this, as long as they measure in the order in which they add lines. Other lines of
 //!     bytes remove the notes that add up to them, since their memory is counted elsewhere.

@@ -7,7 +7,7 @@
 //!
 //! K1  `resident-by-kind` adds up to `resident` to the byte: both are sums of `Rss` over one reading.
 //! K2  The allocator's own figures replace the same number of bytes of anonymous mappings, and not one more.
-//! K3  Nothing here allocates: files are read through a buffer on the stack (`registry`, R1).
+//! K3  Nothing here allocates: files are read through a buffer on the stack (registry.R1).
 //! K4  A process that ends while it is read is an error; it is never reported with too little memory.
 //! K5  Variables of a file that begin as zeros (.bss) lie in a mapping without a name, and count to the file's row if
 //!     it is certain that they are the file's (`image`).

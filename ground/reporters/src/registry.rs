@@ -7,7 +7,7 @@
 //! ```
 //!
 //! R1  The figures of the process and of the allocator are taken before anything else is done, and lines are kept
-//!     outside of the heap (`store`, S1): so a measurement does not report what it allocates.
+//!     outside of the heap (store.S1): so a measurement does not report what it allocates.
 //! R2  No lock of the registry is held while a reporter or an action runs: they may add and remove others.
 //! R3  After [`Registration::remove`] has returned `true`, the reporter or action is not running and will not run.
 //!

@@ -210,7 +210,7 @@ impl Store {
             .lines
             .bytes()
             .get(index.checked_mul(LINE)?..index.checked_add(1)?.checked_mul(LINE)?)?;
-        // SAFETY: a whole line, written by `push` (`grown`, G1); alignment is not relied on.
+        // SAFETY: a whole line, written by `push` (grown.G1); alignment is not relied on.
         let line = unsafe { bytes.as_ptr().cast::<Line>().read_unaligned() };
         Some(Entry {
             process: self.str(line.process),

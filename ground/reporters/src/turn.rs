@@ -93,7 +93,7 @@ struct Current {
 /// Reports how much memory a part of the program holds.
 ///
 /// It is called on a thread of the measurement, one reporter at a time, and may take locks of its own; it should
-/// need far less than the deadline. What it allocates is not in the figures (`registry`, R1). Its lines count when it returns: if
+/// need far less than the deadline. What it allocates is not in the figures (registry.R1). Its lines count when it returns: if
 /// it panics, or one of its lines is unsound, all are left out and the reporter is named.
 pub trait Reporter: Send + Sync {
     /// Adds its lines to `out`.

@@ -77,7 +77,7 @@ fn a_report_over_the_socket() {
     );
     assert!(endpoint::sockets_of(me).contains(&endpoint.path().to_owned()));
     assert!(endpoint::listening().contains(&(me, endpoint.path().to_owned())));
-    // S4.
+    // endpoint.S4.
     let other = endpoint::ask(endpoint.path(), me + 1, "measure").expect_err("another process");
     assert!(other.to_string().contains("in the place of"), "{other}");
     for (request, wanted) in [

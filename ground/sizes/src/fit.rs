@@ -10,7 +10,7 @@
 //! F2  No input makes it panic, loop, allocate or read outside of the slice. A file is at most
 //!     [`FILE_BYTES_MAX`] long.
 //! F3  An accepted profile cannot harm: each earned class is a multiple of 16 from 272 to 32,752 that the
-//!     base scheme lacks, each span length belongs to a class that exists and may have it (`spans`, S1).
+//!     base scheme lacks, each span length belongs to a class that exists and may have it (spans.S1).
 //! F4  Each fault has a variant of its own, so that its text can say what to do.
 //!
 //! FIT.md beside this crate describes every byte. Not here: learning (`analysis`), opening

@@ -323,7 +323,7 @@ fn every_flipped_bit_and_every_cut_is_found() {
     }
 }
 
-/// F2, F3: what passes is within its ranges, even if the checksum was corrected on purpose.
+/// fit.F2, fit.F3: what passes is within its ranges, even if the checksum was corrected on purpose.
 #[test]
 fn no_damage_makes_it_panic_or_believe() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

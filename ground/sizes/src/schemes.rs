@@ -5,7 +5,7 @@
 //!   tables ──► next entry                     pages     ──► round up to a page, a slice, a chunk
 //! ```
 //!
-//! S1  Each function keeps Z1 and Z2 of the crate.
+//! S1  Each function keeps sizes.Z1 and sizes.Z2 of the crate.
 //! S2  A scheme's source says whether it was measured: each size from 0 to 300,000 and the edges to
 //!     5 MiB were asked of the named Debian 12 package with `malloc_usable_size` (2026-11-21); the rest
 //!     is read from the named source.
@@ -96,7 +96,7 @@ pub(crate) const ALL: &[Scheme] = &[
     },
 ];
 
-/// Returns the next multiple of `step` (a power of two), or `size` itself if there is none (Z2).
+/// Returns the next multiple of `step` (a power of two), or `size` itself if there is none (sizes.Z2).
 fn round_up(size: u64, step: u64) -> u64 {
     size.checked_add(step - 1)
         .map_or(size, |sum| sum & !(step - 1))

@@ -5,7 +5,7 @@
 //!   take()      ──► [8 lengths | tags | cells | nodes | sizes | places | releases | tickets | rest]
 //! ```
 //!
-//! N1  A block decodes by itself (P2 of model.rs).
+//! N1  A block decodes by itself (model.P2).
 //! N2  Every event can be coded, whatever its numbers: what is not expected is written in full.
 //! N3  The two tables are hints: a lost entry costs bytes, never correctness, because what they say is
 //!     compared with the model before it is used.

@@ -316,7 +316,7 @@ impl Trace {
     }
 
     /// Passes the words of a look to `each`, by ascending address: where a word lies, and what it holds. Memory: one
-    /// block. Returns whether these were all of its words (V1 of look.rs).
+    /// block. Returns whether these were all of its words (look.V1).
     pub fn pointers(&self, look: &Look, each: &mut dyn FnMut(u64, u64)) -> bool {
         let (mut unpacker, mut raw, mut words) = (Unpacker::default(), Vec::new(), 0);
         for entry in self.pointers.iter().filter(|one| one.look == look.number) {
@@ -519,7 +519,7 @@ impl Scan {
     }
 
     /// Checks that tickets rise within a thread. Marks from outside share one ticket if the program does nothing
-    /// between them (event.rs E1), and a block may end between two of those. A block of another trace is found here,
+    /// between them (event.E1), and a block may end between two of those. A block of another trace is found here,
     /// if its checksums and its sequence are right.
     fn check_order(&mut self, at: u64, header: &Header) {
         let last = self.last_tickets.insert(header.stream, header.last_ticket);

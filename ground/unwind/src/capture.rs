@@ -18,7 +18,7 @@
 //! CFA is taken from rsp, if the caller's rbp is in memory or no frame further out uses it. So most
 //! frames of code without frame pointers have one word to verify.
 //!
-//! The invariants V1 to V4 are those of state.rs.
+//! The invariants state.V1 to state.V4 are those of state.rs.
 //! Not here: what is remembered (state.rs), the step itself for rare frames (step.rs, lazy.rs), foreign stacks
 //! (foreign.rs, foreign_walk.rs).
 
@@ -156,7 +156,7 @@ fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
     if slot > last || bp_slot > slot || bp_slot < sp {
         return None;
     }
-    // SAFETY: U2: sp <= bp_slot <= slot <= last = hi - 8, and sp is at or above the capture's.
+    // SAFETY: unwind.U2: sp <= bp_slot <= slot <= last = hi - 8, and sp is at or above the capture's.
     let (ra, word) = unsafe {
         (
             (slot as *const u64).read_unaligned(),
@@ -204,7 +204,7 @@ fn rare(
             out => out,
         }?;
         let link = out.link;
-        // S2; and the walk stays on this stack, since a handler runs below what it interrupted.
+        // step.S2; and the walk stays on this stack, since a handler runs below what it interrupted.
         if out.sp <= link.slot || out.sp > memory.hi || link.slot < sp {
             return Err(End::BadFrame);
         }

@@ -18,7 +18,7 @@ use crate::reader::Reader;
 pub(crate) enum Base {
     /// The frame's stack pointer.
     Sp,
-    /// The frame's `rbp`, or the register in its place (cfi.rs, C4).
+    /// The frame's `rbp`, or the register in its place (cfi.C4).
     Bp,
     /// The canonical frame address: `rsp` before the return address was pushed.
     Cfa,

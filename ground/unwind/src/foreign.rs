@@ -19,7 +19,7 @@ const MAX_REFILLS: u32 = 16;
 const SYS_PROCESS_VM_READV: u64 = 310;
 const SYS_GETPID: u64 = 39;
 
-/// A copy of a piece of stack. All-zero memory is a valid, empty window (U4).
+/// A copy of a piece of stack. All-zero memory is a valid, empty window (unwind.U4).
 #[repr(C)]
 pub(crate) struct Window {
     at: u64,

@@ -97,7 +97,7 @@ impl Foreign {
                 Err(end) => return end,
             };
             exact = u64::from(stepped.shape == shape::SIGNAL);
-            // S2: only a signal frame may change the stack.
+            // step.S2: only a signal frame may change the stack.
             if exact == 0 && stepped.sp <= self.sp {
                 return End::BadFrame;
             }

@@ -177,7 +177,7 @@ fn signed(offset: i64) -> Option<u32> {
 }
 
 /// The cache of rules, shared by all threads of the process: 256 KiB, touched as it is used.
-/// All-zero memory is an empty cache (U4).
+/// All-zero memory is an empty cache (unwind.U4).
 #[repr(C)]
 pub struct RuleCache {
     entries: [AtomicU64; 1 << INDEX_BITS],

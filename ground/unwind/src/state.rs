@@ -139,7 +139,7 @@ impl Frame {
 }
 
 /// One thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
-/// a valid, empty state (U4), and pages are touched only as deep as stacks go.
+/// a valid, empty state (unwind.U4), and pages are touched only as deep as stacks go.
 #[repr(C)]
 pub struct StackState {
     /// Totals since the start.
@@ -286,7 +286,7 @@ impl StackState {
         let frames = self.frames.get(trusted.good..end).unwrap_or(&[]);
         let words = self.words_of(trusted.good, end);
         // SAFETY: V1: the words lie above the slot that the walk has come to, hence above the
-        // capture's sp, and below `hi`, which is the same (U2).
+        // capture's sp, and below `hi`, which is the same (unwind.U2).
         let changed = |word: &Word| unsafe { word.changed() } != 0;
         // SAFETY: as above.
         if end <= trusted.bad && unsafe { all_hold(frames) } && !words.iter().any(changed) {

@@ -6,7 +6,7 @@
 //!
 //! S1  A step lists every word it read: two in the link, up to two more in `extra`.
 //! S2  Outside signal frames the stack pointer only grows, so a walk ends.
-//! S3  All reads of a stack go through a `Memory`, which knows what may be read (U2).
+//! S3  All reads of a stack go through a `Memory`, which knows what may be read (unwind.U2).
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
 use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
@@ -51,7 +51,7 @@ impl Memory for Own {
         if addr < self.sp || addr > self.hi.wrapping_sub(8) {
             return None;
         }
-        // SAFETY: U2: the word lies within [sp, hi) of the running thread's stack.
+        // SAFETY: unwind.U2: the word lies within [sp, hi) of the running thread's stack.
         Some(unsafe { (addr as *const u64).read_unaligned() })
     }
 }

@@ -1,7 +1,7 @@
 //! Whole stacks, frame by frame against glibc's `backtrace()`: what is kept plus what is fresh
 //! must be the stack that an unwinder without any memory sees, at each of thousands of captures.
 //!
-//! H1 and H2 of harness/mod.rs hold. Not here: parsing alone (cfi_tests.rs).
+//! harness.H1 and harness.H2/mod.rs hold. Not here: parsing alone (cfi_tests.rs).
 
 mod harness;
 

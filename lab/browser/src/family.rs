@@ -124,7 +124,7 @@ fn signal(tree: &mut Tree, signal: i32) {
 
 fn kill(pid: u32, signal: i32) {
     if pid > 1 && pid != std::process::id() {
-        // SAFETY: no memory is involved; the process was seen to be ours a moment ago (T3, F1).
+        // SAFETY: no memory is involved; the process was seen to be ours a moment ago (tree.T3, F1).
         unsafe { libc::kill(pid as i32, signal) };
     }
 }

@@ -542,7 +542,7 @@ impl Runner<'_, '_> {
             );
         }
         if self.looked.elapsed() > Duration::from_secs(1) {
-            // This records its processes before it is gone (tree.rs, T1).
+            // This records its processes before it is gone (tree.T1).
             self.tree.members();
             self.looked = Instant::now();
         }

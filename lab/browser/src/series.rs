@@ -37,7 +37,7 @@ pub fn series(request: &Request) -> Result<Series> {
         no_two_alike(&request.subjects)?;
     }
     claim(request)?;
-    // This is done once before anything is started: what is missing is fetched or reported now (V2 of pages.rs).
+    // This is done once before anything is started: what is missing is fetched or reported now (pages.V2).
     let mut pages: Vec<String> = Vec::new();
     for subject in &request.subjects {
         let served = pages::serve(request, subject.browser)?;
@@ -123,7 +123,7 @@ fn side_by_side(
             let send = send.clone();
             let others = group.iter().filter(|other| other.label != subject.label);
             let beside: Vec<String> = others.map(|other| other.label.clone()).collect();
-            // Its browser dies with this thread (F2 of family.rs), which lives until the run has ended.
+            // Its browser dies with this thread (family.F2), which lives until the run has ended.
             scope.spawn(move || {
                 let run = one(request, subject, repetition, beside);
                 let _ = send.send(run);

@@ -44,7 +44,7 @@ pub mod words;
 
 pub use compare::{Request, compare};
 
-/// Locks out other tests that start processes: one run at a time in a process (run.rs, R6).
+/// Locks out other tests that start processes: one run at a time in a process (run.R6).
 #[cfg(test)]
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

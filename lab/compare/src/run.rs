@@ -13,7 +13,7 @@
 //!     processor, unless a look takes four intervals.
 //! R4  CPU time and faults are those that the kernel reports for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
-//! R6  One run at a time in a process: any other child of it is taken for an orphan of the run (tree.rs, T2).
+//! R6  One run at a time in a process: any other child of it is taken for an orphan of the run (tree.T2).
 //!
 //! Not here: which program and allocator (rounds.rs), when a program is idle (rest.rs), what follows from samples (figures.rs).
 

@@ -166,7 +166,7 @@ impl Feed {
         };
         let number = self.next.wrapping_add(1);
         each(&mut |at, chunk| {
-            // SAFETY: H2 of stage.rs: `fed` is the feed's, which we are (E2).
+            // SAFETY: stage.H2: `fed` is the feed's, which we are (E2).
             let fed = unsafe { &mut *stage.part(chunk.thread).fed.get() };
             if *fed == number {
                 stage.fail(

@@ -157,7 +157,7 @@ impl Player {
             };
             let kind = word & 15;
             let slot_number = (word >> 4 | self.slot_high << 28) & self.slot_mask;
-            // SAFETY: S1 of slots.rs.
+            // SAFETY: slots.S1.
             let slot = unsafe { &*self.slots.add(slot_number as usize) };
             self.tally.ops[kind as usize] += 1;
             match kind {
@@ -421,7 +421,7 @@ impl Player {
                         self.touch::<PLAIN>(block, 8.min(state.size()), state.size());
                         self.touch_next = before;
                     }
-                    // It counts as an operation (S3 of slots.rs), so that a release by another thread can wait for
+                    // It counts as an operation (slots.S3), so that a release by another thread can wait for
                     // it.
                     slot.set(state, block as u64, state.size());
                     self.ring_if_waited_for(false);

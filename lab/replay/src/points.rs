@@ -5,7 +5,7 @@
 //!                └► slots ─► pages that hold a live block ─► floor
 //! ```
 //!
-//! Q1  A point is taken when no thread plays (E3 of feed.rs), so slots and tallies stand still.
+//! Q1  A point is taken when no thread plays (feed.E3), so slots and tallies stand still.
 //! Q2  The floor is the number of distinct 4 KiB pages that hold a requested byte of a live block, at the addresses
 //!     of this run, and are resident: what the program never touched of a large block needs no memory. Pages strictly
 //!     inside a block are counted, its first and last are marked in a set.
@@ -58,7 +58,7 @@ impl PageSet {
     fn group(&mut self, number: u64) -> &mut Group {
         let mut at = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & self.mask;
         loop {
-            // SAFETY: below the capacity, which `grow` keeps inside the scratch area; zeros are an empty group (A3).
+            // SAFETY: below the capacity, which `grow` keeps inside the scratch area; zeros are an empty group (memory.A3).
             let group = unsafe { &mut *self.groups.add(at) };
             if group.key == number + 1 {
                 return group;
@@ -142,7 +142,7 @@ fn floor_pages(stage: &Stage, top: u32) -> Option<u64> {
     let mut set = PageSet::new(stage);
     let mut pages = 0;
     for number in 0..=top as usize {
-        // SAFETY: S1 of slots.rs: `top` was used.
+        // SAFETY: slots.S1: `top` was used.
         let slot: &Slot = unsafe { &*stage.slots().add(number) };
         let state = slot.state();
         let address = slot.address();

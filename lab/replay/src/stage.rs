@@ -6,7 +6,7 @@
 //! ```
 //!
 //! H1  A ring's entry is written by the feed before `posted` is raised (Release) and read after it was seen
-//!     (Acquire). At most `LEAD` are on their way (E1 of feed.rs), so none is overwritten.
+//!     (Acquire). At most `LEAD` are on their way (feed.E1), so none is overwritten.
 //! H2  `tally`, `handle` and `stack` of a part belong to its thread, or to the thread that starts or joins it; `fed`
 //!     to the feed.
 //! H3  Every sleep has a limit. If all threads stay asleep while nothing moves, the script cannot go on, and the
@@ -151,7 +151,7 @@ impl Stage {
             moves: AtomicU64::new(0),
             first_violation: AtomicU64::new(u64::MAX),
         };
-        // SAFETY: memory.rs A1: the area is ours, as long as a stage, aligned to a page, and lives for ever.
+        // SAFETY: memory.A1: the area is ours, as long as a stage, aligned to a page, and lives for ever.
         unsafe { place.write(stage) };
         // ORDER: Release; pairs with the Acquire in `the`, though pthread_create orders it already.
         STAGE.store(place, Ordering::Release);
@@ -162,7 +162,7 @@ impl Stage {
     pub fn the() -> &'static Stage {
         // ORDER: Acquire; pairs with the Release in `install`.
         let stage = STAGE.load(Ordering::Acquire);
-        // SAFETY: called only after `install`, by threads that it came before; memory.rs A1.
+        // SAFETY: called only after `install`, by threads that it came before; memory.A1.
         unsafe { &*stage }
     }
 
@@ -170,7 +170,7 @@ impl Stage {
     pub fn part(&self, number: u32) -> &'static Part {
         debug_assert!(number < self.header.threads);
         let parts: *const Part = self.memory.parts().cast();
-        // SAFETY: memory.rs A1 and A3: zeros are a part that has not started, and there are as many as threads.
+        // SAFETY: memory.A1 and memory.A3: zeros are a part that has not started, and there are as many as threads.
         unsafe { &*parts.add(number as usize) }
     }
 
@@ -180,16 +180,16 @@ impl Stage {
         unsafe { core::ptr::from_ref(part).offset_from(self.part(0)) as u32 }
     }
 
-    /// Returns the first slot; S1 of slots.rs says which indices are valid.
+    /// Returns the first slot; slots.S1 says which indices are valid.
     pub fn slots(&self) -> *const Slot {
         self.memory.slots().cast()
     }
 
-    /// Returns the counts of all threads together. Call it only when all is quiet (T1).
+    /// Returns the counts of all threads together. Call it only when all is quiet (tally.T1).
     pub fn sum(&self) -> Tally {
         let mut sum = Tally::default();
         for number in 0..self.header.threads {
-            // SAFETY: H2 and T1: no thread writes while all is quiet.
+            // SAFETY: H2 and tally.T1: no thread writes while all is quiet.
             sum.add(unsafe { &*self.part(number).tally.get() });
         }
         sum

@@ -1,6 +1,6 @@
 //! The counts of each thread, and the last line of the report.
 //!
-//! T1  A tally is written by its thread alone, and read by others only when all is quiet (feed.rs, E3).
+//! T1  A tally is written by its thread alone, and read by others only when all is quiet (feed.E3).
 //!
 //! Not here: resident memory (points.rs).
 

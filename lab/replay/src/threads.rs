@@ -85,7 +85,7 @@ pub fn start(stage: &'static Stage, number: u32) -> Result<(), &'static str> {
         }
         inner.count -= 1;
         let ended = stage.part(inner.ended[inner.count]);
-        // SAFETY: H2 of stage.rs: it has ended, so handle and stack are ours to read; it is joined once.
+        // SAFETY: stage.H2: it has ended, so handle and stack are ours to read; it is joined once.
         unsafe {
             libc::pthread_join(*ended.handle.get(), core::ptr::null_mut());
             *ended.stack.get()
@@ -143,7 +143,7 @@ extern "C" fn run(part: *mut c_void) -> *mut c_void {
 
 /// Plays a part's chunks until the script is over (`false`) or the thread ends (`true`).
 fn play_all(stage: &'static Stage, part: &'static Part) -> bool {
-    // SAFETY: H2 of stage.rs: the tally is this thread's.
+    // SAFETY: stage.H2: the tally is this thread's.
     let mut player = Player::new(stage, stage.number(part), unsafe { &mut *part.tally.get() });
     let mut taken = 0_u32;
     while let Some(chunk) = stage.take(part, taken) {
@@ -295,7 +295,7 @@ fn finish(stage: &'static Stage) -> c_int {
     let mut line = Line::object(b"end");
     sum.say(&mut line);
     line.number(b"wall_ns", wall_ns);
-    // SAFETY: E2 of feed.rs: the script is over, no thread feeds.
+    // SAFETY: feed.E2: the script is over, no thread feeds.
     line.number(b"feed_ns", unsafe { (*stage.feed.get()).spent_ns });
     // ORDER: Relaxed; all is quiet.
     line.number(b"late_ns", stage.late_ns.load(Ordering::Relaxed));

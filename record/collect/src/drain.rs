@@ -725,7 +725,7 @@ impl Draining {
         };
         let ask = Ask::Snapshot(Arc::clone(&self.process), cause, asked, None);
         let _ = match held {
-            // If it is not received, it is dropped, and the request goes on (H2 of `held`).
+            // If it is not received, it is dropped, and the request goes on (held.H2).
             Some(held) => {
                 drop(held.send(Held::waiting(self.process.pid, sampler.clone(), ask)));
                 Ok(())
@@ -778,7 +778,7 @@ impl Draining {
     }
 }
 
-/// Hands over a block, after the nodes that it may name (Q1).
+/// Hands over a block, after the nodes that it may name (output.Q1).
 fn send_block(
     tree: &mut Tree,
     index: usize,

@@ -180,7 +180,7 @@ impl Region {
             return Ok(false);
         };
         buffer.reserve(unread.count);
-        // SAFETY: `at + count <= RING_WORDS` (D1), so inside the ring; `buffer` has the room. The
+        // SAFETY: `at + count <= RING_WORDS` (base::reader.D1), so inside the ring; `buffer` has the room. The
         // words were published, and a recorder that writes them again breaks only its own trace.
         unsafe {
             let ring = self.0.start.add(ring_offset(index)).cast::<u64>();

@@ -2,7 +2,7 @@
 //!
 //! Q1  Jobs of one process are written in the order in which they were sent: nodes before the events
 //!     that name them.
-//! Q2  A file that cannot be written affects only itself: its jobs are taken and counted (C3).
+//! Q2  A file that cannot be written affects only itself: its jobs are taken and counted (collect.C3).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -132,7 +132,7 @@ fn remember_server(slot: &Slot) {
         CStr::from_ptr(info.dli_fname).to_bytes()
     };
     let bytes = name.len().min(PATH_BYTES);
-    // SAFETY: the slot was claimed by this process alone (P1), or is the shared last one, which any process may write.
+    // SAFETY: the slot was claimed by this process alone (base::probe.P1), or is the shared last one, which any process may write.
     unsafe {
         core::ptr::copy_nonoverlapping(name.as_ptr(), slot.path.get().cast::<u8>(), bytes);
     }

@@ -19,7 +19,7 @@ use crate::{high_water, link, modules, notices, process, slots};
 /// event of a program, or of a child of `fork`. Returns whether it is recorded.
 #[cold]
 pub fn begin() -> bool {
-    // ORDER: Relaxed throughout; there is one thread (G1: a fresh process or a fresh child).
+    // ORDER: Relaxed throughout; there is one thread (process.G1: a fresh process or a fresh child).
     if process::OFF.load(Ordering::Relaxed) {
         return false;
     }

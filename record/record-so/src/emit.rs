@@ -24,7 +24,7 @@ const WORDS_PER_STAMP: u64 = 8192;
 /// Between `enter` and `leave`, RECORDING.
 #[inline(always)]
 pub unsafe fn begin_event(state: *mut ThreadState, words: usize) -> Option<Cursor> {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         let Some(mut cursor) = (*state).ring.begin(words + BEFORE_EVENT) else {
             count_lost();
@@ -38,13 +38,13 @@ pub unsafe fn begin_event(state: *mut ThreadState, words: usize) -> Option<Curso
 /// Takes the ticket and the time for an event (W3).
 ///
 /// # Safety
-/// H1, RECORDING, and room for `BEFORE_EVENT` words.
+/// state.H1, RECORDING, and room for `BEFORE_EVENT` words.
 #[inline(always)]
 pub unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         let last = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
-        // ORDER: Relaxed for MULTI, see G2. Relaxed for the shared counter: the allocator orders a
+        // ORDER: Relaxed for MULTI, see process.G2. Relaxed for the shared counter: the allocator orders a
         // release of an address before its next acquisition, so the tickets, which are taken before
         // the one and after the other and have a single modification order, follow it.
         let ticket = if process::MULTI.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ pub unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
 unsafe fn stamp(state: *mut ThreadState, cursor: &mut Cursor) {
     // ORDER: Relaxed; a clock that may be a little behind.
     let session = process::SESSION.load(Ordering::Relaxed);
-    // SAFETY: linked, so the page is mapped; H1.
+    // SAFETY: linked, so the page is mapped; state.H1.
     unsafe {
         let tick = (*session).tick.load(Ordering::Relaxed); // ORDER: Relaxed; as above.
         if tick == (*state).tick && (*state).ring.pos() < (*state).time_due {
@@ -96,10 +96,10 @@ unsafe fn stamp_slow(state: *mut ThreadState, cursor: &mut Cursor, tick: u32) {
 /// Publishes the event.
 ///
 /// # Safety
-/// H1; the cursor comes from `begin_event`.
+/// state.H1; the cursor comes from `begin_event`.
 #[inline(always)]
 pub unsafe fn end_event(state: *mut ThreadState, cursor: Cursor) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         (*state).ring.end(cursor);
         (*state).ring.publish();
@@ -120,7 +120,7 @@ pub fn count_lost() {
 #[cold]
 #[inline(never)]
 pub unsafe fn unseen(state: *mut ThreadState) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     let count = unsafe { &(*state).ring.header().unseen };
     // ORDER: Relaxed; a counter that only the slot's owner changes.
     count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

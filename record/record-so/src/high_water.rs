@@ -66,7 +66,7 @@ pub fn begin() {
 /// Between `enter` and `leave`.
 #[inline(always)]
 pub unsafe fn gained(state: *mut ThreadState, bytes: u64) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         (*state).gained += bytes as i64;
         if (*state).gained >= PORTION {
@@ -82,7 +82,7 @@ pub unsafe fn gained(state: *mut ThreadState, bytes: u64) {
 /// As for `gained`.
 #[inline(always)]
 pub unsafe fn loses(state: *mut ThreadState, bytes: u64, for_good: bool) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         (*state).gained -= bytes as i64;
         if for_good && (*state).gained <= -PORTION {
@@ -96,7 +96,7 @@ pub unsafe fn loses(state: *mut ThreadState, bytes: u64, for_good: bool) {
 /// # Safety
 /// As for `gained`.
 unsafe fn settle(state: *mut ThreadState) -> i64 {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         let portion = core::mem::take(&mut (*state).gained);
         // ORDER: Relaxed; sums that steer when to look, and guard no data.
@@ -150,7 +150,7 @@ unsafe fn falls(state: *mut ThreadState) {
 /// As for `gained`.
 unsafe fn show(state: *mut ThreadState, high: i64) {
     let here = &raw const high as u64;
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     let (low, end) = unsafe { (*state).stack_bounds };
     // A signal's stack, or a fibre's, may have no room for more than a release needs.
     if !(low..end).contains(&here) {

@@ -136,7 +136,7 @@ fn object_at(pc: u64) -> Option<Found> {
 #[cold]
 #[inline(never)]
 pub unsafe fn notice(state: *mut ThreadState, frames: impl Iterator<Item = u64>) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         (*state).rules_seen = (&raw const (*state).stack.stats.rules_made).read();
         // ORDER: Acquire/Release; a try-lock: a thread that finds it held leaves the report to the collector.

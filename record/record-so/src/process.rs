@@ -204,7 +204,7 @@ pub fn publish_own_bytes() {
     }
 }
 
-/// Asks for a snapshot of the greatest live heap, and waits for it, within bounds (O1).
+/// Asks for a snapshot of the greatest live heap, and waits for it, within bounds (record_so.O1).
 #[cold]
 pub fn high_water_snapshot() {
     // ORDER: Relaxed; only a flag.
@@ -237,7 +237,7 @@ const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
 /// The longest wait if the collector asks for more patience: a bound, since the word is in shared memory.
 const LONGEST_WAIT_NS: u64 = 60_000_000_000;
 
-/// Asks for a snapshot and waits for it, within bounds (O1). What the caller keeps in registers is put on the stack
+/// Asks for a snapshot and waits for it, within bounds (record_so.O1). What the caller keeps in registers is put on the stack
 /// first: a look at the program's pointers meanwhile finds all of them from there on, and none of ours.
 #[unsafe(naked)]
 pub extern "C" fn snapshot(cause: u32) {

@@ -5,7 +5,7 @@
 //!     served from a small static arena, mapping calls by the kernel. Blocks from the arena are recognised by address
 //!     and never reach the real allocator, which must not begin before the table is complete: it may call us
 //!     in turn.
-//! L3  Looking a name up neither allocates nor takes a lock (`loader`, O1). A program that exports an allocator of
+//! L3  Looking a name up neither allocates nor takes a lock (`loader`, record_so.O1). A program that exports an allocator of
 //!     its own, as rustc does, calls our `sbrk` while it holds that allocator's lock, and `dlsym` allocates for the
 //!     text of its error when a name is missing: from the same allocator, which waits for the same lock for ever.
 

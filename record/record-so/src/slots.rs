@@ -186,7 +186,7 @@ fn ready_state(slot: &Slot, header: &'static SlotHeader) -> *mut ThreadState {
         header.owner.store(0, Ordering::Release);
         return state;
     }
-    // SAFETY: H1: the slot is ours.
+    // SAFETY: state.H1: the slot is ours.
     unsafe { begin_state(state, slot, header) };
     state
 }
@@ -210,7 +210,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
 /// Gives the copied state a ring of its own in a child of fork. Returns whether there is one.
 ///
 /// # Safety
-/// H1, and the process has one thread.
+/// state.H1, and the process has one thread.
 pub unsafe fn take_slot(state: *mut ThreadState) -> bool {
     let slot = &TABLE[0];
     let header = slot.header.load(Ordering::Acquire); // ORDER: Acquire; pairs with `add_region`.

@@ -39,7 +39,7 @@ pub struct Caller {
 /// Between `enter` and `leave`, RECORDING; `caller` is that of a call that has not returned.
 #[inline(always)]
 unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
-    // SAFETY: H1; the stack above `caller.sp` belongs to the calls that led here.
+    // SAFETY: state.H1; the stack above `caller.sp` belongs to the calls that led here.
     unsafe {
         let (lo, hi) = (*state).stack_bounds;
         skinflint_unwind::capture(
@@ -81,7 +81,7 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
 /// Writes the new frames of a stack, in pieces if need be, and the modules that it is the first to meet.
 ///
 /// # Safety
-/// H1, RECORDING; `captured` is this thread's newest capture.
+/// state.H1, RECORDING; `captured` is this thread's newest capture.
 #[cold]
 #[inline(never)]
 unsafe fn write_stack(state: *mut ThreadState, captured: &Capture<'_>) -> bool {
@@ -189,10 +189,10 @@ fn alternate_stack() -> u64 {
 /// Writes which thread writes to this ring from here on.
 ///
 /// # Safety
-/// H1.
+/// state.H1.
 pub unsafe fn thread_begins(state: *mut ThreadState) {
     let now = sys::monotonic_ns();
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         // ORDER: Relaxed; read while the thread is stopped.
         let known = &(*state).ring.header().alternate_stack;

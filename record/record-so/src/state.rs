@@ -6,7 +6,7 @@
 //!
 //! H1  A state is used only by the thread whose pointer (tls) leads to it, which is the slot's owner.
 //! H2  `busy` is 0 outside, INSIDE while the real function runs, RECORDING while the ring is written; a call that finds
-//!     it set passes through (O4), except that mapping calls INSIDE are the allocator's own and are recorded as such.
+//!     it set passes through (record_so.O4), except that mapping calls INSIDE are the allocator's own and are recorded as such.
 //!
 //! Not here: which thread has which state (slots.rs), when a call enters (thread.rs).
 

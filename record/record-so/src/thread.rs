@@ -6,7 +6,7 @@
 //!             └─ first event of the process: it meets the collector (begin.rs)
 //! ```
 //!
-//! The invariants H1 and H2 are those of state.rs, H3 that of slots.rs.
+//! The invariants state.H1 and state.H2 are those of state.rs, slots.H3 that of slots.rs.
 //! Not here: what is written (emit.rs, stacks.rs, marks.rs).
 
 use core::ffi::{c_int, c_void};
@@ -30,7 +30,7 @@ const TICKET_GAP: u64 = 1 << 20;
 pub fn enter() -> *mut ThreadState {
     let state = tls::get();
     if !state.is_null() {
-        // SAFETY: H1; `nobody` has the byte too.
+        // SAFETY: state.H1; `nobody` has the byte too.
         unsafe {
             // ORDER: Relaxed; only this thread and its signal handlers look at it.
             if (*state).busy.load(Ordering::Relaxed) == OUTSIDE
@@ -54,7 +54,7 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
     } else {
         state
     };
-    // SAFETY: H1; `nobody` has the byte too.
+    // SAFETY: state.H1; `nobody` has the byte too.
     unsafe {
         // ORDER: Relaxed, as in `enter`.
         match (*state).busy.load(Ordering::Relaxed) {
@@ -88,10 +88,10 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
 /// Brings a state up to the process's epoch: after a fork, or after modules were unloaded.
 ///
 /// # Safety
-/// H1.
+/// state.H1.
 unsafe fn catch_up(state: *mut ThreadState) -> bool {
     let epoch = process::epoch();
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         if epoch == 0 {
             // A child of fork: this is its only thread, and the state is a copy of its parent's.
@@ -120,7 +120,7 @@ unsafe fn catch_up(state: *mut ThreadState) -> bool {
 pub unsafe fn leave(state: *mut ThreadState) {
     // ORDER: SeqCst for the compiler alone: it must not move the ring's stores across `busy`.
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         // ORDER: Relaxed, as in `enter`.
         (*state).busy.store(OUTSIDE, Ordering::Relaxed);
@@ -137,7 +137,7 @@ pub fn enter_from_allocator() -> *mut ThreadState {
     if state.is_null() {
         return state;
     }
-    // SAFETY: H1; `nobody` has the byte too.
+    // SAFETY: state.H1; `nobody` has the byte too.
     unsafe {
         // ORDER: Relaxed, as in `enter`.
         let inside = (*state).busy.load(Ordering::Relaxed) == INSIDE;
@@ -175,7 +175,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
             return nobody();
         }
         process_begins();
-    // ORDER: Relaxed; see G2: the second thread makes it true first.
+    // ORDER: Relaxed; see process.G2: the second thread makes it true first.
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
@@ -187,7 +187,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
         }
         return nobody();
     }
-    // SAFETY: the slot and so the state are ours (H1).
+    // SAFETY: the slot and so the state are ours (state.H1).
     unsafe {
         (*state).stack_bounds = own_stack(may_allocate);
         (*state).epoch = process::epoch();
@@ -204,7 +204,7 @@ fn register(may_allocate: bool) -> *mut ThreadState {
 
 /// Makes tickets shared, before a thread starts (or at its first event, if it started unseen).
 pub fn before_second_thread() {
-    // ORDER: Relaxed; see G2. The thread that was alone may be counting: hence the gap.
+    // ORDER: Relaxed; see process.G2. The thread that was alone may be counting: hence the gap.
     if !process::MULTI.load(Ordering::Relaxed) {
         process::go_multi(single_ticket() + TICKET_GAP);
     }
@@ -275,7 +275,7 @@ unsafe extern "C" fn on_mark_signal(_signal: c_int) {
         }
         return;
     }
-    // SAFETY: H1; `nobody` has the byte too, and `enter` refuses it.
+    // SAFETY: state.H1; `nobody` has the byte too, and `enter` refuses it.
     unsafe {
         // ORDER: Relaxed; this thread's own byte, and we are its signal handler.
         match (*state).busy.load(Ordering::Relaxed) {
@@ -294,11 +294,11 @@ unsafe extern "C" fn on_mark_signal(_signal: c_int) {
 /// Writes marks that a signal asked for while the thread was busy.
 ///
 /// # Safety
-/// H1, OUTSIDE.
+/// state.H1, OUTSIDE.
 #[cold]
 #[inline(never)]
 unsafe fn pending_marks(state: *mut ThreadState) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         while (*state).pending_marks != 0 {
             (*state).pending_marks -= 1;
@@ -324,14 +324,14 @@ fn hear_of_end(state: *mut ThreadState, may_allocate: bool) {
     }
 }
 
-/// The destructor of the key: the thread will end soon, but may still free memory (H3).
+/// The destructor of the key: the thread will end soon, but may still free memory (slots.H3).
 pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     let state = state.cast::<ThreadState>();
     if state.is_null() || state != tls::get() || process::epoch() == 0 {
         return;
     }
     let mut name = [0u64; 2];
-    // SAFETY: H1; the kernel writes at most 16 bytes, with their zero.
+    // SAFETY: state.H1; the kernel writes at most 16 bytes, with their zero.
     unsafe {
         let at = name.as_mut_ptr() as u64;
         sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);

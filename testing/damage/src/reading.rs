@@ -45,7 +45,7 @@ impl Symbolizer for Nameless {
 /// Reads a trace to its end and writes its report in all forms.
 ///
 /// # Panics
-/// If something does not hold that has to hold for every input (F2).
+/// If something does not hold that has to hold for every input (damage.F2).
 pub fn whole(bytes: &[u8]) -> Outcome {
     const NAME: &str = "under-test.sft";
     let trace = match Trace::from_bytes(bytes.to_vec(), NAME) {

@@ -96,7 +96,7 @@ pub fn of_crate(root: &Path, dir: &Path, features: &[&str]) -> Result<(Vec<Sourc
                     .into_iter()
                     .find(|path| root.join(path).exists())
             };
-            // A module that is missing is one that a condition removes (K2).
+            // A module that is missing is one that a condition removes (cfgs.K2).
             waiting.extend(found.map(|path| (path, below)));
         }
         sources.push(Source { file, text });

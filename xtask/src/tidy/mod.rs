@@ -7,6 +7,7 @@
 //!               ├─► orders::check (*.rs of crates with models: what each ordering is proved by)
 //!               └─► links::check  (*.md)
 //!   all *.rs    ──► circles::check (files of a crate that name each other in a circle)
+//!               └─► labels::check (invariants: defined once, cited with their file)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
 //!               └─► proofs::check (cargo metadata against tests/proofs.toml, and that against HACKING.md)
 //! ```
@@ -20,6 +21,7 @@
 mod circles;
 mod clocks;
 mod edges;
+mod labels;
 mod links;
 mod orders;
 mod rust;
@@ -93,9 +95,9 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
             faults.extend(orders::check(file, &content, models));
         }
     }
-    faults.extend(circles::check(&files, &|file| {
-        std::fs::read_to_string(root.join(file)).ok()
-    }));
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).ok();
+    faults.extend(circles::check(&files, &read));
+    faults.extend(labels::check(&files, &read));
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
     faults.extend(edges::check_unused(&metadata)?);

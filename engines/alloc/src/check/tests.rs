@@ -124,7 +124,7 @@ fn a_span_that_does_not_belong_where_it_is_is_named() {
     let said = books.while_wrong(1, state(span::state::PARTIAL), state(span::state::FULL));
     named(&said, "H3: a span on another state's list", at);
     let current = books.heap.current(class::base_class(64));
-    // SAFETY: the current span of a class is live (heap H3).
+    // SAFETY: the current span of a class is live (heap.H3).
     let current: &'static Span = unsafe { &*current };
     let state = |to: u8| move |_: &mut Pool| current.state.store(to, Ordering::Relaxed); // ORDER: as above
     let said = books.while_wrong(1, state(span::state::FULL), state(span::state::CURRENT));
@@ -206,7 +206,7 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
     let said = books.while_wrong(3, left(64 + 2), left(due));
     named(&said, "S6: no event before", span.start());
     let current = books.heap.current(class::base_class(64));
-    // SAFETY: the current span of a class is live (heap H3).
+    // SAFETY: the current span of a class is live (heap.H3).
     let current: &'static Span = unsafe { &*current };
     let left = |to: u32| move |_: &mut Pool| current.left.store(to, Ordering::Relaxed); // ORDER: as above
     let said = books.while_wrong(3, left(1), left(u32::MAX));

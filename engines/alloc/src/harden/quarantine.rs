@@ -39,7 +39,7 @@ static BYTES_MAX: AtomicUsize = AtomicUsize::new(0);
 /// Makes room for the ring. `false`: the OS refuses.
 pub fn begin(bytes: usize) -> bool {
     let ring = sys::map_private(BLOCKS * 8).cast();
-    RING.store(ring, Ordering::Relaxed); // ORDER: one thread (harden Y2)
+    RING.store(ring, Ordering::Relaxed); // ORDER: one thread (harden.Y2)
     BYTES_MAX.store(bytes, Ordering::Relaxed); // ORDER: as above
     !ring.is_null()
 }

@@ -97,7 +97,7 @@ pub fn begin(every: u32) -> bool {
     if sys::is_error(pool) || !stacks::begin() {
         return false;
     }
-    // SAFETY: one thread (harden Y2).
+    // SAFETY: one thread (harden.Y2).
     let queue = unsafe { &mut *WAITING.0.get() };
     for (i, slot) in queue.slots.iter_mut().enumerate() {
         *slot = i as u8;
@@ -119,7 +119,7 @@ pub fn is_ours(address: usize) -> bool {
 /// Reports whether this thread's next block is to be a sample. Cost: one load, one store.
 #[inline]
 pub fn is_due(heap: &Heap) -> bool {
-    // ORDER: this thread's own (heap H1).
+    // ORDER: this thread's own (heap.H1).
     let left = heap.sample_left.load(Ordering::Relaxed);
     if left > 1 {
         heap.sample_left.store(left - 1, Ordering::Relaxed); // ORDER: as above

@@ -71,7 +71,7 @@ pub fn begin() -> bool {
     if state.is_null() || rules.is_null() {
         return false;
     }
-    STATE.store(state.cast(), Ordering::Relaxed); // ORDER: one thread (harden Y2)
+    STATE.store(state.cast(), Ordering::Relaxed); // ORDER: one thread (harden.Y2)
     RULES.store(rules.cast(), Ordering::Relaxed); // ORDER: as above
     // SAFETY: as above.
     unsafe { *FINDER.0.get() = Finder::resolve() };
@@ -108,7 +108,7 @@ impl Stack {
 
     /// Forgets the stack.
     pub fn clear(&self) {
-        self.thread.store(0, Ordering::Relaxed); // ORDER: the slot's holder calls (sampled S2)
+        self.thread.store(0, Ordering::Relaxed); // ORDER: the slot's holder calls (sampled.S2)
         self.count.store(0, Ordering::Relaxed); // ORDER: as above
     }
 
@@ -125,7 +125,7 @@ impl Stack {
 
     /// Adds the thread and its stack to the story, after the words `who`; nothing if there is no stack.
     pub fn tell(&self, story: &mut Story, who: &[u8]) {
-        // ORDER: see sampled S2.
+        // ORDER: see sampled.S2.
         let thread = self.thread.load(Ordering::Relaxed);
         if thread == 0 {
             return;
@@ -189,7 +189,7 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
     });
     let mut count = 0;
     for (to, pc) in into.frames.iter().zip(frames) {
-        to.store(pc as usize, Ordering::Relaxed); // ORDER: see sampled S2
+        to.store(pc as usize, Ordering::Relaxed); // ORDER: see sampled.S2
         count += 1;
     }
     into.count.store(count, Ordering::Relaxed); // ORDER: as above

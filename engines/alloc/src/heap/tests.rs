@@ -60,7 +60,7 @@ fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
 }
 
 /// The freer notified the owner, the owner drained, and only then comes the freer's bit, the last of a full
-/// span (free F2): the purger has the owner look again.
+/// span (free.F2): the purger has the owner look again.
 #[test]
 fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
     let _turn = turn();

@@ -49,7 +49,7 @@ fn a_ticket_without_a_level_is_answered_by_the_next_look() {
         (2, 90, 2)
     );
     assert!(!tickets.is_answered(first));
-    // T2: the level went into that round; the tickets are open until they are answered.
+    // tickets.T2: the level went into that round; the tickets are open until they are answered.
     let open = tickets.take().expect("open");
     assert_eq!((open.level, open.wanted_bytes, open.ticket), (0, 0, 2));
     tickets.answer(open.ticket);

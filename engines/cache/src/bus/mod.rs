@@ -250,7 +250,7 @@ impl Bus {
             return false;
         }
         let (function, context) = self.hook();
-        // SAFETY: the type is that of skinflint.h, and the hook may be called at any time (H2).
+        // SAFETY: the type is that of skinflint.h, and the hook may be called at any time (notifier.H2).
         unsafe { core::mem::transmute::<*mut c_void, Add>(found)(function, context) == 1 }
     }
 }
@@ -440,7 +440,7 @@ impl Loop {
         for listener in self.listeners() {
             let ticked =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
-            // Its panic was printed; the other listeners have their turn (Q2).
+            // Its panic was printed; the other listeners have their turn (round.Q2).
             drop(ticked);
         }
     }

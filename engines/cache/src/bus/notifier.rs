@@ -10,7 +10,7 @@
 //!     ([`Notifier::get`]). So there are no more notifiers than buses that ever ran at the same time.
 //! H3  A ticket that is answered had its level in a round that began after it was posted, and ended (`tickets`).
 //! H4  The wait is bounded: the refused thread may hold the very lock that a listener wants. Listeners, too, wait for
-//!     locks with a bound only (`listener`, N1).
+//!     locks with a bound only (listener.N1).
 //! H5  The bus's own thread does not wait for itself, and a child of fork, which has no such thread, does not wait.
 //! H6  Waiting threads are known ([`Notifier::waiting`]), as far as there is room: a listener should not wait for them.
 //!
@@ -156,7 +156,7 @@ impl Notifier {
         sys::read(self.fd(), &mut count);
         let posted = self.tickets.take()?;
         if posted.level == 0 {
-            // The ticket's level was in the round before (T2 of `tickets`).
+            // The ticket's level was in the round before (tickets.T2).
             self.answer(posted.ticket);
             return None;
         }

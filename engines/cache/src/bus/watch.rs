@@ -7,7 +7,7 @@
 //! ```
 //!
 //! W1  Each file is opened once; one that cannot be is a line of [`Watch::state`] with the reason, and no error.
-//! W2  An event is a reason to look at the room (`group`, C1), not a level by itself, except where the kernel
+//! W2  An event is a reason to look at the room (group.C1), not a level by itself, except where the kernel
 //!     measured a stall (PSI) or counted a kill.
 //! W3  Limits are looked at by time, too, since the second version has no event before its limit is met: seldom while
 //!     there is room, often when there is little ([`Watch::look_again_ms`]).

@@ -532,7 +532,7 @@ where
         }
     }
 
-    /// Checks that the sums hold (X1, and D1 of `shard`).
+    /// Checks that the sums hold (X1, and shard.D1).
     ///
     /// # Errors
     /// A text that says what does not hold.

@@ -11,7 +11,7 @@
 //! D3  A scan cannot empty the main queue: an entry that was asked for once displaces none there.
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
-//! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (K4).
+//! D5  What goes is handed out in a [`Trash`], to be dropped without the lock (cache.K4).
 //! D6  A candidate displaces entries that had fewer requests for their bytes, all together: what counts is hits, and
 //!     bytes are what they cost. The entries that would go are credited with one request more than was counted: a
 //!     candidate has just been asked for, and in a loop those in main will be asked for before it is again. Without

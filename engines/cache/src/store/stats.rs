@@ -37,9 +37,9 @@ pub struct Stats {
     pub hits: u64,
     /// Lookups that did not.
     pub misses: u64,
-    /// Misses that got the value from another thread that was making it just then (X6).
+    /// Misses that got the value from another thread that was making it just then (store.X6).
     pub joined: u64,
-    /// Entries that came (X4: those that are in, and the next five).
+    /// Entries that came (store.X4: those that are in, and the next five).
     pub inserted: u64,
     /// Entries that were refused at once: they were asked for less than those that would have had to go.
     pub refused: u64,

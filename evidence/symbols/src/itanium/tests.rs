@@ -1,4 +1,4 @@
-//! Readable names, and names that are damaged or hostile: I1 and I2 hold.
+//! Readable names, and names that are damaged or hostile: itanium.I1 and itanium.I2 hold.
 
 use super::*;
 
@@ -71,7 +71,7 @@ fn what_is_not_understood_has_no_name() {
     }
 }
 
-/// Tests every cut and every changed byte of names with all kinds of parts: an answer, in bounded time (I2).
+/// Tests every cut and every changed byte of names with all kinds of parts: an answer, in bounded time (itanium.I2).
 #[test]
 fn damaged_names_end() {
     let names = [

@@ -1,8 +1,8 @@
 //! A made-up report about a made-up indexer: seeded, and every sum holds.
 //!
 //! Y1  The same seed and number of sites give the same report.
-//! Y2  Sums over sites equal the instants' and totals' figures (model M4), sizes too.
-//! Y3  Rows of the books add up to resident memory (model M2).
+//! Y2  Sums over sites equal the instants' and totals' figures (analysis::model.M4), sizes too.
+//! Y3  Rows of the books add up to resident memory (analysis::model.M2).
 //!
 //! Not here: what the findings say (`findings`), anything that is true of a real program.
 

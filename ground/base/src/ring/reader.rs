@@ -39,7 +39,7 @@ pub fn unread(slot: &SlotHeader, first: u64, last: u64) -> Result<Option<Unread>
     if head == tail {
         return Ok(None);
     }
-    // ORDER: Relaxed; published with `tail` (R3). ring_model: growth.
+    // ORDER: Relaxed; published with `tail` (ring.R3). ring_model: growth.
     let capacity = slot.capacity.load(Ordering::Relaxed);
     let sound = capacity.is_power_of_two()
         && (first..=last).contains(&capacity)
@@ -65,9 +65,9 @@ impl Unread {
         // words have been copied. [model: ring_model_a_full_ring]
         slot.head.words.store(head, Ordering::Release);
         // ORDER: Release; pairs with the Acquire in `Writer::wait_for_room`: a writer that sees it sees `head`; one
-        // that does not sleeps until its time-out (W3). [reason: look]
+        // that does not sleeps until its time-out (writer.W3). [reason: look]
         slot.head.drained.fetch_add(1, Ordering::Release);
-        // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out (W3).
+        // ORDER: Relaxed; a thread that begins to wait just now wakes by its time-out (writer.W3).
         if slot.waiting.load(Ordering::Relaxed) == 0 {
             return false;
         }

@@ -58,7 +58,7 @@ impl<O: Outside> Writer<O> {
     /// Creates a writer that goes on where the slot's last owner stopped.
     ///
     /// # Safety
-    /// The slot is the caller's until the writer is gone (R1); `header` and the `LAST_CAPACITY`
+    /// The slot is the caller's until the writer is gone (ring.R1); `header` and the `LAST_CAPACITY`
     /// words at `words` live as long.
     pub unsafe fn over(header: &SlotHeader, words: *const Word, outside: O) -> Writer<O> {
         const { Self::BOUNDS };
@@ -66,7 +66,7 @@ impl<O: Outside> Writer<O> {
         let mut capacity = header.capacity.load(Ordering::Relaxed);
         if capacity == 0 {
             capacity = O::FIRST_CAPACITY;
-            // ORDER: Relaxed; published by the next Release of `tail` (R3).
+            // ORDER: Relaxed; published by the next Release of `tail` (ring.R3).
             header.capacity.store(capacity, Ordering::Relaxed);
         }
         let pos = header.tail.load(Ordering::Relaxed); // ORDER: Relaxed; as the capacity.
@@ -93,7 +93,7 @@ impl<O: Outside> Writer<O> {
         unsafe { &*self.header }
     }
 
-    /// Makes room for `words` words without a seam (R2, W1). `None`: recording is over.
+    /// Makes room for `words` words without a seam (ring.R2, W1). `None`: recording is over.
     /// Cost: an addition, a comparison, an address.
     #[inline(always)]
     pub fn begin(&mut self, words: usize) -> Option<Cursor> {
@@ -151,7 +151,7 @@ impl<O: Outside> Writer<O> {
         }
     }
 
-    /// Waits until the reader has read enough; a ring that was full grows once it is empty (R3).
+    /// Waits until the reader has read enough; a ring that was full grows once it is empty (ring.R3).
     fn wait_for_room(&mut self, wanted: u64) -> bool {
         let header = self.header();
         let Some(mut patience) = self.outside.patience() else {
@@ -168,7 +168,7 @@ impl<O: Outside> Writer<O> {
             let head = header.head.words.load(Ordering::Acquire); // ORDER: as above
             if may_grow && head == self.pos {
                 self.mask = self.mask * 2 + 1;
-                // ORDER: Relaxed; published by the next Release of `tail` (R3). ring_model: growth.
+                // ORDER: Relaxed; published by the next Release of `tail` (ring.R3). ring_model: growth.
                 header.capacity.store(self.mask + 1, Ordering::Relaxed);
                 return true;
             }

@@ -1,4 +1,4 @@
-//! Made-up programs: streams of events that obey the rules of `event.rs` (E1, E2, E3), from a seed.
+//! Made-up programs: streams of events that obey the rules of `event.rs` (event.E1 to event.E3), from a seed.
 //!
 //! ```text
 //!   Rng ──► Program { threads, live blocks, an allocator that reuses the last block } ──► Event*

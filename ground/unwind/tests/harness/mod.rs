@@ -62,7 +62,7 @@ pub fn own_stack() -> StackBounds {
 
 pub fn zeroed_state() -> Box<StackState> {
     let layout = std::alloc::Layout::new::<StackState>();
-    // SAFETY: all-zero memory is a valid state (U4).
+    // SAFETY: all-zero memory is a valid state (unwind.U4).
     unsafe { Box::from_raw(std::alloc::alloc_zeroed(layout).cast()) }
 }
 

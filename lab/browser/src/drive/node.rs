@@ -186,7 +186,7 @@ impl Drive for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It ends when its stdin ends (driver.mjs, D3); we do not wait long for it.
+        // It ends when its stdin ends (driver.mjs, drive.D3); we do not wait long for it.
         self.lines.hang_up();
         for _ in 0..50 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {

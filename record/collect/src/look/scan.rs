@@ -349,7 +349,7 @@ impl Memory {
         Ok(Memory { pid, pages })
     }
 
-    /// Returns the existing pages of a region, as runs (O3 of look.rs); `own_only`: without those of a file.
+    /// Returns the existing pages of a region, as runs (look.O3); `own_only`: without those of a file.
     fn pages(
         &self,
         region: &LookRegion,

@@ -19,7 +19,7 @@ use crate::thread;
 use crate::{high_water, process};
 
 /// Defines a function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two
-/// further arguments (N1), under a name that is not exported (X1).
+/// further arguments (hooks.N1), under a name that is not exported (X1).
 macro_rules! entry {
     ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]
@@ -72,7 +72,7 @@ unsafe fn acquired(
     size: usize,
     caller: Caller,
 ) {
-    // SAFETY: as the caller promises; H1.
+    // SAFETY: as the caller promises; state.H1.
     unsafe {
         if kind == tag::ALLOC && !process::wants_acquisitions() {
             return emit::unseen(state);
@@ -90,7 +90,7 @@ unsafe fn acquired(
 /// # Safety
 /// Between `enter` and `leave`.
 unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
-    // SAFETY: as the caller promises; H1.
+    // SAFETY: as the caller promises; state.H1.
     unsafe {
         if !process::wants_releases() {
             return;
@@ -104,7 +104,7 @@ unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_vo
 
 unsafe extern "C" fn mallocx_recorded(size: usize, flags: c_int, sp: u64, bp: u64) -> *mut c_void {
     let state = thread::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let block = call!(mallocx as Mallocx)(size, flags);
         if !state.is_null() {
@@ -137,7 +137,7 @@ unsafe fn regrown<T: Copy>(
     step: impl FnOnce() -> T,
     becomes: impl FnOnce(T) -> Option<(*mut c_void, usize)>,
 ) -> T {
-    // SAFETY: as the caller promises; H1.
+    // SAFETY: as the caller promises; state.H1.
     unsafe {
         let is_recorded = process::wants_acquisitions();
         if is_recorded {
@@ -188,7 +188,7 @@ unsafe extern "C" fn rallocx_recorded(
     bp: u64,
 ) -> *mut c_void {
     let state = thread::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         if state.is_null() {
             return call!(rallocx as Rallocx)(old, size, flags);
@@ -213,7 +213,7 @@ unsafe extern "C" fn xallocx_recorded(
     bp: u64,
 ) -> usize {
     let state = thread::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         if state.is_null() {
             return call!(xallocx as Xallocx)(block, size, extra, flags);
@@ -266,7 +266,7 @@ unsafe fn release(block: *mut c_void, func: u8, real: impl FnOnce(*mut c_void)) 
         return;
     }
     let state = thread::enter();
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         if state.is_null() {
             return real(block);

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     if WATCHED.load(Ordering::Relaxed) {
         look_for_new_modules();
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let result = call!(dlclose as Dlclose)(handle);
         let state = thread::enter();

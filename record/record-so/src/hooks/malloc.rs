@@ -49,7 +49,7 @@ pub unsafe fn acquired(
     if state.is_null() {
         return;
     }
-    // SAFETY: H1; the block was acquired just now.
+    // SAFETY: state.H1; the block was acquired just now.
     unsafe {
         // The second half of a realloc is recorded if the first was.
         if kind == tag::ALLOC && !process::wants_acquisitions() {
@@ -117,7 +117,7 @@ exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_rec
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
 unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         if !process::wants_releases() {
             return;
@@ -139,7 +139,7 @@ pub unsafe fn free_through(block: *mut c_void, func: u8, real: impl FnOnce(*mut 
         return;
     }
     let state = thread::enter();
-    // SAFETY: H1.
+    // SAFETY: state.H1.
     unsafe {
         if state.is_null() {
             return real(block);
@@ -230,7 +230,7 @@ unsafe extern "C" fn realloc_recorded(
     if real::REAL.realloc.get().is_null() {
         return real::arena_alloc(size);
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         if state.is_null() {
             return call!(realloc as Realloc)(old, size);
@@ -278,7 +278,7 @@ unsafe fn realloc_while_stopped(
     size: usize,
     caller: Caller,
 ) -> *mut c_void {
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         released(state, tag::FREE, free_func::REALLOC, old);
         let block = call!(realloc as Realloc)(old, size);
@@ -490,7 +490,7 @@ pub unsafe extern "C" fn skinflint_mark(name: *const core::ffi::c_char) {
     if state.is_null() {
         return;
     }
-    // SAFETY: as the caller promises; H1.
+    // SAFETY: as the caller promises; state.H1.
     unsafe {
         marks::mark(state, core::ffi::CStr::from_ptr(name).to_bytes());
         thread::leave(state);

@@ -27,7 +27,7 @@ enum By {
 }
 
 /// Makes a mapping call by a raw system call, and reports errors as libc does: used while the table of real functions
-/// is not complete (real.rs, L2), and for calls by number, since the function beneath may itself use such calls
+/// is not complete (real.L2), and for calls by number, since the function beneath may itself use such calls
 /// (tcmalloc's `mmap`).
 fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
@@ -107,7 +107,7 @@ unsafe extern "C" fn mmap_recorded<const BY_NUMBER: bool>(
     if !real::is_resolved() {
         return by_kernel(libc::SYS_mmap, args) as *mut c_void;
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let result = match BY_NUMBER {
             true => by_kernel(libc::SYS_mmap, args) as *mut c_void,
@@ -185,7 +185,7 @@ unsafe extern "C" fn munmap_recorded<const BY_NUMBER: bool>(addr: *mut c_void, l
     if !real::is_resolved() {
         return by_kernel(libc::SYS_munmap, args);
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         // The kernel refuses any other range, and nothing is unmapped then.
         let is_sound = (addr as u64).is_multiple_of(PAGE) && len != 0;
@@ -227,7 +227,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     if !real::is_resolved() {
         return by_kernel(libc::SYS_mremap, args) as *mut c_void;
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         // With a length of 0, the old pages stay where they are, and are mapped a second time.
         let moves = old_len != 0;
@@ -312,7 +312,7 @@ unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
     if !real::is_resolved() {
         return by_kernel(libc::SYS_madvise, args);
     }
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         if let Some(state) = by.state() {
             let first = word(tag::ADVISE, by.flag(), addr as u64);
@@ -334,7 +334,7 @@ unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
     let by = By::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let result = call!(brk as Brk)(end);
         if let Some(state) = by.state()
@@ -354,7 +354,7 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     let by = By::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let before = call!(sbrk as Sbrk)(increment);
         if let Some(state) = by.state()

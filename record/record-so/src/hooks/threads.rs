@@ -10,7 +10,7 @@ use crate::state::{RECORDING, set_busy};
 use crate::thread;
 use crate::{emit, process};
 
-/// `pthread_create`: from now on tickets are shared (G2). The thread itself is registered at its first event.
+/// `pthread_create`: from now on tickets are shared (process.G2). The thread itself is registered at its first event.
 ///
 /// # Safety
 /// As for the function beneath.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn pthread_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     let state = thread::enter();
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let answer = call!(sigaltstack as Sigaltstack)(new, old);
         if !state.is_null() {
@@ -55,13 +55,13 @@ pub unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::
     }
 }
 
-/// `fork`: the parent records the child's id. The child finds out by itself that it is one (O5).
+/// `fork`: the parent records the child's id. The child finds out by itself that it is one (record_so.O5).
 ///
 /// # Safety
 /// As for the function beneath.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
-    // SAFETY: the program's own call; H1.
+    // SAFETY: the program's own call; state.H1.
     unsafe {
         let child = call!(fork as Fork)();
         if child > 0 {
