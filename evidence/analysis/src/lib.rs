@@ -16,6 +16,7 @@
 //! Not here: reading a trace (`trace`), names of functions (`symbols`), text (`view`).
 mod ahead;
 pub mod analyzer;
+pub mod block;
 pub mod blocks;
 pub mod books;
 pub mod cells;
@@ -36,6 +37,7 @@ pub mod held;
 pub mod known;
 pub mod ledger;
 pub mod maps;
+mod merging;
 pub mod missing;
 pub mod model;
 mod notes;
@@ -49,6 +51,7 @@ pub mod qualified;
 pub mod reach;
 mod rest;
 mod schedule;
+mod sums;
 mod through;
 mod timeline;
 mod together;

@@ -26,21 +26,19 @@ const RULE: &str = "circle";
 /// Crates that have circles still.
 const EXEMPT: &[&str] = &[
     "alloc",
-    "analysis",
     "browser",
-    "cache",
     "cli",
+    "report",
+    "unwind",
     "collect",
     "compare",
     "gc",
     "pages",
     "record-so",
-    "report",
     "sizes",
     "snapshot",
     "symbols",
     "trace",
-    "unwind",
     "view",
 ];
 
@@ -58,6 +56,9 @@ struct Module {
     /// Paths that the module's code names, without those of re-exports.
     named: BTreeSet<Names>,
 }
+
+/// Which file names which others of its crate, each with a path by which it does.
+type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The modules of a crate by their paths.
 struct Modules(BTreeMap<Names, Module>);
@@ -80,7 +81,8 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
         }) else {
             continue;
         };
-        let circles = circles(&arrows(root, read));
+        let arrows = arrows(root, read);
+        let circles = circles(&arrows);
         let exempt = EXEMPT.contains(&name);
         if exempt && circles.is_empty() {
             faults.push(Fault::new(
@@ -92,39 +94,43 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
         }
         for circle in circles.into_iter().filter(|_| !exempt) {
             let first = circle.iter().next().cloned().unwrap_or_default();
-            let names: Vec<&str> = circle
-                .iter()
-                .map(|file| file.rsplit_once("/src/").map_or(&file[..], |it| it.1))
-                .collect();
-            faults.push(Fault::new(
-                &first,
-                0,
-                RULE,
-                format!(
-                    "{} files name each other in a circle: {}",
-                    names.len(),
-                    names.join(", ")
-                ),
-            ));
+            faults.push(Fault::new(&first, 0, RULE, said(&circle, &arrows)));
         }
     }
     faults
 }
 
+/// Says what a circle is made of: each file, and by which path it names which others.
+fn said(circle: &BTreeSet<String>, arrows: &Arrows) -> String {
+    let short = |file: &str| file.rsplit_once("/src/").map_or(file, |it| it.1).to_owned();
+    let of_file = |file: &String| {
+        let within = arrows.get(file).into_iter().flatten();
+        let within = within.filter(|(to, _)| circle.contains(*to));
+        let named: Vec<String> = within
+            .map(|(to, path)| format!("{} ({path})", short(to)))
+            .collect();
+        format!("{} names {}", short(file), named.join(", "))
+    };
+    let files: Vec<String> = circle.iter().map(of_file).collect();
+    format!(
+        "{} files name each other in a circle: {}",
+        files.len(),
+        files.join("; ")
+    )
+}
+
 /// Returns which file names which others of its crate, from the crate's root file.
-fn arrows(root: &str, read: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, BTreeSet<String>> {
+fn arrows(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Arrows {
     let mut modules = Modules(BTreeMap::new());
     modules.read_file(&[], root, read);
-    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut arrows = Arrows::new();
     for (path, module) in &modules.0 {
         for named in &module.named {
             if let Some(target) = modules.resolve(path, named, 0)
                 && target != module.file
             {
-                arrows
-                    .entry(module.file.clone())
-                    .or_default()
-                    .insert(target);
+                let of_file = arrows.entry(module.file.clone()).or_default();
+                of_file.entry(target).or_insert_with(|| named.join("::"));
             }
         }
     }
@@ -303,8 +309,12 @@ impl Module {
                 TokenTree::Ident(_) => {
                     let is_member = next > 0 && is_punct(&tokens[next - 1], '.');
                     let (path, last) = path_at(&tokens, next);
-                    // A module's name alone is a variable's.
-                    if !is_member && (path.len() > 1 || !self.children.contains(&path[0])) {
+                    // A module's name alone is a variable's; `super` and `crate` alone say who sees a thing.
+                    if !is_member
+                        && (path.len() > 1
+                            || !(self.children.contains(&path[0])
+                                || ["super", "crate"].contains(&path[0].as_str())))
+                    {
                         self.named.insert(path);
                     }
                     next = last;
@@ -419,12 +429,12 @@ fn name_of(item: &Item) -> Option<String> {
 }
 
 /// Returns the sets of files that reach each other, by following arrows.
-fn circles(arrows: &BTreeMap<String, BTreeSet<String>>) -> Vec<BTreeSet<String>> {
+fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reach = |from: &String| {
         let mut seen: BTreeSet<&String> = BTreeSet::new();
         let mut todo = vec![from];
         while let Some(at) = todo.pop() {
-            for next in arrows.get(at).into_iter().flatten() {
+            for next in arrows.get(at).into_iter().flat_map(BTreeMap::keys) {
                 if seen.insert(next) {
                     todo.push(next);
                 }
@@ -485,7 +495,10 @@ mod tests {
     fn a_circle_of_uses_fires() {
         let b = ("b.rs", "use crate::c::C; pub struct B(C);");
         let said = faults(&[ROOT, b, ("c.rs", "use super::b; pub struct C(Box<b::B>);")]);
-        assert_eq!(said, ["2 files name each other in a circle: b.rs, c.rs"]);
+        assert_eq!(
+            said,
+            ["2 files name each other in a circle: b.rs names c.rs (C); c.rs names b.rs (b::B)"]
+        );
     }
 
     #[test]
@@ -510,6 +523,7 @@ mod tests {
             with("pub struct B; impl B { #[cfg(test)] fn f(c: crate::C) {} fn g() {} }"),
             0
         );
+        assert_eq!(with("pub struct B; impl B { pub(super) fn f() {} }"), 0);
         assert_eq!(with("pub struct B; fn f(c: u8) -> u8 { c.C() }"), 0);
     }
 
