@@ -24,6 +24,7 @@ pub mod processes;
 pub mod reach;
 mod screen;
 pub mod stack;
+mod style;
 pub mod text;
 mod through;
 pub mod units;

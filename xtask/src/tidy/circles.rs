@@ -35,11 +35,7 @@ const EXEMPT: &[&str] = &[
     "gc",
     "pages",
     "record-so",
-    "sizes",
-    "snapshot",
-    "symbols",
     "trace",
-    "view",
 ];
 
 /// A path of Rust, by its segments.
