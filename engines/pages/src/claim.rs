@@ -22,12 +22,6 @@ use crate::pool::{CLAIMED, CLEAN, DIRTY};
 use crate::purge::{give_back, range_of};
 use crate::{KIND_FREE, PAGE, Pool, Run};
 
-/// Dirty pages that may lie unused while the touched pages reach a new maximum. Compared with no such purge, 64 lower
-/// the most pages of sqlite by 16 %, of perl by 5 %, of python by 3 %, of redis and cc1plus by less than 1 %; at most a
-/// tenth of the pages taken are purged for it. With 256, perl and python need 2 % more; with 16, half a percent less
-/// (`cargo bench -p skinflint-pages -- slack`).
-pub(crate) const SLACK_PAGES: u32 = 64;
-
 /// Fewest pages that are purged at once for C2: each call costs a microsecond besides its pages (`--example
 /// purge_cost`).
 const AT_LEAST: u32 = 16;

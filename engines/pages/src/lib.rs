@@ -77,6 +77,9 @@ pub const MAX_PAGES: u32 = 1 << 27;
 /// Bytes of a unit, in which descriptors are measured.
 pub const UNIT: usize = 64;
 
+/// Bytes of a huge page.
+pub(crate) const HUGE: usize = 2 << 20;
+
 const _: () = assert!(MAX_PAGES as usize * size_of::<AtomicU32>() == MAP_SPAN);
 
 /// The kind of a descriptor that describes nothing.

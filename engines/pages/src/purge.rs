@@ -19,8 +19,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use skinflint_base::sys;
 
-use crate::PAGE;
-use crate::region::HUGE;
+use crate::{HUGE, PAGE};
 
 /// The number of `process_madvise`, and the name by which a process means itself there (Linux 6.14).
 const SYS_PROCESS_MADVISE: i64 = 440;

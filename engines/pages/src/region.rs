@@ -16,8 +16,7 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::os::{self, Refusal};
-use crate::units::Units;
-use crate::{MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
+use crate::{HUGE, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
 
 /// Bases lie in this range: above what the kernel gives to programs at fixed addresses and Go's heap, below what it
 /// gives to libraries and stacks, and far from the shadows of the sanitizers.
@@ -33,9 +32,6 @@ const TRIES: u32 = 16;
 const RESERVED_HEAPS: [usize; 4] = [64 << 30, 4 << 30, 1 << 30, 256 << 20];
 const RESERVED_ALIGN: usize = HUGE;
 
-/// Bytes of a huge page.
-pub(crate) const HUGE: usize = 2 << 20;
-
 /// Pieces of META and MAP double with what is mapped, between these.
 const PIECE_MIN: usize = 64 << 10;
 const PIECE_MAX: usize = 4 << 20;
@@ -50,6 +46,44 @@ const HEAP_PER_META: usize = 32;
 
 /// The first jump over a foreign mapping that lies at the end of HEAP; jumps double.
 const JUMP: usize = 64 << 20;
+
+/// Units of the longest descriptors whose free ones are kept in a list of their own; longer ones are cut when they are
+/// freed.
+pub(crate) const UNITS_LISTED: usize = 32;
+
+/// Units of a page.
+pub(crate) const PAGE_UNITS: usize = PAGE / UNIT;
+
+/// The parts of META that are given out and those that are not.
+pub(crate) struct Units {
+    /// Bytes that were ever given out; behind them is the room.
+    pub(crate) used: usize,
+    pub(crate) reserve: u32,
+    pub(crate) free: [u32; UNITS_LISTED],
+    pub(crate) singles: u32,
+    pub(crate) listed: u32,
+    /// Offset of the bitmap of empty pages, 0 until there was one.
+    pub(crate) empty_map: u32,
+    pub(crate) empty_pages: u32,
+}
+
+impl Units {
+    pub(crate) const fn new() -> Units {
+        Units {
+            used: 0,
+            reserve: 0,
+            free: [0; UNITS_LISTED],
+            singles: 0,
+            listed: 0,
+            empty_map: 0,
+            empty_pages: 0,
+        }
+    }
+
+    pub(crate) fn empty_units(&self) -> usize {
+        self.empty_pages as usize * PAGE_UNITS
+    }
+}
 
 /// How the region is placed.
 #[derive(Clone, Copy, Debug)]

@@ -19,51 +19,14 @@ use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use skinflint_base::sys;
 
 use crate::purge;
+use crate::region::{PAGE_UNITS, UNITS_LISTED};
 use crate::{Header, KIND_NONE, META_SPAN, PAGE, Region, UNIT};
-
-/// Units of the longest descriptors whose free ones are kept in a list of their own; longer ones are cut when they are
-/// freed.
-const UNITS_LISTED: usize = 32;
-
-/// Units of a page.
-const PAGE_UNITS: usize = PAGE / UNIT;
 
 /// Bytes of the bitmap of empty pages.
 const EMPTY_BYTES: usize = META_SPAN / PAGE / 8;
 
 /// Fewer free units than this are not searched for empty pages: at most 64 KiB would come back.
 const WORTH_PURGING: u32 = 16 * PAGE_UNITS as u32;
-
-/// The parts of META that are given out and those that are not.
-pub(crate) struct Units {
-    /// Bytes that were ever given out; behind them is the room.
-    pub(crate) used: usize,
-    reserve: u32,
-    free: [u32; UNITS_LISTED],
-    singles: u32,
-    listed: u32,
-    /// Offset of the bitmap of empty pages, 0 until there was one.
-    empty_map: u32,
-    empty_pages: u32,
-}
-
-impl Units {
-    pub(crate) const fn new() -> Units {
-        Units {
-            used: 0,
-            reserve: 0,
-            free: [0; UNITS_LISTED],
-            singles: 0,
-            listed: 0,
-            empty_map: 0,
-            empty_pages: 0,
-        }
-    }
-
-    fn empty_units(&self) -> usize {
-        self.empty_pages as usize * PAGE_UNITS
-    }
-}
 
 impl Region {
     /// Returns a zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed with as many

@@ -17,10 +17,20 @@ use std::time::{Duration, Instant};
 use crate::busy::{Busy, Entered};
 use crate::clock::Clock;
 use crate::quiet;
-use crate::registry::Done;
 use crate::turn::guarded;
 
 type Work = Box<dyn Fn() -> String + Send + Sync>;
+
+/// What an action did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// The name under which the action was added.
+    pub who: String,
+    /// The result, in the action's own words.
+    pub said: String,
+    /// How long it took.
+    pub took: Duration,
+}
 
 /// An action under its name.
 pub(crate) struct Doer {

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 use skinflint_base::sys;
 
-use crate::process::Text;
+use crate::short::Text;
 
 const PAGE: u64 = 4096;
 const LOAD: u32 = 1;

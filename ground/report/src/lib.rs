@@ -26,6 +26,7 @@ pub mod diff;
 pub mod entry;
 #[cfg(feature = "files")]
 pub mod file;
+mod grown;
 pub mod heap;
 mod image;
 #[cfg(feature = "files")]
@@ -39,6 +40,7 @@ pub mod process;
 pub mod published;
 mod quiet;
 pub mod registry;
+mod short;
 pub mod size;
 pub mod sqlite;
 pub mod store;
@@ -49,5 +51,5 @@ mod usable;
 
 pub use clock::Clock;
 pub use entry::{Entry, Kind, Owner, Units, component};
-pub use registry::{Action, Measurement, Registration, Registry, Reporter, global};
-pub use turn::{Fault, Sink};
+pub use registry::{Action, Measurement, Registration, Registry, global};
+pub use turn::{Fault, Reporter, Sink};

@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::entry::{Entry, Kind, Units, is_explicit};
-use crate::store::Pages;
+use crate::grown::Pages;
 
 /// A note that some bytes were measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

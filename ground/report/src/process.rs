@@ -24,6 +24,7 @@ use skinflint_base::sys;
 use crate::entry::{Entry, Kind, LONGEST, Units};
 use crate::heap::Resident;
 use crate::image::Image;
+use crate::short::Text;
 use crate::store::Store;
 
 const PAGE: u64 = 4096;
@@ -63,52 +64,6 @@ impl fmt::Display for NoFigures {
 }
 
 impl std::error::Error for NoFigures {}
-
-/// A text in a fixed buffer (K3). What does not fit is cut.
-pub(crate) struct Text<const N: usize> {
-    bytes: [u8; N],
-    used: usize,
-}
-
-impl<const N: usize> Text<N> {
-    pub(crate) fn new() -> Text<N> {
-        Text {
-            bytes: [0; N],
-            used: 0,
-        }
-    }
-
-    pub(crate) fn of(arguments: fmt::Arguments<'_>) -> Text<N> {
-        let mut text = Text::new();
-        // Never fails: what does not fit is cut.
-        let _ = text.write_fmt(arguments);
-        text
-    }
-
-    /// Returns the whole buffer; unused bytes are zero.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    pub(crate) fn str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.used]).unwrap_or("")
-    }
-}
-
-impl<const N: usize> fmt::Write for Text<N> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for c in text.chars() {
-            let mut room = [0; 4];
-            let bytes = c.encode_utf8(&mut room).as_bytes();
-            let end = self.used + bytes.len();
-            if let Some(to) = self.bytes.get_mut(self.used..end) {
-                to.copy_from_slice(bytes);
-                self.used = end;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// A file of `/proc`, line by line.
 struct Lines {

@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::entry::component;
-use crate::registry::Reporter;
 use crate::store::Store;
+use crate::turn::Reporter;
 use crate::turn::{Fault, Sink, Turn};
 
 /// A reporter that reports what another thread published last.

@@ -31,11 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::act::Doer;
+pub use crate::act::Done;
 use crate::busy::{self, Busy};
 use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::named::Note;
 use crate::store::Store;
+pub use crate::turn::Reporter;
 use crate::turn::{Fault, Sink, Slot, Turn};
 use crate::{heap, process};
 
@@ -44,22 +46,6 @@ pub const DEADLINE: Duration = Duration::from_secs(2);
 
 /// An action may take this many times as long as a reporter: giving memory back is work.
 const ACTION_DEADLINES: u32 = 5;
-
-/// Reports how much memory a part of the program holds.
-///
-/// It is called on a thread of the measurement, one reporter at a time, and may take locks of its own; it should
-/// need far less than the deadline. What it allocates is not in the figures (R1). Its lines count when it returns: if
-/// it panics, or one of its lines is unsound, all are left out and the reporter is named.
-pub trait Reporter: Send + Sync {
-    /// Adds its lines to `out`.
-    fn report(&self, out: &mut Sink<'_>);
-}
-
-impl<F: Fn(&mut Sink<'_>) + Send + Sync> Reporter for F {
-    fn report(&self, out: &mut Sink<'_>) {
-        self(out);
-    }
-}
 
 /// What a user can ask of a program, each separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,17 +70,6 @@ impl Action {
             Action::Cc => "cc",
         }
     }
-}
-
-/// What an action did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Done {
-    /// The name under which the action was added.
-    pub who: String,
-    /// The result, in the action's own words.
-    pub said: String,
-    /// How long it took.
-    pub took: Duration,
 }
 
 #[derive(Default)]

@@ -21,8 +21,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::registry::Reporter;
-use crate::store::Pages;
+use crate::grown::Pages;
+use crate::turn::Reporter;
 use crate::turn::Sink;
 use crate::usable::usable_of_malloc;
 

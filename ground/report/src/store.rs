@@ -6,127 +6,17 @@
 //! ```
 //!
 //! S1  No memory here comes from the allocator that is measured: ten thousand lines do not change `heap-allocated`.
-//! S2  `used <= capacity`, and what is below `used` has been written. Growing moves the pages without a copy.
-//! S3  An offset and length of a [`Line`] lie within `texts` and hold the bytes of a `str`.
-//! S4  If the system refuses memory, the caller is told, and everything stays as it was.
-//! S5  The blocks of a line (`named`) follow those of the lines before it; a line without blocks has no record.
+//! S2  An offset and length of a [`Line`] lie within `texts` and hold the bytes of a `str`.
+//! S3  If the system refuses memory, the caller is told, and everything stays as it was.
+//! S4  The blocks of a line (`named`) follow those of the lines before it; a line without blocks has no record.
 //!
 //! Not here: what a line means (`entry`).
 
-use skinflint_base::sys;
-
 use crate::entry::{Entry, Kind, Units};
+use crate::grown::Pages;
 use crate::named::{Note, bytes_of, notes_of};
 
-/// The bytes of a first mapping.
-const FIRST: usize = 64 << 10;
-/// The largest mapping in bytes: offsets are 32 bits.
-const LARGEST: usize = u32::MAX as usize;
-
-/// A mapping of bytes that grows (S2).
-pub(crate) struct Pages {
-    start: *mut u8,
-    capacity: usize,
-    used: usize,
-}
-
-// SAFETY: S2; the mapping belongs to the value alone.
-unsafe impl Send for Pages {}
-// SAFETY: as above; it is written through `&mut` only.
-unsafe impl Sync for Pages {}
-
-impl Pages {
-    pub(crate) const fn new() -> Pages {
-        Pages {
-            start: std::ptr::null_mut(),
-            capacity: 0,
-            used: 0,
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        if self.used == 0 {
-            return &[];
-        }
-        // SAFETY: S2.
-        unsafe { std::slice::from_raw_parts(self.start, self.used) }
-    }
-
-    /// Appends bytes; returns their offset, or `None` (S4).
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<u32> {
-        let at = self.used;
-        let end = at.checked_add(bytes.len())?;
-        if end > self.capacity {
-            self.grow(end)?;
-        }
-        // SAFETY: S2: `end <= capacity`, and no other value knows the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len()) };
-        self.used = end;
-        Some(at as u32)
-    }
-
-    /// Returns the bytes as words.
-    ///
-    /// # Panics
-    /// If anything but whole words was pushed.
-    pub(crate) fn words(&mut self) -> &mut [u64] {
-        assert!(self.used.is_multiple_of(8), "words alone");
-        match self.used {
-            0 => &mut [],
-            // SAFETY: S2; a mapping begins at a page, and any eight bytes are a word.
-            used => unsafe { std::slice::from_raw_parts_mut(self.start.cast(), used / 8) },
-        }
-    }
-
-    /// Forgets the bytes from `used` on.
-    pub(crate) fn cut(&mut self, used: usize) {
-        self.used = self.used.min(used);
-    }
-
-    #[cold]
-    fn grow(&mut self, wanted: usize) -> Option<()> {
-        let capacity = wanted.checked_next_power_of_two()?.max(FIRST);
-        if capacity > LARGEST {
-            return None;
-        }
-        let start = match self.capacity {
-            0 => sys::map_private(capacity),
-            old => {
-                let args = [
-                    self.start as u64,
-                    old as u64,
-                    capacity as u64,
-                    libc::MREMAP_MAYMOVE as u64,
-                    0,
-                    0,
-                ];
-                // SAFETY: the mapping is ours (S2); after a move the old address is not kept.
-                let result = unsafe { sys::syscall(libc::SYS_mremap, args) };
-                match sys::is_error(result) {
-                    true => std::ptr::null_mut(),
-                    false => result as *mut u8,
-                }
-            }
-        };
-        if start.is_null() {
-            return None;
-        }
-        self.start = start;
-        self.capacity = capacity;
-        Some(())
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        if self.capacity > 0 {
-            // SAFETY: ours, and going (S2).
-            unsafe { sys::unmap(self.start, self.capacity) };
-        }
-    }
-}
-
-/// A part of `texts` (S3).
+/// A part of `texts` (S2).
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Text {
@@ -143,13 +33,13 @@ struct Line {
     description: Text,
     kind: Kind,
     units: Units,
-    /// Padding, so that every byte of a line is written (S2).
+    /// Padding, so that every byte of a line is written.
     padding: [u8; 6],
 }
 
 const LINE: usize = std::mem::size_of::<Line>();
 
-/// The notes that a line has (S5).
+/// The notes that a line has (S4).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Share {
@@ -207,7 +97,7 @@ impl Store {
         }
     }
 
-    /// Adds a line. `false`: there is no memory for it (S4). Cost: about 50 ns.
+    /// Adds a line. `false`: there is no memory for it (S3). Cost: about 50 ns.
     #[must_use]
     pub fn push(&mut self, entry: &Entry<'_>) -> bool {
         let mark = self.mark();
@@ -238,7 +128,7 @@ impl Store {
         Some(())
     }
 
-    /// Sets the blocks that the last line has measured. `false`: there is no memory for them (S4).
+    /// Sets the blocks that the last line has measured. `false`: there is no memory for them (S3).
     #[must_use]
     pub fn name_blocks(&mut self, notes: &[Note]) -> bool {
         let line = self.len().checked_sub(1);
@@ -295,7 +185,7 @@ impl Store {
     fn str(&self, text: Text) -> &str {
         let (at, bytes) = (text.at as usize, text.bytes as usize);
         let bytes = self.texts.bytes().get(at..at + bytes).unwrap_or(&[]);
-        // SAFETY: S3.
+        // SAFETY: S2.
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 
@@ -320,7 +210,7 @@ impl Store {
             .lines
             .bytes()
             .get(index.checked_mul(LINE)?..index.checked_add(1)?.checked_mul(LINE)?)?;
-        // SAFETY: a whole line, written by `push` (S2); alignment is not relied on.
+        // SAFETY: a whole line, written by `push` (`grown`, G1); alignment is not relied on.
         let line = unsafe { bytes.as_ptr().cast::<Line>().read_unaligned() };
         Some(Entry {
             process: self.str(line.process),

@@ -27,7 +27,6 @@ use crate::clock::Clock;
 use crate::entry::{Entry, Kind, Units};
 use crate::named::{self, Noting};
 use crate::quiet;
-use crate::registry::Reporter;
 use crate::store::{Mark, Store};
 
 /// The most lines that one reporter may add.
@@ -89,6 +88,22 @@ struct Current {
     mark: Mark,
     /// The number of trees with known units.
     trees: usize,
+}
+
+/// Reports how much memory a part of the program holds.
+///
+/// It is called on a thread of the measurement, one reporter at a time, and may take locks of its own; it should
+/// need far less than the deadline. What it allocates is not in the figures (`registry`, R1). Its lines count when it returns: if
+/// it panics, or one of its lines is unsound, all are left out and the reporter is named.
+pub trait Reporter: Send + Sync {
+    /// Adds its lines to `out`.
+    fn report(&self, out: &mut Sink<'_>);
+}
+
+impl<F: Fn(&mut Sink<'_>) + Send + Sync> Reporter for F {
+    fn report(&self, out: &mut Sink<'_>) {
+        self(out);
+    }
 }
 
 /// The receiver of a reporter's lines.

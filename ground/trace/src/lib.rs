@@ -24,6 +24,7 @@ mod model;
 mod nodes;
 mod read;
 mod search;
+mod source;
 mod varint;
 mod write;
 
@@ -36,5 +37,6 @@ pub use look::{
     Look, LookCause, LookRegion, LookRegister, PointerEncoder, Pointers, REGISTERS, RegionKind,
 };
 pub use merge::Events;
-pub use read::{Damage, OpenError, Trace};
+pub use read::{OpenError, Trace};
+pub use source::Damage;
 pub use write::{DEFAULT_LEVEL, Sink, Writer};

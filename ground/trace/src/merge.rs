@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use crate::block::{BLOCK_HEADER_BYTES, Unpacker};
 use crate::decode::{Decoder, Start};
 use crate::event::{Event, ThreadId};
-use crate::read::{Damage, Entry, Source, add_damage, load};
+use crate::source::{Damage, Entry, Source, add_damage, load};
 use crate::varint::Malformed;
 
 /// The number of blocks that are unpacked ahead.

@@ -12,7 +12,7 @@
 //! Not here: what is reported about the gap (read.rs).
 
 use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Header};
-use crate::read::Source;
+use crate::source::Source;
 
 /// The bytes that are read at a time (V2).
 const WINDOW_BYTES: usize = 256 << 10;

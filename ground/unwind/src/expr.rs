@@ -11,7 +11,7 @@
 //! E2  Any operation or shape that is not listed yields `None`, never a guess.
 //! Not here: loads from the stack (step.rs).
 
-use crate::cfi::Reader;
+use crate::reader::Reader;
 
 /// The base that an address in unwind information is relative to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -142,6 +142,9 @@ unsafe extern "C" fn visit(
     c_int::from(inside)
 }
 
+/// The lowest address of code: none lies in the first page.
+pub(crate) const LOWEST_CODE: u64 = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,10 @@
 //! X1  Nothing is kept, before or after: there may be another stack at the next capture.
 //! Not here: reading it (foreign.rs), the own stack (capture.rs).
 
-use crate::capture::{CUT_FRAMES, Capture, End, Frame, Registers, StackBounds, StackState};
 use crate::find::Finder;
 use crate::rule::{Rule, RuleCache};
-use crate::step::{Link, Own, rule_slow, shape, step};
+use crate::state::{CUT_FRAMES, Capture, Frame, Registers, StackBounds, StackState};
+use crate::step::{End, Link, Own, rule_slow, shape, step};
 
 /// Captures a stack that is not the thread's own: every word is read through the window, and nothing is
 /// kept; once a signal frame leads to the own stack, words are loaded directly from there.

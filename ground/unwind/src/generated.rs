@@ -21,7 +21,7 @@ use core::arch::asm;
 
 use crate::cfi::{Cfa, Row, Saved};
 use crate::expr::Base;
-use crate::step::LOWEST_CODE;
+use crate::find::LOWEST_CODE;
 
 const SYS_RT_SIGPROCMASK: u64 = 14;
 /// A `how` that is not a way to change a mask.

@@ -16,8 +16,8 @@
 
 use crate::cfi::{Cfa, RBP, RBX, Row, Saved, row_at};
 use crate::expr::Base;
-use crate::find::Finder;
-use crate::step::{LOWEST_CODE, Memory, Own};
+use crate::find::{Finder, LOWEST_CODE};
+use crate::step::{Memory, Own};
 
 /// The most frames further in that are searched for the value.
 const MAX_INNER: usize = 16;

@@ -32,10 +32,13 @@ mod foreign;
 mod foreign_walk;
 mod generated;
 mod lazy;
+mod reader;
 mod rule;
+mod state;
 mod step;
 
 pub use capture::capture;
-pub use capture::{Capture, End, Fresh, MAX_FRAMES, Registers, StackBounds, StackState, Stats};
 pub use find::{DlFindObject, FindObjectFn, Finder};
 pub use rule::RuleCache;
+pub use state::{Capture, Fresh, MAX_FRAMES, Registers, StackBounds, StackState, Stats};
+pub use step::End;

@@ -9,13 +9,30 @@
 //! S3  All reads of a stack go through a `Memory`, which knows what may be read (U2).
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
-use crate::capture::End;
 use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
 use crate::expr::Base;
-use crate::find::Finder;
+use crate::find::{Finder, LOWEST_CODE};
 use crate::foreign::Window;
 use crate::generated;
 use crate::rule::{Rule, RuleCache, kind};
+
+/// Why the outermost reported frame is the last.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is the outermost: nothing is missing.
+    Complete = 0,
+    /// More than `MAX_FRAMES` frames: the outermost are missing.
+    TooDeep = 1,
+    /// Code without unwind information and without a plausible frame pointer.
+    NoInfo = 2,
+    /// Unwind information led out of the stack.
+    BadFrame = 3,
+    /// Unwind information of a form that is not followed.
+    Unsupported = 4,
+    /// A foreign stack could not be read (any further).
+    Unreadable = 5,
+}
 
 /// The memory that a step may read.
 pub(crate) trait Memory {
@@ -220,9 +237,6 @@ fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Ste
 /// The largest frame without unwind information, in bytes: a larger one comes from an `rbp` left over
 /// from another stack, as at the end of a fibre.
 const LARGEST_GUESS: u64 = 256 << 10;
-
-/// No code lies in the first page.
-pub(crate) const LOWEST_CODE: u64 = 4096;
 
 fn step_load<M: Memory>(memory: &mut M, rule: Rule, sp: u64, bp: u64) -> Result<Stepped, End> {
     let at = bp.wrapping_add(rule.signed_a() as u64);

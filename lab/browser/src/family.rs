@@ -26,13 +26,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use skinflint_compare::signals;
 
+use crate::tree::MARK;
 use crate::tree::{self, Tree};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static PREPARED: Once = Once::new();
-
-/// The name of the mark.
-pub const MARK: &str = "SKINFLINT_TABS";
 
 extern "C" fn note(_signal: i32) {
     // ORDER: Relaxed; a flag that stands alone, read by `is_interrupted`.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use base64::Engine;
 use serde::Deserialize;
 
-use crate::recording::{Exchange, Exchanges};
+use crate::exchange::{Exchange, Exchanges};
 
 #[derive(Deserialize)]
 struct Har {

@@ -17,6 +17,7 @@
 
 pub mod corpus;
 pub mod drive;
+pub mod exchange;
 pub mod family;
 pub mod figures;
 pub mod har;
@@ -26,6 +27,8 @@ pub mod plan;
 pub mod png;
 pub mod proof;
 pub mod recording;
+pub mod request;
+pub mod result;
 pub mod run;
 pub mod sampler;
 pub mod series;

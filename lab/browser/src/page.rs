@@ -19,9 +19,9 @@ use skinflint_compare::plot::color;
 use skinflint_view::html::{STYLE, escape};
 use skinflint_view::units;
 
+use crate::result::{Row, Series, Spread, Versus};
 use crate::run::Run;
 use crate::sampler;
-use crate::series::{Row, Series, Spread};
 
 const WIDTH: f64 = 1180.0;
 const HEIGHT: f64 = 420.0;
@@ -352,7 +352,7 @@ fn table(text: &mut String, series: &Series) {
 }
 
 /// Describes a ratio in words.
-pub fn say_versus(one: &crate::series::Versus) -> String {
+pub fn say_versus(one: &Versus) -> String {
     let interval = match one.interval {
         Some((low, high)) => format!(" (95 %: {low:.2} to {high:.2})"),
         None => " (too few repetitions for an interval)".into(),

@@ -23,7 +23,7 @@ use crate::corpus::{self, Page};
 use crate::drive::Target;
 use crate::plan::Plan;
 use crate::recording;
-use crate::series::Request;
+use crate::request::Request;
 use crate::site::{Mount, Site};
 use crate::start::Browser;
 

@@ -23,36 +23,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 
+use crate::exchange::{Exchange, Exchanges};
 use crate::{har, warc};
 
 /// The most bytes of a recording that is unpacked in memory.
 const LARGEST: u64 = 4 << 30;
-
-/// One request and its answer, as recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exchange {
-    /// The page it belongs to; that page starts at its first HTML. `None` starts no page.
-    pub page: Option<String>,
-    /// Address.
-    pub url: String,
-    /// HTTP status.
-    pub status: u16,
-    /// Content type.
-    pub kind: String,
-    /// Body, without any encoding of its transfer.
-    pub body: Vec<u8>,
-    /// The target of a redirection; empty if there is none.
-    pub redirect: String,
-}
-
-/// The result of reading a format.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exchanges {
-    /// The exchanges, in their order.
-    pub all: Vec<Exchange>,
-    /// Pages with a title, by name.
-    pub titles: Vec<(String, String)>,
-}
 
 /// One recorded answer.
 #[derive(Clone, Debug)]

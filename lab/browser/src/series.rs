@@ -15,125 +15,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use skinflint_compare::stats::{self, median};
 
 use crate::pages::{self, Served};
-use crate::plan::Plan;
 use crate::proof::{self, Proof};
+pub use crate::request::Request;
+pub use crate::result::{Row, Series, Spread, Versus};
 use crate::run::{self, Job, Run, write_whole};
 use crate::start::Subject;
-
-/// What the caller asks for.
-pub struct Request<'a> {
-    /// The plan.
-    pub plan: Plan,
-    /// Browsers, in order.
-    pub subjects: Vec<Subject>,
-    /// The number of runs of each.
-    pub repeat: u32,
-    /// The folder for results.
-    pub out: PathBuf,
-    /// The folder for packages.
-    pub cache: PathBuf,
-    /// The library that counts calls; without it nothing is counted, and every output says so.
-    pub probe: Option<PathBuf>,
-    /// Recordings that take the place of the plan's pages.
-    pub replay: Vec<PathBuf>,
-    /// Whether windows are shown on a display instead of headless.
-    pub headful: bool,
-    /// The interval between samples.
-    pub interval: Duration,
-    /// Skinflint's version and the command line.
-    pub command: Vec<String>,
-    /// Whether all browsers of a repetition run at the same time.
-    pub parallel: bool,
-    /// Reports progress.
-    pub progress: &'a (dyn Fn(&str) + Sync),
-}
-
-/// The median and range of complete runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Median.
-    pub median: f64,
-    /// Least.
-    pub low: f64,
-    /// Most.
-    pub high: f64,
-    /// The number of these runs.
-    pub runs: u32,
-}
-
-/// The row of a browser.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Name.
-    pub label: String,
-    /// Version, of the first run.
-    pub version: String,
-    /// The number of complete runs.
-    pub complete: u32,
-    /// The number of all runs.
-    pub runs: u32,
-    /// The number of loads of all runs.
-    pub loads: u32,
-    /// The number of loads that failed.
-    pub failed_loads: u32,
-    /// Figures by name, in the order of the table.
-    pub figures: Vec<(String, Spread)>,
-}
-
-impl Row {
-    /// Returns a figure by name.
-    pub fn figure(&self, name: &str) -> Option<&Spread> {
-        self.figures
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, spread)| spread)
-    }
-}
-
-/// A ratio between two rows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Versus {
-    /// The label of the row whose figure is divided.
-    pub label: String,
-    /// The label of the row that it is divided by.
-    pub reference: String,
-    /// The name of the figure.
-    pub figure: String,
-    /// The ratio of the medians.
-    pub ratio: f64,
-    /// Its interval of 95 % (bootstrap over repetitions), if there are enough repetitions.
-    pub interval: Option<(f64, f64)>,
-}
-
-/// The result of all runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// The command.
-    pub command: Vec<String>,
-    /// The plan.
-    pub plan: Plan,
-    /// The machine.
-    pub machine: String,
-    /// Names of the pages.
-    pub pages: Vec<String>,
-    /// One row for each browser.
-    pub rows: Vec<Row>,
-    /// Each allocator against the best of the others after the close.
-    pub versus: Vec<Versus>,
-    /// Whether preloaded allocators served.
-    pub proofs: Vec<Proof>,
-    /// All runs.
-    pub runs: Vec<Run>,
-    /// Whether it was ended by a signal.
-    pub interrupted: bool,
-}
 
 /// Does the runs that are missing.
 ///

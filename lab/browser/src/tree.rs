@@ -22,6 +22,9 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+/// The name of the mark.
+pub const MARK: &str = "SKINFLINT_TABS";
+
 /// The memory that one process held.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Held {
@@ -89,7 +92,7 @@ impl Tree {
         Tree {
             root,
             own: std::process::id(),
-            mark: format!("{}={token}", crate::family::MARK),
+            mark: format!("{}={token}", MARK),
             strangers: strangers.iter().copied().collect(),
             seen: HashSet::new(),
             roles: HashMap::new(),

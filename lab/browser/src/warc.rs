@@ -25,7 +25,7 @@ use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-use crate::recording::{Exchange, Exchanges};
+use crate::exchange::{Exchange, Exchanges};
 
 /// The most bytes of a record's head, and the most headers of an HTTP head.
 const HEAD: usize = 1 << 20;

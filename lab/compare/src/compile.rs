@@ -16,13 +16,13 @@
 //!
 //! Not here: the format (`skinflint_replay::script`), playing (`skinflint-replay`), choosing allocators (`peers`).
 
-use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 
 use skinflint_trace::{Event, EventKind, OriginKind, Trace};
 use skinflint_view::units;
 
 mod epochs;
+mod error;
 mod ledger;
 mod ordered;
 mod slots;
@@ -30,6 +30,7 @@ mod survey;
 mod touched;
 
 use epochs::Epochs;
+pub use error::CompileError;
 use ledger::{Act, Ledger};
 use ordered::Ordered;
 use skinflint_replay::script::{Header, point};
@@ -134,41 +135,6 @@ impl Compiled {
             );
         }
         notes
-    }
-}
-
-/// The reason why a trace could not be compiled.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CompileError {
-    /// The trace has nothing that can be replayed.
-    Nothing(&'static str),
-    /// There are too many of something for the format.
-    TooMany(&'static str),
-    /// The script could not be written.
-    Write(io::Error),
-}
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompileError::Nothing(why) => write!(f, "nothing to replay: {why}"),
-            CompileError::TooMany(what) => {
-                write!(f, "cannot be replayed: more {what} than a script can hold")
-            }
-            CompileError::Write(error) => write!(
-                f,
-                "the script cannot be written: {error}; is there room in the folder for temporary files?"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CompileError {}
-
-impl From<io::Error> for CompileError {
-    fn from(error: io::Error) -> Self {
-        CompileError::Write(error)
     }
 }
 

@@ -26,7 +26,6 @@ use crate::proc;
 use crate::process::{Process, lock};
 use crate::sampler::Ask;
 use crate::server;
-use crate::session::ChildEnd;
 use crate::stream::{Note, Stream};
 use crate::tree::Tree;
 
@@ -43,6 +42,19 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 const KIN_PATIENCE: Duration = Duration::from_secs(10);
 /// The time between two checks whether threads and processes have ended.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How a child of the caller ended, as `wait4` reports it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildEnd {
+    /// The child's process id.
+    pub pid: u32,
+    /// The wait status.
+    pub status: i32,
+    /// The CPU time of the child alone, in nanoseconds, if known.
+    pub cpu_ns: Option<u64>,
+    /// The high-water mark of its resident memory, in bytes, if known.
+    pub max_rss_bytes: Option<u64>,
+}
 
 /// What other threads tell the drain.
 pub enum Tell {

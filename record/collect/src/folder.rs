@@ -14,7 +14,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::{server, session};
+use skinflint_base::sys;
+
+use crate::server;
 
 /// The folder; removed when dropped.
 pub struct Folder(pub PathBuf);
@@ -24,7 +26,7 @@ impl Folder {
     pub fn make() -> io::Result<Folder> {
         let base = std::env::temp_dir();
         sweep(&base);
-        let path = base.join(format!("skinflint-{:016x}", session::random()));
+        let path = base.join(format!("skinflint-{:016x}", random()));
         std::fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -74,6 +76,18 @@ fn is_name_of_ours(path: &Path) -> bool {
                 .bytes()
                 .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
     })
+}
+
+/// Returns 64 random bits from the kernel.
+pub(crate) fn random() -> u64 {
+    let mut bits = 0u64;
+    // SAFETY: eight bytes of ours.
+    let got = unsafe { libc::getrandom((&raw mut bits).cast(), 8, 0) };
+    if got == 8 {
+        bits
+    } else {
+        sys::monotonic_ns() ^ u64::from(std::process::id()) << 40
+    }
 }
 
 #[cfg(test)]

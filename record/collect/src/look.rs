@@ -31,9 +31,6 @@ use crate::process::Process;
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// The longest time for reading while they are stopped.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
-/// The most bytes of pointers, before they are compressed.
-const MOST_BYTES: usize = 1 << 30;
-
 /// Looks at a process. Returns the look and its words.
 pub(crate) fn take(process: &Arc<Process>, number: u32, cause: LookCause) -> (Look, Vec<Pointers>) {
     let process = Arc::clone(process);

@@ -17,6 +17,7 @@ use skinflint_base::{env, sys};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::control::{self, Reply, Request, State, Status};
+pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Tell};
 use crate::folder;
 use crate::held::{self, Held, Watched};
@@ -51,19 +52,6 @@ pub struct Options {
 /// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
 /// seconds, and other programs may be looked at before it.
 const LOOK_PATIENCE_MS: u32 = 30_000;
-
-/// How a child of the caller ended, as `wait4` reports it.
-#[derive(Clone, Copy, Debug)]
-pub struct ChildEnd {
-    /// The child's process id.
-    pub pid: u32,
-    /// The wait status.
-    pub status: i32,
-    /// The CPU time of the child alone, in nanoseconds, if known.
-    pub cpu_ns: Option<u64>,
-    /// The high-water mark of its resident memory, in bytes, if known.
-    pub max_rss_bytes: Option<u64>,
-}
 
 /// What the acceptor and the caller share.
 struct Meeting {
@@ -145,18 +133,6 @@ pub struct Session {
 fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_nanos() as u64
-}
-
-/// Returns 64 random bits from the kernel.
-pub(crate) fn random() -> u64 {
-    let mut bits = 0u64;
-    // SAFETY: eight bytes of ours.
-    let got = unsafe { libc::getrandom((&raw mut bits).cast(), 8, 0) };
-    if got == 8 {
-        bits
-    } else {
-        sys::monotonic_ns() ^ u64::from(std::process::id()) << 40
-    }
 }
 
 impl Session {
@@ -588,7 +564,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let mut known = lock(&meeting.known);
     let (pid, hello) = (caller.pid, &caller.hello);
     let index = known.processes.len();
-    let token = random() | 1;
+    let token = folder::random() | 1;
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
@@ -684,7 +660,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     let exe = proc::link(pid, "exe");
     let argv = proc::arguments(pid);
     let info = ProcessInfo {
-        uid: format!("{:016x}", random()),
+        uid: format!("{:016x}", folder::random()),
         pid,
         ppid,
         name: process_name(pid, &argv, &exe),

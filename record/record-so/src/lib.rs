@@ -19,7 +19,7 @@
 //!     every kind of fork is noticed, whichever function made it.
 //!
 //! What it needs of the caller's stack, in bytes, beyond what the real functions need themselves (painted
-//! stacks, 2026-11-21, glibc 2.36): `free` 50, and more only on the thread's own stack ([`turn`]);
+//! stacks, 2026-11-21, glibc 2.36): `free` 50, and more only on the thread's own stack ([`high_water`]);
 //! `malloc` 400 on the thread's own stack and 720 on any other (signal stack, fibre); the first pass
 //! through a call site, whose unwind table is then read, up to 2,200. A signal stack of `MINSIGSTKSZ`
 //! (2,048) whose handler allocates must leave that much; one of `SIGSTKSZ` does.
@@ -33,17 +33,26 @@
 #![no_std]
 
 mod attach;
+mod begin;
+mod bounds;
 mod emit;
+mod high_water;
 mod hooks;
 mod link;
+mod marks;
 mod modules;
 mod notices;
 mod process;
 mod real;
+mod ring;
+mod slots;
+mod stacks;
+mod start;
+mod state;
 mod thread;
 mod tls;
 mod totals;
-mod turn;
+mod usable;
 
 /// Reports where a panic happened, and aborts: a panic has no way out of a program's `malloc`.
 #[panic_handler]

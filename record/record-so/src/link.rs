@@ -15,7 +15,7 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
-use crate::{process, real, thread};
+use crate::{process, real, slots};
 
 /// The socket's address, read from the environment once.
 struct Address(core::cell::UnsafeCell<libc::sockaddr_un>);
@@ -307,7 +307,7 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
 /// Makes the process known, and takes its first region.
 pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     read_environment();
-    // ORDER: Relaxed; one thread, see `process::link`.
+    // ORDER: Relaxed; one thread, see `begin`.
     if !KNOWN.load(Ordering::Relaxed) {
         return false;
     }
@@ -320,13 +320,13 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
     header.layout.store(LAYOUT, Ordering::Relaxed);
     header
         .glibc_fast
-        .store(u32::from(thread::glibc_headers()), Ordering::Relaxed);
+        .store(u32::from(real::glibc_headers()), Ordering::Relaxed);
     // ORDER: Release; pairs with the Acquire of `process::header` and `process::session`.
     process::TOKEN.store(met.token, Ordering::Relaxed);
     process::BELL.store(met.bell.cast::<BellPage>(), Ordering::Release);
     process::SESSION.store(met.session.cast::<SessionPage>(), Ordering::Release);
     process::HEADER.store(region.cast(), Ordering::Release);
-    thread::add_region(region);
+    slots::add_region(region);
     true
 }
 
@@ -336,7 +336,7 @@ pub fn more_slots() -> bool {
     // ORDER: Relaxed; the token does not change after `begin`.
     let token = process::TOKEN.load(Ordering::Relaxed);
     match meet(HELLO_REGION, token, 0) {
-        Some(met) => thread::add_region(met.region),
+        Some(met) => slots::add_region(met.region),
         None => false,
     }
 }

@@ -14,7 +14,7 @@ use skinflint_unwind::{Finder, RuleCache};
 use crate::emit;
 use crate::process;
 use crate::real;
-use crate::thread::ThreadState;
+use crate::state::ThreadState;
 
 /// The size of the table of rules, in bytes.
 pub const RULES_BYTES: usize = size_of::<RuleCache>();

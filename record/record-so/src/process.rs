@@ -19,8 +19,6 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
-use crate::{notices, thread, totals, turn};
-
 /// The live page, which the kernel zeroes in children.
 #[repr(C)]
 pub struct LivePage {
@@ -56,6 +54,9 @@ static OWN_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The key whose destructor is called at the end of threads; `u32::MAX` if there is none.
 pub static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
+/// The number of attaches so far; slots.rs keeps the states of different attaches apart.
+pub static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
 /// Returns the epoch (G1). Cost: two loads.
 #[inline(always)]
 pub fn epoch() -> u64 {
@@ -67,7 +68,7 @@ pub fn epoch() -> u64 {
     unsafe { (*page).epoch.load(Ordering::Relaxed) }
 }
 
-fn set_epoch() {
+pub fn set_epoch() {
     // ORDER: Relaxed; see `epoch`.
     let next = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
     let page = LIVE.load(Ordering::Relaxed);
@@ -75,7 +76,7 @@ fn set_epoch() {
     unsafe { (*page).epoch.store(next, Ordering::Relaxed) };
 }
 
-fn make_live_page() -> bool {
+pub fn make_live_page() -> bool {
     // ORDER: Relaxed; only the process's first thread comes here.
     if LIVE.load(Ordering::Relaxed) != (&raw const NOT_LIVE).cast_mut() {
         return true;
@@ -96,54 +97,6 @@ pub fn map_own(bytes: usize) -> *mut u8 {
     // ORDER: Relaxed; a counter.
     OWN_BYTES.fetch_add(bytes, Ordering::Relaxed);
     sys::map_private(bytes)
-}
-
-/// Makes this process known to the collector. Called by its only recording thread: at the first
-/// event of a program, or of a child of `fork`. Returns whether it is recorded.
-#[cold]
-pub fn link() -> bool {
-    // ORDER: Relaxed throughout; there is one thread (G1: a fresh process or a fresh child).
-    if OFF.load(Ordering::Relaxed) {
-        return false;
-    }
-    let parent = TOKEN.load(Ordering::Relaxed);
-    let newest = if MULTI.load(Ordering::Relaxed) {
-        TICKET.load(Ordering::Relaxed)
-    } else {
-        thread::single_ticket()
-    };
-    // The first ticket of the parent that the child has nothing to do with.
-    let fork_ticket = newest + 1;
-    // ORDER: Relaxed; there is one thread.
-    MULTI.store(false, Ordering::Relaxed);
-    // ORDER: Relaxed; there is one thread.
-    PID.store(sys::getpid(), Ordering::Relaxed);
-    thread::forget_slots();
-    let linked =
-        make_live_page() && crate::link::begin(parent, fork_ticket) && crate::modules::prepare();
-    if !linked {
-        // ORDER: Relaxed; there is one thread.
-        OFF.store(true, Ordering::Relaxed);
-        // A program that was started without a collector has no bell, either.
-        notices::lost();
-        return false;
-    }
-    // ORDER: Relaxed; there is one thread.
-    TICKET.store(0, Ordering::Relaxed);
-    turn::begin();
-    set_epoch();
-    true
-}
-
-/// Makes this process known, whatever was before, when a debugger attaches to a running program. Returns whether it
-/// is recorded. Other threads may run, but none of them is in a hook that records.
-pub fn link_again() -> bool {
-    // ORDER: Relaxed throughout; the thread that attaches is the only one that links.
-    TOKEN.store(0, Ordering::Relaxed);
-    SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
-    BELL.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
-    OFF.store(false, Ordering::Relaxed);
-    link()
 }
 
 /// Begins a new epoch after modules were unloaded: every thread forgets what it knows of code, at its next event.
@@ -252,7 +205,7 @@ pub fn publish_own_bytes() {
 
 /// Asks for a snapshot of the greatest live heap, and waits for it, within bounds (O1).
 #[cold]
-pub fn turn() {
+pub fn high_water_snapshot() {
     // ORDER: Relaxed; only a flag.
     if OFF.load(Ordering::Relaxed) {
         return;
@@ -264,9 +217,9 @@ pub fn turn() {
     }
 }
 
-/// Waits for the snapshot that another thread has asked for by [`turn`], if it is still to be taken.
+/// Waits for the snapshot that another thread has asked for by [`high_water_snapshot`], if it is still to be taken.
 #[cold]
-pub fn same_turn() {
+pub fn same_high_water_snapshot() {
     // ORDER: Relaxed; only a flag.
     if !OFF.load(Ordering::Relaxed)
         && let Some(header) = header()
@@ -373,26 +326,4 @@ pub fn end_begins() {
 #[cold]
 pub fn at_exit() {
     snapshot(SNAPSHOT_EXIT);
-}
-
-/// Asks for the last snapshot at an end by `exit` or from `main`: the allocator's own count goes with it
-/// (`totals.rs`).
-#[cold]
-pub fn at_orderly_exit() {
-    // ORDER: Relaxed for all: a flag, and figures that the collector reads when the process has ended.
-    let is_own = sys::getpid() == PID.load(Ordering::Relaxed);
-    let Some(header) = header().filter(|_| is_own && epoch() != 0) else {
-        return at_exit();
-    };
-    let before = totals::in_use_bytes();
-    header.in_use_before.store(before, Ordering::Relaxed);
-    at_exit();
-    // If this thread is alone, nothing has happened since.
-    let is_alone = before == 0 || !MULTI.load(Ordering::Relaxed); // ORDER: as above.
-    let after = if is_alone {
-        before
-    } else {
-        totals::in_use_bytes()
-    };
-    header.in_use_after.store(after, Ordering::Relaxed); // ORDER: as above.
 }

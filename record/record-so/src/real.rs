@@ -58,17 +58,23 @@ pub fn startup() -> Option<Startup> {
     is_resolved().then(|| unsafe { *OBJECTS.0.get() }).flatten()
 }
 
-/// Returns the `realloc` of a program that exports its own, and so stands in front of us: blocks are its allocator's
-/// then, and the allocator behind us must not see them.
-pub fn realloc_in_front() -> Option<*mut c_void> {
-    let ours = crate::hooks::exports::realloc as *mut c_void;
-    startup()?.in_front_of(c"realloc", ours)
+/// Returns the function of this name, where `ours` is our own, of a program that exports its own and so stands in front
+/// of us; `None`, too, before the program's objects are known, and for a guest.
+pub fn in_front_of_us(name: &CStr, ours: *mut c_void) -> Option<*mut c_void> {
+    startup()?.in_front_of(name, ours)
 }
 
-/// Returns whether the program has a `malloc` that stands in front of us, or may have one: a guest does not know.
-pub fn malloc_in_front() -> bool {
-    let ours = crate::hooks::exports::malloc as *mut c_void;
-    startup().is_none_or(|objects| objects.in_front_of(c"malloc", ours).is_some())
+/// Returns whether we were preloaded: then we stand before the C library in the loader's list. A library that was
+/// loaded later stands at its end.
+pub fn is_in_front() -> bool {
+    let ours = is_in_front as *const () as u64;
+    let library = libc::gnu_get_libc_version as *const () as u64;
+    let mut first = false;
+    loader::each_module(&mut |module, _| {
+        first = module.holds(ours);
+        !first && !module.holds(library)
+    });
+    first
 }
 
 /// Returns the real function of a name: the one behind us, or, for a guest, the first in the program.
@@ -371,3 +377,21 @@ pub fn object_of(function: *mut c_void) -> &'static CStr {
     // SAFETY: the loader's string lives as long as the object; allocators are not unloaded.
     unsafe { CStr::from_ptr::<'static>(info.dli_fname as *const c_char) }
 }
+
+/// Returns whether usable sizes can be read from glibc's chunk headers: its `malloc` is the one beneath us.
+pub fn glibc_headers() -> bool {
+    object_of(REAL.malloc.get())
+        .to_bytes()
+        .ends_with(b"/libc.so.6")
+}
+
+/// Calls a function of the table: `call!(malloc as Malloc)(n)`.
+macro_rules! call {
+    ($field:ident as $kind:ident) => {
+        // SAFETY: the table's pointer was found under the function's own name, which has this type.
+        core::mem::transmute::<*mut core::ffi::c_void, $crate::real::$kind>(
+            $crate::real::REAL.$field.get(),
+        )
+    };
+}
+pub(crate) use call;

@@ -4,7 +4,7 @@
 
 use core::arch::{asm, global_asm};
 
-use crate::thread::ThreadState;
+use crate::state::ThreadState;
 
 // Rust's own thread_local needs nightly to be initial-exec, and may register destructors.
 global_asm!(

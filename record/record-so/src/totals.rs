@@ -14,14 +14,15 @@
 
 use core::ffi::{CStr, c_void};
 
-use crate::hooks::call;
-use crate::{real, thread};
+use crate::hooks::exports;
+use crate::real::{self, call};
+use crate::thread;
 
 /// Returns the bytes in use, as the allocator reports them; 0 if it cannot be asked. Cost: glibc walks its free
 /// lists; jemalloc adds up its arenas.
 #[cold]
 pub fn in_use_bytes() -> u64 {
-    if real::malloc_in_front() {
+    if has_its_own_malloc() {
         return 0;
     }
     let state = thread::enter();
@@ -32,6 +33,12 @@ pub fn in_use_bytes() -> u64 {
     // SAFETY: of `enter`.
     unsafe { thread::leave(state) };
     bytes
+}
+
+/// Returns whether the program has a `malloc` that stands in front of us, or may have one: a guest does not know.
+fn has_its_own_malloc() -> bool {
+    let ours = exports::malloc as *mut c_void;
+    real::startup().is_none() || real::in_front_of_us(c"malloc", ours).is_some()
 }
 
 fn asked() -> u64 {

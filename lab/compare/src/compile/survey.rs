@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use skinflint_replay::script::MAX_THREADS;
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, Trace};
 
-use super::CompileError;
+use super::error::CompileError;
 use super::ledger::{Act, Ledger, Slots};
 use super::touched::Touched;
 

@@ -23,10 +23,12 @@ use skinflint_trace::{
     Look, LookRegion, LookRegister, Mapping, MappingKind, PointerEncoder, RegionKind,
 };
 
-use super::MOST_BYTES;
 use super::stop::{Stopped, StoppedThread};
 use crate::proc;
 use crate::process::{Process, lock};
+
+/// The most bytes of pointers, before they are compressed.
+const MOST_BYTES: usize = 1 << 30;
 
 /// The bytes that a leaf function may use below the stack pointer.
 const RED_ZONE: u64 = 128;

@@ -9,12 +9,14 @@ use core::ffi::{c_int, c_void};
 
 use skinflint_base::ring::tag;
 
-use super::call;
 use super::malloc::{free_func, func};
-use crate::emit::{self, Caller};
+use crate::emit;
+use crate::real::call;
 use crate::real::{self, REAL};
-use crate::thread::{self, INSIDE, RECORDING, ThreadState};
-use crate::{process, turn};
+use crate::stacks::{self, Caller};
+use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
+use crate::thread;
+use crate::{high_water, process};
 
 /// Defines a function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two
 /// further arguments (N1), under a name that is not exported (X1).
@@ -76,10 +78,10 @@ unsafe fn acquired(
             return emit::unseen(state);
         }
         let usable = usable_size(block).max(size as u64);
-        turn::gained(state, usable);
-        thread::set_busy(state, RECORDING);
-        emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
-        thread::set_busy(state, INSIDE);
+        high_water::gained(state, usable);
+        set_busy(state, RECORDING);
+        stacks::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+        set_busy(state, INSIDE);
     }
 }
 
@@ -93,10 +95,10 @@ unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_vo
         if !process::wants_releases() {
             return;
         }
-        turn::loses(state, usable_size(block), kind == tag::FREE);
-        thread::set_busy(state, RECORDING);
+        high_water::loses(state, usable_size(block), kind == tag::FREE);
+        set_busy(state, RECORDING);
         emit::short(state, kind, func, block as u64);
-        thread::set_busy(state, INSIDE);
+        set_busy(state, INSIDE);
     }
 }
 
@@ -151,16 +153,16 @@ unsafe fn regrown<T: Copy>(
             }
             Some((new, now)) => acquired(state, tag::ALLOC, func::REALLOC, new, now, caller),
             None if is_recorded => {
-                turn::gained(state, before);
-                thread::set_busy(state, RECORDING);
+                high_water::gained(state, before);
+                set_busy(state, RECORDING);
                 emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
-                thread::set_busy(state, INSIDE);
+                set_busy(state, INSIDE);
             }
             // The block lives on, and its release was recorded: it is recorded anew, though nothing else is now.
             None if process::wants_releases() => {
-                turn::gained(state, before);
-                thread::set_busy(state, RECORDING);
-                emit::acquired(
+                high_water::gained(state, before);
+                set_busy(state, RECORDING);
+                stacks::acquired(
                     state,
                     tag::ALLOC,
                     func::REALLOC,
@@ -169,7 +171,7 @@ unsafe fn regrown<T: Copy>(
                     before,
                     caller,
                 );
-                thread::set_busy(state, INSIDE);
+                set_busy(state, INSIDE);
             }
             None => {}
         }

@@ -1,4 +1,4 @@
-//! Modules that come and go: `dlopen`, `dlsym`, `dlclose`.
+//! Modules that come and go (`dlopen`, `dlsym`, `dlclose`), and the tables through which they call each other.
 //!
 //! ```text
 //!   dlopen(file) ─ without RTLD_DEEPBIND ─────────────────────► real, by a jump
@@ -10,19 +10,37 @@
 //!     So the caller stays the caller (a jump), except for a plain path, which means the same from anywhere.
 //! D2  The flags are passed on unchanged.
 //!
-//! Not here: the tables (attach.rs).
+//! D3  An entry is changed only if it holds the very function that the program's modules have for the name, or has
+//!     not been bound yet; a module with an allocator of its own keeps it.
+//! D4  Detaching needs no list: every entry that holds a function of ours gets the real one. So modules that come
+//!     and go meanwhile do not matter.
+//! D5  Modules that are loaded later are found at the next `dlsym`, `dlopen` or `dlclose` of any module; our versions
+//!     leave their caller's frame as it is, since the loader looks at the caller.
+//! D6  One thread changes entries at a time, under the loader's own lock; each change is one aligned store, so that
+//!     other threads call one function or the other.
+//! D7  A preloaded recorder does the same for modules that the program opens with `RTLD_DEEPBIND`: they are bound past
+//!     us, to the functions that we stand in front of. Only modules that were not loaded at the start are changed; the
+//!     flag stays as the program passed it, and calls of their constructors before that are not seen.
+//! D8  If jemalloc is loaded with the program, the same is done for jemalloc's own functions (`hooks/extended.rs`), in
+//!     every module: we do not export them.
+//!
+//!
+//! Not here: who attaches, and when (attach.rs).
 
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::Ordering;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use super::call;
-use crate::thread::{self, INSIDE, RECORDING};
-use crate::{attach, modules, real};
+use skinflint_base::loader::{self, Module, Startup};
+
+use super::{exports, extended};
+use crate::real::call;
+use crate::state::{INSIDE, RECORDING, set_busy};
+use crate::{modules, real, thread};
 
 /// Does what is due before `dlsym`. Returns the function to jump to.
 unsafe extern "C" fn before_dlsym() -> *mut c_void {
-    attach::look_for_new_modules();
+    look_for_new_modules();
     real::REAL.dlsym.get()
 }
 
@@ -51,7 +69,7 @@ pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *m
         "jmp rax",
         table = sym real::REAL,
         at = const core::mem::offset_of!(real::Table, dlsym),
-        watched = sym attach::WATCHED,
+        watched = sym WATCHED,
         before = sym before_dlsym,
     )
 }
@@ -59,16 +77,16 @@ pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *m
 /// Returns the function that a call of `dlopen` jumps to: the real one, or [`open_path`].
 unsafe extern "C" fn before_dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
     // ORDER: Relaxed; a hint that this thread, or another thread long ago, has set.
-    if attach::WATCHED.load(Ordering::Relaxed) {
-        attach::look_for_new_modules();
+    if WATCHED.load(Ordering::Relaxed) {
+        look_for_new_modules();
     }
     if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() {
         // SAFETY: the program's own argument, a C string.
-        let file = unsafe { core::ffi::CStr::from_ptr(file) }.to_bytes();
+        let file = unsafe { CStr::from_ptr(file) }.to_bytes();
         if file.contains(&b'/') && !file.contains(&b'$') {
             return open_path as *mut c_void;
         }
-        attach::opened_deep();
+        opened_deep();
     }
     real::REAL.dlopen.get()
 }
@@ -77,8 +95,8 @@ unsafe extern "C" fn before_dlopen(file: *const c_char, mode: c_int) -> *mut c_v
 unsafe extern "C" fn open_path(file: *const c_char, mode: c_int) -> *mut c_void {
     // SAFETY: the program's own call.
     let handle = unsafe { call!(dlopen as Dlopen)(file, mode) };
-    attach::opened_deep();
-    attach::look_for_new_modules();
+    opened_deep();
+    look_for_new_modules();
     handle
 }
 
@@ -109,19 +127,220 @@ pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: c_int) -> *mut c_vo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     // ORDER: Relaxed; as in `before_dlopen`.
-    if attach::WATCHED.load(Ordering::Relaxed) {
-        attach::look_for_new_modules();
+    if WATCHED.load(Ordering::Relaxed) {
+        look_for_new_modules();
     }
     // SAFETY: the program's own call; H1.
     unsafe {
         let result = call!(dlclose as Dlclose)(handle);
         let state = thread::enter();
         if !state.is_null() {
-            thread::set_busy(state, RECORDING);
+            set_busy(state, RECORDING);
             modules::after_dlclose(state);
-            thread::set_busy(state, INSIDE);
+            set_busy(state, INSIDE);
             thread::leave(state);
         }
         result
+    }
+}
+
+/// A function that a hook of ours replaces.
+struct Hook {
+    name: &'static CStr,
+    /// Whether we export the name, so that modules loaded with us find it by themselves.
+    is_exported: bool,
+    ours: unsafe extern "C" fn(),
+    real: AtomicPtr<c_void>,
+}
+
+impl Hook {
+    /// Returns the real function, looked up at its first use.
+    fn real(&self) -> *mut c_void {
+        // ORDER: Relaxed; two threads that look it up find the same.
+        let mut real = self.real.load(Ordering::Relaxed);
+        if real.is_null() {
+            real = real::look_up(self.name);
+            self.real.store(real, Ordering::Relaxed); // ORDER: as above.
+        }
+        real
+    }
+}
+
+macro_rules! hooks {
+    ($($name:literal: $path:path, $is_exported:literal;)*) => {
+        const COUNT: usize = [$($name),*].len();
+        static HOOKS: [Hook; COUNT] = [$(Hook {
+            name: $name,
+            is_exported: $is_exported,
+            // SAFETY: only the address is used; the callers of the name call it with its own type.
+            ours: unsafe { core::mem::transmute::<*const (), unsafe extern "C" fn()>($path as *const ()) },
+            real: AtomicPtr::new(core::ptr::null_mut()),
+        },)*];
+    };
+}
+
+hooks! {
+    c"malloc": exports::malloc, true;
+    c"calloc": exports::calloc, true;
+    c"realloc": exports::realloc, true;
+    c"reallocarray": exports::reallocarray, true;
+    c"free": exports::free, true;
+    c"free_sized": exports::free_sized, true;
+    c"free_aligned_sized": exports::free_aligned_sized, true;
+    c"memalign": exports::memalign, true;
+    c"aligned_alloc": exports::aligned_alloc, true;
+    c"posix_memalign": exports::posix_memalign, true;
+    c"valloc": exports::valloc, true;
+    c"pvalloc": exports::pvalloc, true;
+    c"mmap": exports::mmap, true;
+    c"mmap64": exports::mmap64, true;
+    c"munmap": exports::munmap, true;
+    c"mremap": exports::mremap, true;
+    c"madvise": exports::madvise, true;
+    c"brk": exports::brk, true;
+    c"sbrk": exports::sbrk, true;
+    c"syscall": exports::syscall, true;
+    c"pthread_create": exports::pthread_create, true;
+    c"fork": exports::fork, true;
+    c"sigaltstack": exports::sigaltstack, true;
+    c"dlclose": dlclose, true;
+    c"_exit": exports::_exit, true;
+    c"_Exit": exports::_Exit, true;
+    c"quick_exit": exports::quick_exit, true;
+    c"abort": exports::abort, true;
+    c"dlsym": dlsym, true;
+    c"dlopen": dlopen, true;
+    c"mallocx": exports::mallocx, false;
+    c"rallocx": exports::rallocx, false;
+    c"xallocx": exports::xallocx, false;
+    c"dallocx": exports::dallocx, false;
+    c"sdallocx": exports::sdallocx, false;
+}
+
+/// Whether recording was begun by `skinflint_attach` and not ended since.
+pub static ATTACHED: AtomicBool = AtomicBool::new(false);
+
+/// The number of modules that the loader had added when tables were last gone through.
+static SEEN_ADDED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether modules have been opened past us (D7).
+static DEEP: AtomicBool = AtomicBool::new(false);
+
+/// Whether `dlsym`, `dlopen` and `dlclose` are to look for new modules first.
+pub static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Goes through the tables of modules. Returns the number of entries that were changed.
+pub fn change_all(whom: Whom, to_ours: bool) -> usize {
+    let mut changed = 0;
+    // The loader's lock is held while a module is shown, so no two threads change entries (D6).
+    let added = loader::each_module(&mut |module, _| {
+        let ours = module.holds(real::is_in_front as *const () as u64);
+        if !ours {
+            changed += change_tables(module, to_ours, whom);
+        }
+        true
+    });
+    // ORDER: Relaxed; a number that is compared.
+    SEEN_ADDED.store(added, Ordering::Relaxed);
+    changed
+}
+
+/// The modules whose tables are changed.
+#[derive(Clone, Copy)]
+pub enum Whom {
+    /// All modules: we were loaded after them.
+    All,
+    /// Modules that were not loaded at the program's start, and were bound past us (D7); in all others only the
+    /// functions that we do not export (D8).
+    Late(Startup),
+}
+
+impl Whom {
+    /// Returns whether an entry of this name in one of these modules is to be changed.
+    fn means(&self, hook: &Hook, is_late: bool) -> bool {
+        // If one of jemalloc's functions is missing, none of them can be called from ours.
+        let can_be_called = hook.is_exported || extended::are_there();
+        can_be_called && (matches!(self, Whom::All) || is_late || !hook.is_exported)
+    }
+
+    /// Returns whether a module was not loaded at the program's start.
+    fn is_late(&self, module: &Module) -> bool {
+        matches!(self, Whom::Late(startup) if !startup.has(module.dynamic))
+    }
+}
+
+fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
+    let mut changed = 0;
+    let is_late = whom.is_late(module);
+    // SAFETY: the module stays loaded while it is shown.
+    unsafe {
+        module.entries(|entry| {
+            let hook = HOOKS.iter().find(|hook| hook.name == entry.name);
+            let Some(hook) = hook.filter(|hook| whom.means(hook, is_late)) else {
+                return;
+            };
+            let ours = hook.ours as usize as u64;
+            let real = hook.real() as u64;
+            if real == 0 {
+                return;
+            }
+            let value = if to_ours { ours } else { real };
+            // An entry that is not bound yet leads back into its own module.
+            let lazy = entry.lazy && !whom.has_another(entry.name, module);
+            changed += usize::from(module.change(entry, value, |now| {
+                if to_ours {
+                    now == real || lazy && module.holds(now)
+                } else {
+                    now == ours
+                }
+            }));
+        });
+    }
+    changed
+}
+
+impl Whom {
+    /// Returns whether the module defines a function of this name: an entry that is not bound yet may be bound to it.
+    fn has_another(&self, name: &CStr, module: &Module) -> bool {
+        // SAFETY: the module stays loaded while it is shown.
+        matches!(self, Whom::Late(_)) && !unsafe { module.function(name) }.is_null()
+    }
+}
+
+/// Notes that a module is, or was, opened past us (`RTLD_DEEPBIND`) in a program that we were preloaded into: from
+/// now on new modules are looked for (D7).
+pub fn opened_deep() {
+    DEEP.store(true, Ordering::Relaxed); // ORDER: Relaxed; a flag that is never taken back.
+    WATCHED.store(true, Ordering::Relaxed); // ORDER: as above.
+}
+
+/// Records jemalloc's own functions from now on, in modules loaded later, too, if jemalloc was loaded with the
+/// program (D8).
+pub fn stand_in_for_extended() {
+    if extended::are_there()
+        && let Some(startup) = real::startup()
+    {
+        opened_deep();
+        change_all(Whom::Late(startup), true);
+    }
+}
+
+/// Changes the tables of modules that were loaded since the last look, if there are any (D5, D7).
+pub extern "C" fn look_for_new_modules() {
+    // ORDER: Acquire; pairs with the Release in `skinflint_attach`.
+    let whom = if ATTACHED.load(Ordering::Acquire) {
+        Whom::All
+    // ORDER: Relaxed; set by this thread, or long ago.
+    } else if DEEP.load(Ordering::Relaxed)
+        && let Some(startup) = real::startup()
+    {
+        Whom::Late(startup)
+    } else {
+        return;
+    };
+    let added = loader::each_module(&mut |_, _| false);
+    // ORDER: Relaxed; a number that is compared. A second thread finds the first at work, or done.
+    if added != SEEN_ADDED.load(Ordering::Relaxed) {
+        change_all(whom, true);
     }
 }

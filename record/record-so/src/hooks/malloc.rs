@@ -1,14 +1,17 @@
 //! The malloc family.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::ring::tag;
 
-use super::{call, exported};
-use crate::emit::{self, Caller};
-use crate::thread::{self, INSIDE, RECORDING, ThreadState};
-use crate::{process, real, turn};
+use super::exported;
+use crate::emit;
+use crate::real::call;
+use crate::stacks::{self, Caller};
+use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
+use crate::thread;
+use crate::usable::usable_size;
+use crate::{high_water, marks, process, real};
 
 /// Function codes, as `trace::AllocFn`.
 pub mod func {
@@ -28,61 +31,6 @@ pub mod free_func {
     pub const REALLOC: u8 = 2;
     pub const DELETE: u8 = 3;
     pub const DELETE_ARRAY: u8 = 4;
-}
-
-const UNKNOWN: u32 = 0;
-const BY_HEADER: u32 = 1;
-const BY_CALL: u32 = 2;
-/// The allocator has no `malloc_usable_size` of its own, and that of another allocator must not see its blocks.
-const NOT_AT_ALL: u32 = 3;
-static USABLE: AtomicU32 = AtomicU32::new(UNKNOWN);
-
-/// Returns the usable size of a live block. Cost: one load for glibc, a call for other allocators.
-///
-/// # Safety
-/// `block` is a live block of the allocator beneath.
-#[inline(always)]
-unsafe fn usable_size(block: *mut c_void) -> u64 {
-    // ORDER: Relaxed; a constant of the process, which the first thread finds out.
-    if USABLE.load(Ordering::Relaxed) == BY_HEADER {
-        // SAFETY: glibc keeps the chunk's size and flags in the word before the block; bit 1 says
-        // that the chunk is a mapping of its own, which has a header of two words.
-        let size = unsafe { block.cast::<u64>().sub(1).read() };
-        let header = 8 + ((size & 2) << 2);
-        return (size & !7) - header;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { usable_size_slow(block) }
-}
-
-/// Returns whether the allocator reports usable sizes: known once a block was acquired.
-pub fn tells_sizes() -> bool {
-    // ORDER: Relaxed; as in `usable_size`.
-    matches!(USABLE.load(Ordering::Relaxed), BY_HEADER | BY_CALL)
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn usable_size_slow(block: *mut c_void) -> u64 {
-    // ORDER: Relaxed; as above.
-    let mut how = USABLE.load(Ordering::Relaxed);
-    if how == UNKNOWN {
-        let asked = real::REAL.malloc_usable_size.get();
-        how = if thread::glibc_headers() {
-            BY_HEADER
-        } else if real::is_of_the_allocator(asked) {
-            BY_CALL
-        } else {
-            NOT_AT_ALL
-        };
-        // ORDER: Relaxed; as above.
-        USABLE.store(how, Ordering::Relaxed);
-    }
-    if how == NOT_AT_ALL {
-        return 0;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { call!(malloc_usable_size as UsableSize)(block) as u64 }
 }
 
 /// Records an acquisition and ends the call.
@@ -107,10 +55,10 @@ pub unsafe fn acquired(
         if kind == tag::ALLOC && !process::wants_acquisitions() {
             emit::unseen(state);
         } else if !block.is_null() {
-            thread::set_busy(state, RECORDING);
+            set_busy(state, RECORDING);
             let usable = usable_size(block).max(size as u64);
-            turn::gained(state, usable);
-            emit::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+            high_water::gained(state, usable);
+            stacks::acquired(state, kind, func, block as u64, size as u64, usable, caller);
         }
         thread::leave(state);
     }
@@ -174,10 +122,10 @@ unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_vo
         if !process::wants_releases() {
             return;
         }
-        turn::loses(state, usable_size(block), kind == tag::FREE);
-        thread::set_busy(state, RECORDING);
+        high_water::loses(state, usable_size(block), kind == tag::FREE);
+        set_busy(state, RECORDING);
         emit::short(state, kind, func, block as u64);
-        thread::set_busy(state, INSIDE);
+        set_busy(state, INSIDE);
     }
 }
 
@@ -308,7 +256,7 @@ unsafe extern "C" fn realloc_recorded(
             );
             return block;
         }
-        thread::set_busy(state, RECORDING);
+        set_busy(state, RECORDING);
         emit::short(state, tag::REALLOC_CANCEL, 0, old as u64);
         if size == 0 {
             // glibc and most others release the block and return null: no failure.
@@ -336,9 +284,9 @@ unsafe fn realloc_while_stopped(
         let block = call!(realloc as Realloc)(old, size);
         if block.is_null() && size != 0 && process::wants_releases() {
             // It failed and the block lives on. It may not have been known before: from now on it is.
-            thread::set_busy(state, RECORDING);
+            set_busy(state, RECORDING);
             let bytes = usable_size(old);
-            emit::acquired(
+            stacks::acquired(
                 state,
                 tag::ALLOC,
                 func::REALLOC,
@@ -364,7 +312,7 @@ unsafe extern "C" fn reallocarray_recorded(
     bp: u64,
 ) -> *mut c_void {
     match n.checked_mul(each) {
-        Some(size) => match real::realloc_in_front() {
+        Some(size) => match real::in_front_of_us(c"realloc", realloc as *mut c_void) {
             // SAFETY: the program's own call.
             None => unsafe { realloc_recorded(old, size, sp, bp) },
             // glibc's `reallocarray` calls `realloc` by its name, which leads to the program's.
@@ -544,7 +492,7 @@ pub unsafe extern "C" fn skinflint_mark(name: *const core::ffi::c_char) {
     }
     // SAFETY: as the caller promises; H1.
     unsafe {
-        emit::mark(state, core::ffi::CStr::from_ptr(name).to_bytes());
+        marks::mark(state, core::ffi::CStr::from_ptr(name).to_bytes());
         thread::leave(state);
     }
     process::publish_own_bytes();

@@ -9,9 +9,11 @@ use skinflint_base::ring::{tag, word};
 
 use skinflint_base::sys;
 
-use super::call;
-use crate::emit::{self, Caller};
-use crate::thread::{self, INSIDE, RECORDING, ThreadState};
+use crate::emit;
+use crate::real::call;
+use crate::stacks::{self, Caller};
+use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
+use crate::thread;
 use crate::{modules, process, real};
 
 /// A mapping call under way.
@@ -56,7 +58,7 @@ impl By {
             return By::Nobody;
         }
         // SAFETY: of `enter`.
-        unsafe { thread::set_busy(state, RECORDING) };
+        unsafe { set_busy(state, RECORDING) };
         By::Program(state)
     }
 
@@ -76,7 +78,7 @@ impl By {
         unsafe {
             match self {
                 By::Program(state) => thread::leave(state),
-                By::Allocator(state) => thread::set_busy(state, INSIDE),
+                By::Allocator(state) => set_busy(state, INSIDE),
                 By::Nobody => {}
             }
         }
@@ -113,7 +115,7 @@ unsafe extern "C" fn mmap_recorded<const BY_NUMBER: bool>(
         };
         if let Some(state) = by.state()
             && result != libc::MAP_FAILED
-            && emit::stack(state, Caller { sp, bp })
+            && stacks::stack(state, Caller { sp, bp })
         {
             let first = word(tag::MAP, by.flag(), result as u64);
             let rights = (prot as u32 as u64) << 32 | flags as u32 as u64;
@@ -231,7 +233,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
         let moves = old_len != 0;
         let recorded = by
             .state()
-            .filter(|&state| emit::stack(state, Caller { sp, bp }));
+            .filter(|&state| stacks::stack(state, Caller { sp, bp }));
         let remapped = |from: u64, len: usize, to: u64, new_len: usize| {
             if let Some(state) = recorded {
                 let first = word(tag::REMAP, by.flag(), from);

@@ -9,18 +9,17 @@
 //! N2  Every exported function behaves as the one beneath, errno included.
 
 pub mod extended;
-mod loading;
+pub mod loading;
 pub mod malloc;
 mod maps;
 mod operators;
-mod process_ends;
+pub mod process_ends;
 mod starts;
 mod threads;
 
-/// What we export under the names of the real functions, for attach.rs, which puts them into tables by hand.
+/// What we export under the names of the real functions, for loading.rs, which puts them into tables by hand.
 pub mod exports {
     pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
-    pub use super::loading::{dlclose, dlopen, dlsym};
     pub use super::malloc::{
         aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
         posix_memalign, pvalloc, realloc, reallocarray, valloc,
@@ -29,40 +28,6 @@ pub mod exports {
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
     pub use super::threads::{fork, pthread_create, sigaltstack};
 }
-
-use core::sync::atomic::Ordering;
-
-use crate::{link, process, thread};
-
-/// Sets up what is needed once, at the first event of a process.
-#[cold]
-pub fn process_begins() {
-    let mut key: libc::pthread_key_t = 0;
-    // A program that is attached to again has the key. ORDER: Relaxed; set before any thread is registered.
-    if process::END_KEY.load(Ordering::Relaxed) == u32::MAX {
-        // SAFETY: the destructor has the type that pthreads wants.
-        let made = unsafe { libc::pthread_key_create(&mut key, Some(thread::thread_ends)) };
-        if made == 0 {
-            process::END_KEY.store(key, Ordering::Relaxed); // ORDER: as above.
-        }
-    }
-    // ORDER: Relaxed; one thread.
-    let signal = link::MARK_SIGNAL.load(Ordering::Relaxed);
-    if signal != 0 {
-        threads::install_mark_signal(signal);
-    }
-}
-
-/// Calls a function of the table: `call!(malloc as Malloc)(n)`.
-macro_rules! call {
-    ($field:ident as $kind:ident) => {
-        // SAFETY: the table's pointer was found under the function's own name, which has this type.
-        core::mem::transmute::<*mut core::ffi::c_void, crate::real::$kind>(
-            crate::real::REAL.$field.get(),
-        )
-    };
-}
-pub(crate) use call;
 
 /// Defines an exported function of up to four arguments that jumps to `$recorded` with the stack pointer
 /// and the frame pointer of its entry in the two argument registers after its own (N1).

@@ -16,7 +16,7 @@ use skinflint_base::loader;
 use skinflint_base::ring::tag;
 
 use super::malloc::{acquired, free_func, free_through, func};
-use crate::emit::Caller;
+use crate::stacks::Caller;
 use crate::{real, thread};
 
 /// The index into the table of operators that acquire.

@@ -17,25 +17,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use skinflint_base::sys;
 
-use super::call;
-use crate::{attach, process, real, thread};
-
-extern "C" fn at_start() {
-    // We were loaded into a running program: the debugger that did that calls us to begin.
-    if process::epoch() == 0 && !attach::is_in_front() {
-        return;
-    }
-    // A program that never allocates is recorded too: it has mappings, and its end.
-    let state = thread::enter();
-    if !state.is_null() {
-        // SAFETY: of `enter`.
-        unsafe { thread::leave(state) };
-    }
-    if attach::is_in_front() {
-        attach::stand_in_for_extended();
-    }
-    watch_the_end();
-}
+use crate::real::call;
+use crate::{process, real};
 
 /// The most handlers that we register: a program may register one for each library that it opens, for months. Those
 /// that it registers later run before the look.
@@ -47,7 +30,7 @@ unsafe extern "C" fn on_end(_: *mut c_void) {
 }
 
 /// Registers a handler of ours, if pointers are looked at (E1). It belongs to no module: nothing but `exit` calls it.
-fn watch_the_end() {
+pub fn watch_the_end() {
     // ORDER: Relaxed; a count.
     if process::is_looked_at() && HANDLERS.fetch_add(1, Ordering::Relaxed) < MOST_HANDLERS {
         let none = core::ptr::null_mut();
@@ -71,18 +54,6 @@ pub unsafe extern "C" fn __cxa_atexit(
     watch_the_end();
     result
 }
-
-extern "C" fn at_end() {
-    process::at_orderly_exit();
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = at_start;
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = at_end;
 
 fn leave_process(status: c_int) -> ! {
     // A child of vfork that could not start its program ends here, in the memory of its parent, which goes on.

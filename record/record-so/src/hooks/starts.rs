@@ -16,8 +16,8 @@
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 
-use super::call;
 use crate::notices;
+use crate::real::call;
 use skinflint_base::sys;
 
 type Words = *const *const c_char;

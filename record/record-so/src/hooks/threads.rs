@@ -5,9 +5,10 @@ use core::sync::atomic::Ordering;
 
 use skinflint_base::ring::tag;
 
-use super::call;
-use crate::thread::{self, RECORDING};
-use crate::{emit, process, tls};
+use crate::real::call;
+use crate::state::{RECORDING, set_busy};
+use crate::thread;
+use crate::{emit, process};
 
 /// `pthread_create`: from now on tickets are shared (G2). The thread itself is registered at its first event.
 ///
@@ -66,58 +67,11 @@ pub unsafe extern "C" fn fork() -> c_int {
         if child > 0 {
             let state = thread::enter();
             if !state.is_null() {
-                thread::set_busy(state, RECORDING);
+                set_busy(state, RECORDING);
                 emit::short(state, tag::FORK, 0, child as u64);
                 thread::leave(state);
             }
         }
         child
-    }
-}
-
-/// Installs the handler of the mark signal, unless the program handles it already.
-pub fn install_mark_signal(signal: c_int) {
-    // SAFETY: the handler only touches this thread's state, as a signal may.
-    unsafe {
-        let mut old: libc::sigaction = core::mem::zeroed();
-        if libc::sigaction(signal, core::ptr::null(), &mut old) != 0
-            || old.sa_sigaction != libc::SIG_DFL
-        {
-            return;
-        }
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_mark_signal as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(signal, &action, core::ptr::null_mut());
-    }
-}
-
-unsafe extern "C" fn on_mark_signal(_signal: c_int) {
-    let state = tls::get();
-    if state.is_null() {
-        // A thread without events has no ring; its first event would be this mark.
-        let state = thread::enter();
-        if !state.is_null() {
-            // SAFETY: of `enter`.
-            unsafe {
-                emit::signal_mark(state);
-                thread::leave(state);
-            }
-        }
-        return;
-    }
-    // SAFETY: H1; `nobody` has the byte too, and `enter` refuses it.
-    unsafe {
-        // ORDER: Relaxed; this thread's own byte, and we are its signal handler.
-        match (*state).busy.load(Ordering::Relaxed) {
-            thread::INSIDE | thread::RECORDING => (*state).pending_marks += 1,
-            _ => {
-                let entered = thread::enter();
-                if !entered.is_null() {
-                    emit::signal_mark(entered);
-                    thread::leave(entered);
-                }
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! The turn from growth to fall: asks for a snapshot while the live heap is as large as it ever was.
+//! High-water marks of the live heap: asks for a snapshot while the live heap is as large as it ever was.
 //!
 //! ```text
 //!   live heap  ▁▂▃▄▅▆▇█▇▅▂▁            resident  ▁▂▃▄▅▆▇█████
@@ -25,9 +25,8 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use skinflint_base::ring::COUNTED_FROM;
 use skinflint_base::sys;
 
-use crate::hooks::malloc;
-use crate::process;
-use crate::thread::ThreadState;
+use crate::state::ThreadState;
+use crate::{process, usable};
 
 /// The bytes that a thread gathers before they are added to the sum of all threads (U1).
 const PORTION: i64 = 16 << 10;
@@ -110,7 +109,7 @@ unsafe fn settle(state: *mut ThreadState) -> i64 {
 /// Shows the collector what lives, if releases are counted at all.
 fn publish(live: i64) {
     if let Some(header) = process::header()
-        && malloc::tells_sizes()
+        && usable::tells_sizes()
     {
         // ORDER: Relaxed; two threads may store in the wrong order, and their values are a portion apart.
         header
@@ -159,7 +158,7 @@ unsafe fn show(state: *mut ThreadState, high: i64) {
     }
     // ORDER: Relaxed; a flag that guards the figures below, which only steer when to look.
     if IS_ASKING.swap(true, Ordering::Relaxed) {
-        return process::same_turn();
+        return process::same_high_water_snapshot();
     }
     let before = sys::monotonic_ns();
     // ORDER: Relaxed throughout; as above.
@@ -167,7 +166,7 @@ unsafe fn show(state: *mut ThreadState, high: i64) {
     let waited_ns = WAITED_NS.load(Ordering::Relaxed);
     let shown = SHOWN.load(Ordering::Relaxed); // ORDER: as above.
     if high - shown > shown / GREAT || waited_ns <= ALLOWANCE_NS + age_ns / SHARE {
-        process::turn();
+        process::high_water_snapshot();
         let took_ns = sys::monotonic_ns() - before;
         WAITED_NS.store(waited_ns + took_ns, Ordering::Relaxed); // ORDER: as above.
         SHOWN.store(high, Ordering::Relaxed); // ORDER: as above.

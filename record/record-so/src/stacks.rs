@@ -1,0 +1,212 @@
+//! Stacks, and the events that have one, in the thread's ring.
+//!
+//! ```text
+//!   acquired ─► capture ─┬─ the frames are the last ones ─► the event
+//!                        └─ new frames ─► STACK records, modules that are met for the first time ─► the event
+//! ```
+//!
+//! K1  An event's stack is the stack that the ring has when the event is written: it is captured, and its new frames are
+//!     written, before the event.
+//!
+//! Not here: events without a stack (emit.rs), unwinding (`skinflint_unwind`).
+
+use core::sync::atomic::Ordering;
+
+use skinflint_base::ring::{RECORD_WORDS, STACK_CHUNK, STACK_TRUNCATED, WIDE, tag, word};
+use skinflint_base::sys;
+use skinflint_unwind::{Capture, End, Registers, StackBounds};
+
+use crate::emit::{self, BEFORE_EVENT, before_event, end_event};
+use crate::state::ThreadState;
+use crate::{modules, process};
+
+/// The words of the longest acquisition.
+const ACQUISITION: usize = 3;
+const _: () = assert!(1 + STACK_CHUNK + BEFORE_EVENT + ACQUISITION <= RECORD_WORDS);
+
+/// The origin of a call: the registers at the entry of the exported function.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    /// The stack pointer, which points at the return address.
+    pub sp: u64,
+    /// The frame pointer register.
+    pub bp: u64,
+}
+
+/// Captures the stack.
+///
+/// # Safety
+/// Between `enter` and `leave`, RECORDING; `caller` is that of a call that has not returned.
+#[inline(always)]
+unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
+    // SAFETY: H1; the stack above `caller.sp` belongs to the calls that led here.
+    unsafe {
+        let (lo, hi) = (*state).stack_bounds;
+        skinflint_unwind::capture(
+            modules::rules(),
+            modules::finder(),
+            &mut (*state).stack,
+            StackBounds { lo, hi },
+            Registers {
+                sp: caller.sp,
+                bp: caller.bp,
+            },
+        )
+    }
+}
+
+/// Returns the first word of a `STACK` record of `count` frames after `keep`.
+#[inline(always)]
+fn stack_word(count: usize, keep: usize, end: End) -> u64 {
+    let flags = if end == End::Complete {
+        0
+    } else {
+        STACK_TRUNCATED
+    };
+    word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags
+}
+
+/// Captures the stack and writes its new frames.
+///
+/// # Safety
+/// As for `capture`.
+pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let captured = capture(state, caller);
+        write_stack(state, &captured)
+    }
+}
+
+/// Writes the new frames of a stack, in pieces if need be, and the modules that it is the first to meet.
+///
+/// # Safety
+/// H1, RECORDING; `captured` is this thread's newest capture.
+#[cold]
+#[inline(never)]
+unsafe fn write_stack(state: *mut ThreadState, captured: &Capture<'_>) -> bool {
+    let mut left = captured.fresh.len();
+    // SAFETY: as the caller promises.
+    unsafe {
+        if left == 0 && captured.total == (*state).depth {
+            return true;
+        }
+        let mut frames = captured.fresh.iter();
+        let mut keep = captured.keep;
+        loop {
+            let count = left.min(STACK_CHUNK);
+            let Some(mut cursor) = (*state).ring.begin(1 + count) else {
+                emit::count_lost();
+                return false;
+            };
+            cursor.put(stack_word(count, keep, captured.end));
+            for pc in frames.by_ref().take(count) {
+                cursor.put(pc);
+            }
+            (*state).ring.end(cursor);
+            keep += count;
+            left -= count;
+            if left == 0 {
+                break;
+            }
+        }
+        (*state).depth = captured.total;
+        if (*state).stack.stats.rules_made != (*state).rules_seen {
+            modules::notice(state, captured.fresh.iter());
+        }
+    }
+    true
+}
+
+/// Writes an acquisition: `tag::ALLOC` or `tag::REALLOC_ACQUIRE`.
+///
+/// # Safety
+/// As for `stack`.
+#[inline(always)]
+pub unsafe fn acquired(
+    state: *mut ThreadState,
+    kind: u8,
+    func: u8,
+    block: u64,
+    size: u64,
+    usable: u64,
+    caller: Caller,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let captured = capture(state, caller);
+        let mut count = captured.fresh.len();
+        let mut is_new = count != 0 || captured.total != (*state).depth;
+        if count > STACK_CHUNK || (*state).stack.stats.rules_made != (*state).rules_seen {
+            if !write_stack(state, &captured) {
+                return;
+            }
+            (count, is_new) = (0, false);
+        }
+        // One look at the room for both records.
+        let words = 1 + count + BEFORE_EVENT + ACQUISITION;
+        let Some(mut cursor) = (*state).ring.begin(words) else {
+            emit::count_lost();
+            return;
+        };
+        if is_new {
+            cursor.put(stack_word(count, captured.keep, captured.end));
+            for pc in captured.fresh.iter() {
+                cursor.put(pc);
+            }
+            (*state).depth = captured.total;
+        }
+        before_event(state, &mut cursor);
+        let slop = usable.wrapping_sub(size);
+        if (size | slop) >> 32 == 0 {
+            cursor.put(word(kind, func, block));
+            cursor.put(slop << 32 | size);
+        } else {
+            cursor.put(word(kind, func | WIDE, block));
+            cursor.put(size);
+            cursor.put(usable);
+        }
+        end_event(state, cursor);
+    }
+}
+
+/// Returns the start of this thread's alternate signal stack, if it has one and pointers are looked at; else 0.
+fn alternate_stack() -> u64 {
+    // ORDER: Relaxed; set before the program began.
+    if process::session().is_none_or(|page| page.looks.load(Ordering::Relaxed) == 0) {
+        return 0;
+    }
+    // SAFETY: the kernel writes the present setting to `now`, and changes nothing.
+    unsafe {
+        let mut now: libc::stack_t = core::mem::zeroed();
+        let none = core::ptr::null::<libc::stack_t>();
+        let answer = libc::syscall(libc::SYS_sigaltstack, none, &raw mut now);
+        let is_on = answer == 0 && now.ss_flags & libc::SS_DISABLE == 0;
+        if is_on { now.ss_sp as u64 } else { 0 }
+    }
+}
+
+/// Writes which thread writes to this ring from here on.
+///
+/// # Safety
+/// H1.
+pub unsafe fn thread_begins(state: *mut ThreadState) {
+    let now = sys::monotonic_ns();
+    // SAFETY: H1.
+    unsafe {
+        // ORDER: Relaxed; read while the thread is stopped.
+        let known = &(*state).ring.header().alternate_stack;
+        known.store(alternate_stack(), Ordering::Relaxed);
+        let (low, high) = (*state).stack_bounds;
+        let first = word(tag::THREAD, 0, u64::from(sys::gettid()));
+        emit::note(state, first, &[low, high, now]);
+        let own = word(tag::OWN, 0, state as u64);
+        emit::note(state, own, &[size_of::<ThreadState>() as u64]);
+        let rules = modules::rules() as *const _ as u64;
+        emit::note(
+            state,
+            word(tag::OWN, 0, rules),
+            &[modules::RULES_BYTES as u64],
+        );
+    }
+}
