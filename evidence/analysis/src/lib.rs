@@ -57,7 +57,6 @@ mod timeline;
 mod together;
 mod totals;
 mod waste;
-pub mod whatif;
 mod windows;
 
 pub use analyzer::Analyzer;

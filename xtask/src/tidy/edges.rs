@@ -44,9 +44,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
+    // Other layouts of a trace's blocks, fed by the ledger.
+    ("what-if", &["trace", "sizes", "analysis"]),
     // The one way to open a trace with all that it came out of.
     ("recording", &["trace", "analysis"]),
-    ("view", &["analysis"]),
+    ("view", &["analysis", "what-if"]),
     // `view`: figures and stacks are said as in every other output.
     ("export", &["trace", "analysis", "view", "report"]),
     ("collect", &["base", "trace"]),
@@ -71,6 +73,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "trace",
             "symbols",
             "analysis",
+            "what-if",
             "view",
             "collect",
             "compare",

@@ -13,22 +13,22 @@
 //!
 //! Not here: the moments (`mod.rs`).
 
-use super::chunks::ChunkLayout;
-use super::layout::{Ask, Layout, Place};
-use super::mesh::Mesh;
-use super::outcome::{Average, Figures, Outcome};
-use super::pages::{PAGE, Pages, Residents};
-use super::policy::Policy;
-use super::spans::SpanLayout;
+use crate::chunks::ChunkLayout;
+use crate::layout::{Ask, Layout, Place};
+use crate::mesh::Mesh;
+use crate::outcome::{Average, Figures, Outcome};
+use crate::pages::{PAGE, Pages, Residents};
+use crate::policy::Policy;
+use crate::spans::SpanLayout;
 
 /// The size from which blocks are mappings of their own (M2).
-pub(super) const DIRECT_BYTES: u64 = 64 << 20;
+pub(crate) const DIRECT_BYTES: u64 = 64 << 20;
 /// The looks at a pair of spans that an act pays for (M3).
 const LOOKS_PER_ACT: u64 = 4;
 
 /// The bytes of a block: requested, and touched; both at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Size {
+pub(crate) struct Size {
     pub asked: u64,
     pub touched: u64,
 }
@@ -42,7 +42,7 @@ struct Sums {
 }
 
 /// A policy at work.
-pub(super) struct Model {
+pub(crate) struct Model {
     pub policy: Policy,
     layout: Box<dyn Layout>,
     pages: Pages,
@@ -59,7 +59,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(policy: Policy, delay_ms: u32) -> Model {
+    pub(crate) fn new(policy: Policy, delay_ms: u32) -> Model {
         let layout: Box<dyn Layout> = match policy.order {
             Some(order) => Box::new(SpanLayout::new(&policy, order)),
             None => Box::new(ChunkLayout::new()),
@@ -67,7 +67,7 @@ impl Model {
         Model::with_layout(policy, layout, delay_ms)
     }
 
-    pub(super) fn with_layout(policy: Policy, layout: Box<dyn Layout>, delay_ms: u32) -> Model {
+    pub(crate) fn with_layout(policy: Policy, layout: Box<dyn Layout>, delay_ms: u32) -> Model {
         Model {
             policy,
             layout,
@@ -84,14 +84,14 @@ impl Model {
     }
 
     /// Notes that a block came.
-    pub(super) fn came(&mut self, block: u32, size: Size, heap: u32) {
+    pub(crate) fn came(&mut self, block: u32, size: Size, heap: u32) {
         let place = self.place(size.asked, heap);
         self.enter(place, size);
         self.settle(block, place);
     }
 
     /// Notes that a block went.
-    pub(super) fn went(&mut self, block: u32, size: Size) {
+    pub(crate) fn went(&mut self, block: u32, size: Size) {
         self.credit += LOOKS_PER_ACT;
         let place = self.places[block as usize];
         self.leave(place, size);
@@ -99,7 +99,7 @@ impl Model {
     }
 
     /// Notes that a block has another size now.
-    pub(super) fn regrown(&mut self, block: u32, old: Size, new: Size, heap: u32) {
+    pub(crate) fn regrown(&mut self, block: u32, old: Size, new: Size, heap: u32) {
         let place = self.places[block as usize];
         let before = self.layout.usable(place, old.asked);
         // A direct mapping stays one while the layout allows it, and above DIRECT_BYTES in any case.
@@ -177,7 +177,7 @@ impl Model {
     }
 
     /// Notes that the state has lasted for `ns`, and that it is `now_ms` now.
-    pub(super) fn lasted(&mut self, ns: u64, requested: u64, now_ms: u32) {
+    pub(crate) fn lasted(&mut self, ns: u64, requested: u64, now_ms: u32) {
         let all = self.pages.resident();
         let weigh = |pages: u64| u128::from(pages * PAGE) * u128::from(ns);
         self.sums.slop += u128::from(self.usable - requested) * u128::from(ns);
@@ -208,12 +208,12 @@ impl Model {
     }
 
     /// Takes the figures of a peak that has passed.
-    pub(super) fn see_peak(&mut self, requested: u64) {
+    pub(crate) fn see_peak(&mut self, requested: u64) {
         self.at_peak = self.figures(requested);
     }
 
     /// Takes the figures of a low that has passed, `fall` bytes below the peak before it.
-    pub(super) fn see_low(&mut self, requested: u64, fall: u64, ticket: u64) {
+    pub(crate) fn see_low(&mut self, requested: u64, fall: u64, ticket: u64) {
         let deeper = self.mesh.is_none_or(|(_, _, before)| fall / 9 > before / 8);
         if deeper || self.credit >= self.layout.mesh_work() {
             self.look_for_mesh(ticket, fall);
@@ -238,7 +238,7 @@ impl Model {
     }
 
     /// Ends the simulation, and returns the result.
-    pub(super) fn finish(mut self, requested: u64, ticket: u64, duration_ns: u64) -> Outcome {
+    pub(crate) fn finish(mut self, requested: u64, ticket: u64, duration_ns: u64) -> Outcome {
         let average = |sum: u128| (sum / u128::from(duration_ns.max(1))) as u64;
         let [never, spans, holes] = self.sums.resident.map(average);
         self.look_for_mesh(ticket, 0);
@@ -261,7 +261,7 @@ impl Model {
         }
     }
 
-    pub(super) fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         self.layout.table_bytes()
             + self.pages.table_bytes()
             + self.places.capacity() * size_of::<Place>()
@@ -269,7 +269,7 @@ impl Model {
 
     /// P1 and P2 of `pages`, and O1.
     #[cfg(test)]
-    pub(super) fn check(&self, requested: u64, touched: u64) {
+    pub(crate) fn check(&self, requested: u64, touched: u64) {
         let all = self.pages.resident();
         let direct: u64 = all.never - self.pages.recount().1.never;
         let (floor, counted) = self.pages.recount();
@@ -288,13 +288,13 @@ impl Model {
 
     /// Pages that hold a live block.
     #[cfg(test)]
-    pub(super) fn floor_pages(&self) -> u64 {
+    pub(crate) fn floor_pages(&self) -> u64 {
         self.pages.floor()
     }
 
     /// Where a block is.
     #[cfg(test)]
-    pub(super) fn place_of(&self, block: u32) -> Place {
+    pub(crate) fn place_of(&self, block: u32) -> Place {
         self.places[block as usize]
     }
 }

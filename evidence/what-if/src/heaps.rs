@@ -12,7 +12,7 @@ use skinflint_trace::ThreadId;
 
 /// Which thread has which heap.
 #[derive(Default)]
-pub(super) struct Heaps {
+pub(crate) struct Heaps {
     of: Vec<Option<u32>>,
     /// The thread that has each heap.
     owners: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Heaps {
 
 impl Heaps {
     /// Returns the heap of a thread; a new thread takes over that of a thread that has ended.
-    pub(super) fn of(&mut self, thread: ThreadId, now_ns: u64, ends: &[Option<u64>]) -> u32 {
+    pub(crate) fn of(&mut self, thread: ThreadId, now_ns: u64, ends: &[Option<u64>]) -> u32 {
         let index = thread.0 as usize;
         if let Some(Some(heap)) = self.of.get(index) {
             return *heap;
@@ -44,7 +44,7 @@ impl Heaps {
         heap as u32
     }
     /// Returns the bytes that the table of threads holds.
-    pub(super) fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         self.of.capacity() * 8
     }
 }

@@ -18,11 +18,11 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::pass::{Act, Block};
 use skinflint_trace::{Event, Mapping, Snapshot};
 
-use super::pages::PAGE;
-use crate::ledger::Ledger;
-use crate::pass::{Act, Block};
+use crate::pages::PAGE;
 
 /// The size from which a block is looked at: where allocators begin to map, and programs to leave parts unused.
 pub const LARGE_BYTES: u64 = 64 << 10;
@@ -52,7 +52,7 @@ pub struct Touched {
 
 impl Touched {
     /// Returns the bytes of a block that count as touched: at least 1, at most `size`, which is at least 1.
-    pub(super) fn bytes(&self, block: &Block, node: u32, size: u64) -> u64 {
+    pub(crate) fn bytes(&self, block: &Block, node: u32, size: u64) -> u64 {
         if size < LARGE_BYTES {
             return size;
         }
@@ -67,7 +67,7 @@ impl Touched {
     }
 
     /// Returns the bytes that the tables hold.
-    pub(super) fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         self.known.capacity() * 24 + self.shares.capacity() * 24
     }
 }
@@ -246,7 +246,13 @@ mod tests {
     }
 
     fn block(serial: u32) -> Block {
-        Block::new(0, crate::pass::CellId(0), ThreadId(0), 0, serial)
+        Block::new(
+            0,
+            skinflint_analysis::pass::CellId(0),
+            ThreadId(0),
+            0,
+            serial,
+        )
     }
 
     #[test]

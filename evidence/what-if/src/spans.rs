@@ -16,12 +16,12 @@
 
 use std::collections::BTreeSet;
 
-use super::classes::Table;
-use super::layout::{Ask, Layout, Place};
-use super::mesh::{self, Candidate, Mesh};
-use super::pages::{PAGE, Pages};
-use super::policy::{Order, Policy};
-use super::runs::Runs;
+use crate::classes::Table;
+use crate::layout::{Ask, Layout, Place};
+use crate::mesh::{self, Candidate, Mesh};
+use crate::pages::{PAGE, Pages};
+use crate::policy::{Order, Policy};
+use crate::runs::Runs;
 
 const NONE: u32 = u32::MAX;
 const LARGE: u32 = u32::MAX - 1;
@@ -53,7 +53,7 @@ struct Bin {
 }
 
 /// The layout of spans.
-pub(super) struct SpanLayout {
+pub(crate) struct SpanLayout {
     table: Table,
     order: Order,
     runs: Runs,
@@ -71,7 +71,7 @@ pub(super) struct SpanLayout {
 }
 
 impl SpanLayout {
-    pub(super) fn new(policy: &Policy, order: Order) -> SpanLayout {
+    pub(crate) fn new(policy: &Policy, order: Order) -> SpanLayout {
         SpanLayout {
             table: Table::new(&policy.classes, policy.length),
             order,

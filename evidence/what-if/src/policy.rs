@@ -176,7 +176,7 @@ const NAMED: &[(&str, &str, &str)] = &[
 ];
 
 impl Classes {
-    pub(super) fn scheme(&self) -> &'static Scheme {
+    pub(crate) fn scheme(&self) -> &'static Scheme {
         match self {
             Classes::Scheme(scheme) | Classes::Earned(scheme) => scheme,
             // Only its large sizes are used: whole pages.

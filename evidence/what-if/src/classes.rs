@@ -16,7 +16,7 @@ use skinflint_sizes::spans::{
     PAGE_BYTES, SLOTS_MAX, SMALL_MAX, SPAN_PAGES_MAX, WORTH_BYTES, pages_for, saved_by_earning,
 };
 
-use super::policy::{Classes, Length};
+use crate::policy::{Classes, Length};
 
 /// The most classes: those of the largest scheme, and as many earned ones as the allocator may have.
 const CLASSES_MAX: usize = 2048;
@@ -24,7 +24,7 @@ const STEP: u64 = 16;
 
 /// The state of a class.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Class {
+pub(crate) struct Class {
     pub size: u32,
     earned: bool,
     /// The pages in its spans, and the bytes of its live blocks.
@@ -33,7 +33,7 @@ pub(super) struct Class {
 }
 
 /// The table of a policy.
-pub(super) struct Table {
+pub(crate) struct Table {
     classes: Vec<Class>,
     /// The class by size.
     of: Vec<u16>,
@@ -47,7 +47,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(classes: &Classes, length: Length) -> Table {
+    pub(crate) fn new(classes: &Classes, length: Length) -> Table {
         let scheme = classes.scheme();
         let exact = matches!(classes, Classes::Exact16);
         let small = |size: u64| {
@@ -86,21 +86,21 @@ impl Table {
     }
 
     /// Returns the class of a small size; `None` for a large one.
-    pub(super) fn class_of(&self, size: u64) -> Option<u32> {
+    pub(crate) fn class_of(&self, size: u64) -> Option<u32> {
         (size <= self.small_max).then(|| u32::from(self.of[size as usize]))
     }
 
-    pub(super) fn get(&self, class: u32) -> Class {
+    pub(crate) fn get(&self, class: u32) -> Class {
         self.classes[class as usize]
     }
 
     /// Returns what a large request is given: whole pages.
-    pub(super) fn large(&self, size: u64) -> u64 {
+    pub(crate) fn large(&self, size: u64) -> u64 {
         self.scheme.usable(size)
     }
 
     /// Notes that a small block of `size` came into `class`.
-    pub(super) fn came(&mut self, size: u64, class: u32) {
+    pub(crate) fn came(&mut self, size: u64, class: u32) {
         self.classes[class as usize].live_bytes += u64::from(self.classes[class as usize].size);
         let step = size.div_ceil(STEP) as usize;
         if let Some(live) = self.live.get_mut(step) {
@@ -115,7 +115,7 @@ impl Table {
     }
 
     /// Notes that a small block of `size` left `class`.
-    pub(super) fn went(&mut self, size: u64, class: u32) {
+    pub(crate) fn went(&mut self, size: u64, class: u32) {
         self.classes[class as usize].live_bytes -= u64::from(self.classes[class as usize].size);
         if let Some(live) = self.live.get_mut(size.div_ceil(STEP) as usize) {
             *live -= 1;
@@ -142,7 +142,7 @@ impl Table {
     }
 
     /// Returns the pages of the next span of a class (C2). `span_pages` counts those it has.
-    pub(super) fn pages(&mut self, class: u32) -> u32 {
+    pub(crate) fn pages(&mut self, class: u32) -> u32 {
         let one = self.classes[class as usize];
         let pages = match self.length {
             Length::Fixed(pages) => pages.max(one.size.div_ceil(PAGE_BYTES)),
@@ -155,11 +155,11 @@ impl Table {
         pages
     }
 
-    pub(super) fn span_went(&mut self, class: u32, pages: u32) {
+    pub(crate) fn span_went(&mut self, class: u32, pages: u32) {
         self.classes[class as usize].span_pages -= u64::from(pages);
     }
 
-    pub(super) fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         self.classes.capacity() * size_of::<Class>() + self.of.capacity() * 2 + self.live.len() * 5
     }
 }

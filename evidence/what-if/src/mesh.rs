@@ -15,10 +15,10 @@
 //! Source: the idea, and the probing, are those of Mesh (Powers, Tench, Berger and McGregor, 2019). Not here: when it
 //! is requested (`model.rs`).
 
-use super::pages::{PAGE, Pages};
+use crate::pages::{PAGE, Pages};
 
 /// The number of spans of the other half that each is tried against, as in Mesh.
-pub(super) const PROBES: usize = 64;
+pub(crate) const PROBES: usize = 64;
 
 /// The savings of meshing at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -33,7 +33,7 @@ pub struct Mesh {
 
 /// A span that may be meshed.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     pub class: u32,
     pub start: u32,
     pub pages: u32,
@@ -48,7 +48,7 @@ impl Candidate {
 }
 
 /// Finds pairs (M3). `bits` has a bit for each free slot of a span.
-pub(super) fn probe<'a>(
+pub(crate) fn probe<'a>(
     all: Vec<(usize, Candidate)>,
     pages: &Pages,
     bits: impl Fn(usize) -> &'a [u64],

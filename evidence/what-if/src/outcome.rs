@@ -13,8 +13,8 @@
 
 use serde::Serialize;
 
-use super::mesh::Mesh;
-use super::pages::Residents;
+use crate::mesh::Mesh;
+use crate::pages::Residents;
 
 /// The version of this form.
 pub const SCHEMA: u32 = 1;

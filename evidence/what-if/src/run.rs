@@ -9,10 +9,10 @@
 
 use skinflint_trace::{Damage, Trace};
 
-use super::outcome::WhatIf;
-use super::policy::Policy;
-use super::simulation::{Options, Simulation};
-use super::touched::{Survey, Touched};
+use crate::outcome::WhatIf;
+use crate::policy::Policy;
+use crate::simulation::{Options, Simulation};
+use crate::touched::{Survey, Touched};
 
 /// Simulates `policies` over a trace. `progress` is called with the number of events of each step that is done. Cost:
 /// 13 million events of a python took 170 ns of CPU time per event and policy; 100 million of `bench/churn.c` under

@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::model::{Model, Size};
-use super::pages::PAGE;
-use super::policy::Policy;
+use crate::model::{Model, Size};
+use crate::pages::PAGE;
+use crate::policy::Policy;
 
 fn whole(size: u64) -> Size {
     Size {

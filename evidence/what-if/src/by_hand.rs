@@ -10,10 +10,10 @@
 
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
-use super::model::{Model, Size};
-use super::outcome::{Outcome, WhatIf};
-use super::pages::Residents;
-use super::{Options, Policy, Simulation};
+use crate::model::{Model, Size};
+use crate::outcome::{Outcome, WhatIf};
+use crate::pages::Residents;
+use crate::{Options, Policy, Simulation};
 
 /// Writes events; blocks are named by number, which is their address.
 #[derive(Default)]
@@ -441,29 +441,29 @@ fn glibc_s_heap_by_hand() {
 fn another_layout_takes_part() {
     /// Bump allocation that never looks back: what a linear allocation area alone would do.
     struct Bump(u64);
-    impl super::layout::Layout for Bump {
+    impl crate::layout::Layout for Bump {
         fn acquire(
             &mut self,
-            ask: super::layout::Ask,
-            pages: &mut super::pages::Pages,
-        ) -> super::layout::Place {
-            let place = super::layout::Place(self.0);
+            ask: crate::layout::Ask,
+            pages: &mut crate::pages::Pages,
+        ) -> crate::layout::Place {
+            let place = crate::layout::Place(self.0);
             self.0 += ask.size.next_multiple_of(16);
             let (first, end) = (place.0 / 4096, self.0.div_ceil(4096));
             pages.run_taken(first as u32, (end - first) as u32);
             place
         }
-        fn release(&mut self, _: super::layout::Place, _: u64, _: &mut super::pages::Pages) {}
+        fn release(&mut self, _: crate::layout::Place, _: u64, _: &mut crate::pages::Pages) {}
         fn in_place(
             &mut self,
-            _: super::layout::Place,
+            _: crate::layout::Place,
             old: u64,
             new: u64,
-            _: &mut super::pages::Pages,
+            _: &mut crate::pages::Pages,
         ) -> bool {
             old.div_ceil(16) == new.div_ceil(16)
         }
-        fn usable(&self, _: super::layout::Place, size: u64) -> u64 {
+        fn usable(&self, _: crate::layout::Place, size: u64) -> u64 {
             size.next_multiple_of(16)
         }
         fn table_bytes(&self) -> usize {

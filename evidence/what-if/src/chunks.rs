@@ -20,8 +20,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::layout::{Ask, Layout, Place};
-use super::pages::{PAGE, Pages};
+use crate::layout::{Ask, Layout, Place};
+use crate::pages::{PAGE, Pages};
 
 const STEP: u64 = 16;
 const HEADER: u64 = 8;
@@ -49,7 +49,7 @@ struct Kept {
 }
 
 /// The layout of chunks.
-pub(super) struct ChunkLayout {
+pub(crate) struct ChunkLayout {
     /// Kept chunks by chunk size in sixteenths.
     kept: Vec<Kept>,
     /// Number of chunks in fast bins.
@@ -71,7 +71,7 @@ fn mapped(size: u64) -> u64 {
 }
 
 impl ChunkLayout {
-    pub(super) fn new() -> ChunkLayout {
+    pub(crate) fn new() -> ChunkLayout {
         ChunkLayout {
             kept: vec![Kept::default(); (CACHED_BYTES / STEP) as usize + 1],
             fast: 0,

@@ -13,16 +13,16 @@
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
+use skinflint_analysis::ledger::Ledger;
+use skinflint_analysis::pass::{Act, Block, Context};
 use skinflint_trace::{Event, Trace};
 
-use super::heaps::Heaps;
-use super::layout::Layout;
-use super::model::{Model, Size};
-use super::outcome::{Level, SCHEMA, WhatIf};
-use super::policy::Policy;
-use super::touched::Touched;
-use crate::ledger::Ledger;
-use crate::pass::{Act, Block, Context};
+use crate::heaps::Heaps;
+use crate::layout::Layout;
+use crate::model::{Model, Size};
+use crate::outcome::{Level, SCHEMA, WhatIf};
+use crate::policy::Policy;
+use crate::touched::Touched;
 
 /// The number of parts that a step of time is cut into while pages wait to be given back.
 const TIME_STEPS: u64 = 8;

@@ -7,13 +7,13 @@
 //! T1  Compared are differences of two simulations: of a policy and none, or of two runs of events. What both have,
 //!     or leave out of the figure, is in neither.
 //!
-//! Not here: what is simulated (`whatif/by_hand.rs`).
+//! Not here: what is simulated (`src/by_hand.rs`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use skinflint_analysis::whatif::{Options, Policy, Simulation};
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
+use skinflint_what_if::{Options, Policy, Simulation};
 
 thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };

@@ -18,7 +18,7 @@
 //! W4  The simulation covers where blocks lie and which pages are given back. It does not cover metadata, caches of
 //!     threads, huge pages, or requested alignment.
 //!
-//! Not here: text (`view`), opening traces (`cli`), real runs (`skinflint compare`).
+//! Not here: text (`view`), opening traces (`recording`), real runs (`skinflint compare`).
 
 mod chunks;
 mod classes;

@@ -9,11 +9,11 @@
 use skinflint_sizes::{ClassKind, Scheme};
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 
-use super::classes::Table;
-use super::model::{Model, Size};
-use super::pages::{PAGE, Pages};
-use super::policy::{Classes, Length};
-use super::{Options, Policy, Simulation, WhatIf};
+use crate::classes::Table;
+use crate::model::{Model, Size};
+use crate::pages::{PAGE, Pages};
+use crate::policy::{Classes, Length};
+use crate::{Options, Policy, Simulation, WhatIf};
 
 fn size(asked: u64) -> Size {
     Size {

@@ -14,10 +14,10 @@
 //!
 //! A free-list policy of another heap (first fit, a linear allocation area, size-segregated lists …) is
 //! compared with these on the same trace by implementing [`Layout`] and handing it to
-//! [`Simulation::add`](super::Simulation::add). Not here: counting pages (`pages.rs`).
+//! [`Simulation::add`](crate::Simulation::add). Not here: counting pages (`pages.rs`).
 
-use super::mesh::Mesh;
-use super::pages::Pages;
+use crate::mesh::Mesh;
+use crate::pages::Pages;
 
 /// The address of a block in the layout's own space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
