@@ -5,7 +5,6 @@
 //!   parent's events ─► Analyzer ─► Ledger ─► acts ─► passes
 //!   events ──────────► │  └─ schedule: at each instant, Books from snapshot × live blocks
 //!   Symbolizer ──────► finish ─► Report
-//!   events of traces ─► Ledger ─► acts ─► fit: what a profile for the allocator holds
 //! ```
 //!
 //! L1  One pass over the events, in ticket order, on one thread; memory is bounded by live blocks,
@@ -26,7 +25,6 @@ mod covered;
 pub mod facts;
 pub mod falls;
 mod findings;
-pub mod fit;
 mod fragments;
 mod frames;
 pub mod giveback;

@@ -21,7 +21,6 @@ use skinflint_what_if::{Policy, WhatIf};
 
 use crate::analyse;
 use crate::args::WhatIfArgs;
-use crate::commands::{of_inherited, what_is_missing};
 
 /// A trace and its figures.
 #[derive(Serialize)]
@@ -121,8 +120,8 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
         },
         ..Counts::default()
     };
-    let mut missing = what_is_missing(&recording, &ran.damage, &counts, 0);
-    missing.extend(of_inherited(&recording));
+    let mut missing = recording.incomplete(&ran.damage, &counts, 0);
+    missing.extend(recording.left_out());
     Ok(Simulated {
         trace: path.display().to_string(),
         program: trace.process.exe.clone(),
