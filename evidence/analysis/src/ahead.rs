@@ -18,14 +18,12 @@ use std::hint::black_box;
 
 use skinflint_trace::{Event, EventKind};
 
-use crate::ledger::Ledger;
-use crate::pass::CellKey;
+use crate::block::CellKey;
+use crate::ledger::{Ledger, NO_HINT};
 
 /// The number of events looked at together: some four cache lines each, which the first-level cache holds.
 pub(crate) const AHEAD: usize = 64;
 
-/// Stands for no hint.
-pub(crate) const NO_HINT: u32 = u32::MAX;
 /// The size below which tables stay in the second-level cache of common machines (1 MiB and more), so that looking
 /// twice would only cost.
 const WORTH_BYTES: usize = 768 << 10;

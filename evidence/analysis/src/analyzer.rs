@@ -23,30 +23,25 @@ use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
 
 use crate::ahead::AHEAD;
+use crate::block::NO_KEY;
 use crate::books::{self, Bounds, Closed};
 use crate::covered::Covered;
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
-use crate::findings::{self, Around, Evidence};
+use crate::findings::{self, Around, Evidence, MarkLevel};
 use crate::frames;
 use crate::grouping::{self, Pinned};
 use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
-use crate::pass::{CellBlocks, Context, NO_KEY, Pass};
+use crate::pass::{CellBlocks, Context, Pass};
 use crate::passes;
 use crate::rest::Rest;
 use crate::schedule::{Due, Plan};
 use crate::timeline::thin_rss;
 use crate::waste::{self, Waste, Wasteful};
 use crate::windows::Recorder;
-
-/// Live usable bytes, by site, at a mark.
-pub(crate) struct MarkLevel {
-    pub mark: usize,
-    pub usable_bytes: Vec<u64>,
-}
 
 /// One analysis under way.
 pub struct Analyzer {

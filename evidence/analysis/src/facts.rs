@@ -22,9 +22,6 @@ use skinflint_trace::{
 use crate::missing::{Known, Missing};
 use crate::model::Frame;
 
-/// The stack of blocks that a fork gave to this process: no node of this trace.
-pub const INHERITED: NodeId = NodeId(u32::MAX);
-
 /// A node of the trace's stack tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StackNode {

@@ -27,15 +27,14 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::{Exit, OriginKind};
 
-use crate::analyzer::MarkLevel;
+use crate::block::INHERITED;
 use crate::books::{Closed, Untouched};
-use crate::claims::Claim;
-use crate::facts::{Facts, INHERITED};
+use crate::facts::Facts;
 use crate::giveback::GiveBack;
 use crate::grows::{self, Births};
 use crate::ledger::Ledger;
 use crate::missing::Missing;
-use crate::model::{Confidence, Finding, FindingKind, Instant, Report, Site};
+use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, Report, Site};
 use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count, duration};
 use crate::rest::Then;
@@ -47,6 +46,12 @@ const WORTH_BYTES: u64 = 64 << 10;
 const MORE_NODES: usize = 16;
 /// The part of resident memory from which free pages are more than a working stock (D6).
 const STOCK: u64 = 10;
+
+/// Live usable bytes, by site, at a mark.
+pub(crate) struct MarkLevel {
+    pub mark: usize,
+    pub usable_bytes: Vec<u64>,
+}
 
 /// The data that findings are drawn from, beside the report.
 pub(crate) struct Evidence<'a> {

@@ -14,7 +14,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::facts::{INHERITED, StackNode, Symbolizer};
+use crate::block::INHERITED;
+use crate::facts::{StackNode, Symbolizer};
 use crate::model::{Frame, Node, Report};
 
 /// The name of the stack under which blocks from before a fork are shown.

@@ -5,8 +5,7 @@
 //!                                                                           (and title): one finding
 //! ```
 //!
-//! U1  Bytes, blocks and allocations of merged findings are the sums; `stacks` is their number. The words are those
-//!     of the largest.
+//! U1  Findings of one kind, function and cause become one (`merging.rs`).
 //! U2  At most `Limits::findings_per_kind` of a kind stay; the rest is summed up in one more.
 //! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest come last.
 //! U4  Advice is for readers who can follow it: a runtime that is known to grow its buffers well is not told to
@@ -27,16 +26,14 @@ use crate::fragments;
 use crate::frames::Renamed;
 use crate::heaps::{self, Heaps};
 use crate::known::known_growth;
-use crate::model::{BookPart, Confidence, Finding, FindingKind, Frame, Report};
+use crate::merging::{MORE_NODES, merge};
+use crate::model::{BookPart, Confidence, Finding, FindingKind, Report};
 use crate::owner;
-use crate::passes::phases_rounds::leaving_title;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
-use crate::plumbing::Naming;
+use crate::plumbing::{Naming, inner_frames};
 use crate::{through, together};
 
-/// The number of stacks that a finding lists.
-const MORE_NODES: usize = 50;
 /// The bytes below which a holder is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
@@ -112,18 +109,6 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     });
 }
 
-/// Reports whether findings of this kind are distinguished by their title: it names the cause.
-fn title_is_cause(kind: FindingKind) -> bool {
-    matches!(
-        kind,
-        FindingKind::Clownshoes
-            | FindingKind::Slop
-            | FindingKind::Zombie
-            | FindingKind::Leak
-            | FindingKind::Retained
-    )
-}
-
 /// Libraries of every system: a program cannot change their own short-lived blocks.
 const SYSTEM: [&str; 8] = [
     "libc.so",
@@ -135,23 +120,6 @@ const SYSTEM: [&str; 8] = [
     "libdl.so",
     "libresolv",
 ];
-
-/// Returns the frames of a node from the innermost to the one that names it.
-pub(crate) fn inner_frames<'a>(
-    report: &'a Report,
-    naming: &Naming,
-    node: u32,
-) -> impl Iterator<Item = &'a Frame> {
-    let named = naming.named.get(node as usize).copied().unwrap_or(node);
-    let parent = move |at: &u32| {
-        let next = report.nodes.get(*at as usize)?.parent;
-        (*at != named && *at != 0 && next != *at).then_some(next)
-    };
-    std::iter::successors(Some(node), parent).filter_map(|at| {
-        let frame = report.nodes.get(at as usize)?.frame;
-        report.frames.get(frame as usize)
-    })
-}
 
 /// Returns how the runtime that grows a buffer at a node is known to do it.
 fn known_at(report: &Report, naming: &Naming, node: Option<u32>) -> Option<&'static str> {
@@ -222,17 +190,9 @@ fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
     }
 }
 
-/// Reports whether an interpreter's own function names a finding: the script's functions are on no stack.
-pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
-    let named = finding
-        .node
-        .and_then(|node| inner_frames(report, naming, node).last());
-    named.is_some_and(|frame| owner::is_interpreter(&frame.module))
-}
-
 /// Removes the advice about where an interpreter's objects lie, which no script decides (U4).
 fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -> Finding {
-    if is_interpreters(report, naming, &pinned) {
+    if owner::is_interpreters(report, naming, &pinned) {
         pinned.saved_bytes = 0;
         pinned.confidence = Confidence::Possible;
         pinned.change = "Nothing to move: the interpreter decides where its objects lie. Make what is to stay before what \
@@ -240,102 +200,6 @@ fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -
             .into();
     }
     pinned
-}
-
-/// Merges findings into one for each kind, function and cause (U1).
-fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) -> Vec<Finding> {
-    let mut at: FxHashMap<(String, u32, String), usize> = FxHashMap::default();
-    let mut merged: Vec<Finding> = Vec::new();
-    // Largest findings come first, so that the words are those of the largest.
-    for mut finding in ranked(findings, usize::MAX) {
-        finding.stacks = finding
-            .stacks
-            .max(u64::from(finding.node.is_some()) + finding.more_nodes.len() as u64);
-        let function = finding
-            .node
-            .and_then(|node| naming.function_of(report, node));
-        let alone = finding.node.is_none() || !finding.more_nodes.is_empty();
-        let Some(function) = function.filter(|_| !alone) else {
-            merged.push(finding);
-            continue;
-        };
-        let title = match (finding.kind, &finding.leaving) {
-            // These are the same rounds, however many blocks each stack leaves in them.
-            (_, Some(leaving)) => leaving.of.clone(),
-            (kind, None) if title_is_cause(kind) => finding.title.clone(),
-            // Steps that are too small are one cause, room that was left is another.
-            (FindingKind::Growth, None) => (finding.now_bytes > 0).to_string(),
-            _ => String::new(),
-        };
-        match at.entry((format!("{:?}", finding.kind), function, title)) {
-            std::collections::hash_map::Entry::Occupied(entry) => {
-                absorb(&mut merged[*entry.get()], &finding);
-            }
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(merged.len());
-                merged.push(finding);
-            }
-        }
-    }
-    for finding in merged
-        .iter_mut()
-        .filter(|one| one.stacks > 1 && !one.what.is_empty())
-    {
-        if finding.kind != FindingKind::Leak || finding.saved_bytes > 0 {
-            finding.what = format!(
-                "From {} together; of the largest: {}",
-                count(finding.stacks, "stack"),
-                finding.what
-            );
-        }
-    }
-    merged
-}
-
-/// Adds a finding of the same cause. The result is as sure as the least sure part that is an eighth of it.
-pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
-    let sizes = |one: &Finding| {
-        let saved = [
-            one.saved_bytes,
-            one.saved_cumulative_bytes,
-            one.saved_allocations,
-        ];
-        match saved {
-            [0, 0, 0] => [one.now_bytes, 0, 0],
-            saved => saved,
-        }
-    };
-    let parts = sizes(into).into_iter().zip(sizes(other));
-    if parts.into_iter().any(|(into, other)| other > into / 8) {
-        // No trace shows which of a function's temporaries can be spared.
-        let least = match into.kind {
-            FindingKind::Churn => Confidence::Likely,
-            _ => other.confidence,
-        };
-        into.confidence = into.confidence.max(other.confidence).max(least);
-    }
-    into.now_bytes = into.now_bytes.saturating_add(other.now_bytes);
-    into.saved_bytes = into.saved_bytes.saturating_add(other.saved_bytes);
-    into.saved_cumulative_bytes = into
-        .saved_cumulative_bytes
-        .saturating_add(other.saved_cumulative_bytes);
-    into.saved_allocations = into
-        .saved_allocations
-        .saturating_add(other.saved_allocations);
-    into.blocks = into.blocks.saturating_add(other.blocks);
-    if let (Some(into), Some(other)) = (&mut into.growth_what_if, &other.growth_what_if) {
-        into.add(other);
-    }
-    if let (Some(into), Some(other)) = (&mut into.leaving, &other.leaving) {
-        into.add(other);
-    }
-    if let Some(leaving) = &into.leaving {
-        into.title = leaving_title(leaving);
-    }
-    into.stacks += other.stacks.max(1);
-    if into.more_nodes.len() < MORE_NODES {
-        into.more_nodes.extend(other.node);
-    }
 }
 
 /// The figures of the live blocks of one function.

@@ -25,7 +25,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::facts::INHERITED;
+use crate::block::INHERITED;
 use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
 use crate::passes::wording::{bytes, count};

@@ -19,88 +19,21 @@
 use rustc_hash::FxHashMap;
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
-use crate::ahead::NO_HINT;
+use crate::block::{Block, CellId, CellKey, INHERITED, NO_KEY};
 use crate::blocks::BlockMap;
 use crate::cells::Cells;
 use crate::covered::Covered;
-use crate::facts::INHERITED;
 use crate::maps::{Granules, Intervals, Owner};
-use crate::pass::{Act, Block, CellId, CellKey, Context, NO_KEY};
+use crate::pass::{Act, Context};
+pub use crate::sums::{Counts, HeapPeak, Live};
 use crate::timeline::Curve;
 
+/// Stands for no hint.
+pub(crate) const NO_HINT: u32 = u32::MAX;
 /// The most threads of one process that are distinguished; a damaged trace may name any.
 const MAX_THREADS: usize = 1 << 20;
 /// No program on this machine has sizes or addresses from this limit on: the event is damaged.
 const ADDRESS_LIMIT: u64 = 1 << 47;
-
-/// What lives at a moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Live {
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Requested bytes.
-    pub requested_bytes: u64,
-    /// Usable bytes.
-    pub usable_bytes: u64,
-}
-
-impl Live {
-    #[inline]
-    fn add(&mut self, key: &CellKey) {
-        self.blocks += 1;
-        self.requested_bytes = self.requested_bytes.wrapping_add(key.size);
-        self.usable_bytes = self.usable_bytes.wrapping_add(key.usable);
-    }
-
-    #[inline]
-    fn sub(&mut self, key: &CellKey) {
-        self.blocks = self.blocks.wrapping_sub(1);
-        self.requested_bytes = self.requested_bytes.wrapping_sub(key.size);
-        self.usable_bytes = self.usable_bytes.wrapping_sub(key.usable);
-    }
-}
-
-/// The largest live heap so far, by usable bytes; the first moment of several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HeapPeak {
-    /// What lived then.
-    pub live: Live,
-    /// The event that made the peak.
-    pub ticket: u64,
-    /// The time of the peak, nanoseconds since the start.
-    pub time_ns: u64,
-    /// Number of events up to and including it.
-    pub events: u64,
-}
-
-/// The counts over the run so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Number of events.
-    pub events: u64,
-    /// Blocks acquired, including reallocs.
-    pub allocations: u64,
-    /// Blocks released, including reallocs.
-    pub frees: u64,
-    /// Reallocs of a known block.
-    pub reallocs: u64,
-    /// Requested bytes.
-    pub requested_bytes: u64,
-    /// Usable bytes.
-    pub usable_bytes: u64,
-    /// Releases of unknown addresses.
-    pub unknown_frees: u64,
-    /// Acquisitions at an address that was still live (G3).
-    pub lost_frees: u64,
-    /// Reallocs whose beginning or end is missing.
-    pub lost_reallocs: u64,
-    /// Events that are impossible: address 0, or sizes beyond the address space.
-    pub damaged_events: u64,
-    /// `mmap` calls by the program.
-    pub maps: u64,
-    /// Bytes mapped by them.
-    pub map_bytes: u64,
-}
 
 /// The counts of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

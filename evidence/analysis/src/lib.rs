@@ -5,7 +5,6 @@
 //!   parent's events ─► Analyzer ─► Ledger ─► acts ─► passes
 //!   events ──────────► │  └─ schedule: at each instant, Books from snapshot × live blocks
 //!   Symbolizer ──────► finish ─► Report
-//!   events of traces ─► Ledger ─► acts ─► fit: what a profile for the allocator holds
 //! ```
 //!
 //! L1  One pass over the events, in ticket order, on one thread; memory is bounded by live blocks,
@@ -16,6 +15,7 @@
 //! Not here: reading a trace (`trace`), names of functions (`symbols`), text (`view`).
 mod ahead;
 pub mod analyzer;
+pub mod block;
 pub mod blocks;
 pub mod books;
 pub mod cells;
@@ -25,7 +25,6 @@ mod covered;
 pub mod facts;
 pub mod falls;
 mod findings;
-pub mod fit;
 mod fragments;
 mod frames;
 pub mod giveback;
@@ -36,6 +35,7 @@ pub mod held;
 pub mod known;
 pub mod ledger;
 pub mod maps;
+mod merging;
 pub mod missing;
 pub mod model;
 mod notes;
@@ -49,12 +49,12 @@ pub mod qualified;
 pub mod reach;
 mod rest;
 mod schedule;
+mod sums;
 mod through;
 mod timeline;
 mod together;
 mod totals;
 mod waste;
-pub mod whatif;
 mod windows;
 
 pub use analyzer::Analyzer;

@@ -20,8 +20,8 @@ use std::fmt;
 
 use skinflint_trace::{Ending, Exit, LostKind, LostProcess, LostWhy, OriginKind, ProcessInfo};
 
-use crate::ledger::Counts;
 use crate::passes::wording::{bytes, count};
+use crate::sums::Counts;
 
 /// Unknown releases below both of these are what a loader or a constructor did before the recorder could
 /// see it: a few in many programs.

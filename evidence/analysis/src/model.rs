@@ -10,13 +10,13 @@
 //! M5  [`Report::windows`] has an edge at each instant that was reached, where its
 //!     sums are the instant's figures, and those by site are the site's.
 
+mod claim;
 mod finding;
 mod reachability;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claims::Claim;
-
+pub use claim::{Claim, Leaving, Print};
 pub use finding::{
     Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END,
 };

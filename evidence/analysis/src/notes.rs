@@ -6,9 +6,9 @@ use crate::passes::wording::bytes;
 use skinflint_trace::{Exit, OriginKind};
 
 use crate::facts::Facts;
-use crate::ledger::Counts;
 use crate::missing::{self, Known};
 use crate::peak::resident_bytes;
+use crate::sums::Counts;
 
 /// Returns what the reader should know although nothing is missing.
 pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<String> {

@@ -14,7 +14,8 @@
 //!
 //! Not here: whether a stack has one size or many (`passes/slop.rs`, `passes/spread.rs`).
 
-use crate::model::{FindingKind, Frame};
+use crate::model::{Finding, FindingKind, Frame, Report};
+use crate::plumbing::{Naming, inner_frames};
 use crate::qualified;
 
 /// Containers that put each element into a node, or into a table of their own (O2).
@@ -147,6 +148,14 @@ pub(crate) fn is_interpreter(module: &str) -> bool {
         let rest = module.strip_prefix(of);
         rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphabetic()))
     })
+}
+
+/// Reports whether an interpreter's own function names a finding: the script's functions are on no stack.
+pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
+    let named = finding
+        .node
+        .and_then(|node| inner_frames(report, naming, node).last());
+    named.is_some_and(|frame| is_interpreter(&frame.module))
 }
 
 #[cfg(test)]

@@ -235,6 +235,23 @@ impl Naming {
     }
 }
 
+/// Returns the frames of a node from the innermost to the one that names it.
+pub(crate) fn inner_frames<'a>(
+    report: &'a Report,
+    naming: &Naming,
+    node: u32,
+) -> impl Iterator<Item = &'a Frame> {
+    let named = naming.named.get(node as usize).copied().unwrap_or(node);
+    let parent = move |at: &u32| {
+        let next = report.nodes.get(*at as usize)?.parent;
+        (*at != named && *at != 0 && next != *at).then_some(next)
+    };
+    std::iter::successors(Some(node), parent).filter_map(|at| {
+        let frame = report.nodes.get(at as usize)?.frame;
+        report.frames.get(frame as usize)
+    })
+}
+
 /// Returns the qualified name of a node's function.
 fn name_at(report: &Report, node: Option<&u32>) -> String {
     let node = node.and_then(|node| report.nodes.get(*node as usize));

@@ -13,8 +13,8 @@
 
 use skinflint_trace::RssSample;
 
-use crate::ledger::Live;
 use crate::model::Timeline;
+use crate::sums::Live;
 
 /// The first interval, 65 µs: short enough for a program of a few milliseconds.
 const FIRST_INTERVAL_NS: u64 = 1 << 16;

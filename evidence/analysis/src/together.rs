@@ -20,9 +20,10 @@
 //!
 //! Not here: one function's stacks (`grouping.rs`), what is a leak (`passes/phases_rounds.rs`).
 
-use crate::claims::{Leaving, Print};
-use crate::grouping::{absorb, is_interpreters};
+use crate::merging::absorb;
 use crate::model::{Confidence, Finding, FindingKind, Report};
+use crate::model::{Leaving, Print};
+use crate::owner::is_interpreters;
 use crate::passes::wording::{bytes, count};
 use crate::plumbing::Naming;
 

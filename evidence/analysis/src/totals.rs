@@ -12,8 +12,8 @@
 
 use skinflint_trace::OriginKind;
 
-use crate::ledger::Live;
 use crate::missing::{Known, Missing};
+use crate::sums::Live;
 
 /// The header that glibc counts with its chunks: a word in front of the block.
 const GLIBC_HEADER_BYTES: u64 = 8;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::graph::{Graph, Strings};
+use crate::graph::{Graph, Strings, by_name};
 
 /// A number of objects and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,14 +64,6 @@ pub struct Census {
     /// Sums by name, once names are known.
     pub rows: BTreeMap<Class, Sum>,
     classes: Vec<String>,
-}
-
-/// Reports whether the names of a type are classes (C2).
-pub(crate) fn by_name(kind: &str) -> bool {
-    matches!(
-        kind,
-        "object" | "native" | "hidden" | "synthetic" | "object shape" | "wasm object"
-    )
 }
 
 impl Census {

@@ -8,8 +8,6 @@
 //!
 //! Not here: reading (`read`), dominators.
 
-use crate::census::by_name;
-
 /// Strings, stored one after the other.
 #[derive(Debug, Default)]
 pub struct Strings {
@@ -38,6 +36,15 @@ impl Strings {
 
 /// Stands for no node.
 pub const NONE: u32 = u32::MAX;
+
+/// Reports whether the names of a type are classes; names of other types (strings, numbers, functions, code) are
+/// contents.
+pub(crate) fn by_name(kind: &str) -> bool {
+    matches!(
+        kind,
+        "object" | "native" | "hidden" | "synthetic" | "object shape" | "wasm object"
+    )
+}
 
 /// Classes of edges that matter for retaining.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@
 //! K1  A file is opened at most once to learn its identity; at most [`LOOKED_AT`] files are opened.
 //! K2  Of several files with one identity, the last one told counts; copies in a folder are the same recording.
 //!
-//! Not here: what an ancestor's events mean (lib.rs).
+//! Not here: what an ancestor's events mean (opened.rs).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

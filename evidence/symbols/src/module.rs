@@ -9,7 +9,7 @@
 //! R2  The outermost frame's name is DWARF's, unless DWARF has none, or an unmangled one where the
 //!     symbol is mangled (lambdas and local functions lose their scope in DWARF), or a library's
 //!     inner name where the symbol is the one that programs call (`malloc`, `__GI___libc_malloc`).
-//! Not here: choosing the module (lib.rs), finding files (locate.rs).
+//! Not here: choosing the module (symbols.rs), finding files (locate.rs).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +19,27 @@ use skinflint_trace::Module;
 use crate::demangle::demangle;
 use crate::dwarf::{Dwarf, SplitPlaces};
 use crate::elf::{self, Image, SymbolTable, TableKind};
+use crate::frame::{Frame, bare};
 use crate::locate::{self, Places};
-use crate::{Frame, ModuleSummary, bare};
+
+/// The results for one module. Only modules that were asked about have a summary.
+#[derive(Clone, Debug)]
+pub struct ModuleSummary {
+    /// The path, as recorded.
+    pub path: String,
+    /// The kind of source that names came from.
+    pub source: Source,
+    /// The file that names came from.
+    pub file: Option<PathBuf>,
+    /// Number of distinct addresses asked for.
+    pub addresses: u64,
+    /// Number of those addresses that got no name (`module+0x1234`).
+    pub unnamed: u64,
+    /// Whether the module's file exists but is another build: its names were not used.
+    pub changed: bool,
+    /// What else the reader should know, one sentence each.
+    pub notes: Vec<String>,
+}
 
 /// The source of a module's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,8 +15,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use crate::Frame;
 use crate::demangle;
+use crate::frame::Frame;
 
 /// The most bytes of maps that are read: a server that makes code for months writes a large map.
 const MAP_BYTES: u64 = 512 << 20;

@@ -23,12 +23,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use skinflint_analysis::model::{
-    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END, Report,
+    Books, Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END,
+    Report,
 };
 
 use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
 use crate::stack;
-use crate::text::{Style, kept};
+use crate::style::Style;
 use crate::units::{bytes, compact, percent};
 
 /// Findings listed that would give memory back, before "and N more".
@@ -278,6 +279,12 @@ fn to_look_at<'a>(
         .filter(|f| about(f) >= floor.max(1) && !f.is_rest());
     let worth = worth.count();
     (found, worth)
+}
+
+/// Returns the free memory that the allocator keeps.
+pub(crate) fn kept(books: &Books) -> u64 {
+    let free = books.rows.iter().find(|row| row.id == "allocator-free");
+    free.map_or(0, |row| row.bytes)
 }
 
 /// Explains why there is nothing to advise, if that may surprise.

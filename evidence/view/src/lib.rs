@@ -4,7 +4,7 @@
 //!   analysis::model::Report ──► text::render   (terminal)
 //!                           ──► json::render   (tools; SCHEMA.md)
 //!                           ──► html::render   (browser; the same JSON, its long tables as columns)
-//!   analysis::whatif::WhatIf ──► what_if::render      analysis::processes ──► processes::render, page
+//!   what_if::WhatIf ──► what_if::render              analysis::processes ──► processes::render, page
 //! ```
 //!
 //! V1  A view reads a `Report` and nothing else: what one view can show, a user of the JSON can too.
@@ -24,6 +24,7 @@ pub mod processes;
 pub mod reach;
 mod screen;
 pub mod stack;
+mod style;
 pub mod text;
 mod through;
 pub mod units;

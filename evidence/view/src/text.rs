@@ -17,43 +17,14 @@ use skinflint_analysis::model::{
     Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
 };
 
-use crate::advice::{fewest_lines, findings};
+use crate::advice::{fewest_lines, findings, kept};
 use crate::pinned;
 use crate::reach;
 use crate::screen::{Ink, Line, bar, columns, left, right, wrap};
 use crate::stack;
+pub use crate::style::Style;
 use crate::through;
 use crate::units::{bytes, count, duration, percent, plural};
-
-/// The style of the screen.
-#[derive(Clone, Debug)]
-pub struct Style {
-    /// The number of columns; values from 60 to 200 are used.
-    pub width: usize,
-    /// The number of lines to keep to if possible; the fixed parts are always printed.
-    pub height: usize,
-    /// Whether to use colour.
-    pub color: bool,
-    /// Show every frame of every finding, and every finding, at whatever length.
-    pub full_stacks: bool,
-    /// The path of the trace.
-    pub trace: Option<String>,
-    /// The path of the HTML report.
-    pub html: Option<String>,
-}
-
-impl Default for Style {
-    fn default() -> Self {
-        Style {
-            width: 100,
-            height: 50,
-            color: false,
-            full_stacks: false,
-            trace: None,
-            html: None,
-        }
-    }
-}
 
 /// Renders the screen; every line ends in `
 /// ` and is at most as wide as the width.
@@ -414,12 +385,6 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     if !texts.is_empty() {
         lines.push(Line::of(Ink::Faint, line));
     }
-}
-
-/// Returns the free memory that the allocator keeps.
-pub(crate) fn kept(books: &Books) -> u64 {
-    let free = books.rows.iter().find(|row| row.id == "allocator-free");
-    free.map_or(0, |row| row.bytes)
 }
 
 fn tail(report: &Report, width: usize) -> Vec<Line> {

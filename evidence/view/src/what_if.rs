@@ -10,10 +10,10 @@
 //! T2  Ratios are of the live bytes in the heading.
 //! T3  What is not known is a dash, and names are data (view.V4).
 //!
-//! Not here: figures (analysis::whatif), JSON (serde).
+//! Not here: figures (what-if), JSON (serde).
 
-use skinflint_analysis::whatif::WhatIf;
-use skinflint_analysis::whatif::outcome::{Figures, Level, Outcome};
+use skinflint_what_if::WhatIf;
+use skinflint_what_if::outcome::{Figures, Level, Outcome};
 
 use crate::screen::{columns, left, right};
 use crate::units::{bytes, duration, percent, plural};
@@ -195,8 +195,8 @@ fn table(out: &mut String, rows: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skinflint_analysis::whatif::mesh::Mesh;
-    use skinflint_analysis::whatif::pages::Residents;
+    use skinflint_what_if::mesh::Mesh;
+    use skinflint_what_if::pages::Residents;
 
     fn sample() -> WhatIf {
         let level = Level {

@@ -1,5 +1,6 @@
 //! Turns a trace into a report: glue between `recording`, `analysis` and `symbols`.
 
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, Symbolizer, WindowLimits};
-use skinflint_recording::Recording;
+use skinflint_recording::{Progress, Recording};
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{Event, Trace};
 
@@ -191,6 +192,28 @@ pub fn events_again(
 ) {
     recording.bequeath(ledger);
     recording.events(|event| each(ledger, event), |_| {});
+}
+
+/// A progress bar on stderr, for long work on a terminal.
+#[derive(Default)]
+pub struct Bar(RefCell<Option<ProgressBar>>);
+
+impl Progress for Bar {
+    fn begin(&self, events: u64) {
+        *self.0.borrow_mut() = Some(progress(events));
+    }
+
+    fn step(&self, events: u64) {
+        if let Some(bar) = &*self.0.borrow() {
+            bar.inc(events);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = self.0.take() {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// Creates a progress bar on stderr, for long work on a terminal.

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use skinflint_analysis::counts::{self, CountsOptions};
-use skinflint_analysis::ledger::Counts;
 use skinflint_analysis::missing::{self, Missing};
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::CellKey;
@@ -13,8 +12,8 @@ use skinflint_collect::Recorded;
 use skinflint_compare::compile::CompileError;
 use skinflint_recording::Recording;
 use skinflint_sizes::Scheme;
-use skinflint_trace::{Damage, Event, LostKind, OpenError};
-use skinflint_view::units::{bytes, plural};
+use skinflint_trace::{Event, LostKind, OpenError};
+use skinflint_view::units::bytes;
 use skinflint_view::{brief, html, json, text};
 
 use crate::analyse::{self, Analysed};
@@ -492,7 +491,7 @@ fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String
     };
     let damage = recording.events(each, |events| bar.inc(events));
     bar.finish_and_clear();
-    let missing = what_is_missing(recording, &damage, &ledger.counts(), ledger.parked_blocks());
+    let missing = recording.incomplete(&damage, &ledger.counts(), ledger.parked_blocks());
     let cells = ledger.cells();
     let count = |(index, count): (usize, &skinflint_analysis::cells::CellCount)| match when {
         "cumulative" => count.ever,
@@ -501,37 +500,4 @@ fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String
     };
     let counted = cells.counts().enumerate().map(count);
     Ok((cells.keys().iter().copied().zip(counted).collect(), missing))
-}
-
-/// Returns the reasons why counts may be too low, one sentence each.
-pub fn what_is_missing(
-    recording: &Recording,
-    found: &[Damage],
-    counts: &Counts,
-    parked: u64,
-) -> Vec<String> {
-    let mut missing = Vec::new();
-    if counts.allocations == 0 {
-        missing.push(
-            "nothing was recorded up to then; `skinflint report` says why that may be".into(),
-        );
-    }
-    let all = recording.missing(counts, parked, found);
-    let all = all
-        .iter()
-        .filter(|one| !matches!(one, Missing::Everything(_)));
-    missing.extend(all.map(|one| format!("incomplete: {one}")));
-    missing
-}
-
-/// Returns what a command says if it looks only at a process's own blocks and the process began with others.
-pub fn of_inherited(recording: &Recording) -> Option<String> {
-    let inherited = recording.inherited();
-    (inherited.blocks > 0).then(|| {
-        format!(
-            "began with {} of {} of the process that it was copied from (fork): they are left out",
-            plural(inherited.blocks, "block"),
-            bytes(inherited.requested_bytes)
-        )
-    })
 }

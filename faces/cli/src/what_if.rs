@@ -1,13 +1,13 @@
 //! `skinflint what-if`: a trace's blocks under other policies, without running anything.
 //!
 //! ```text
-//!   TRACE… ─► trace::Events ─► analysis::whatif ─► WhatIf ─► text, or --json
+//!   TRACE… ─► trace::Events ─► what-if ─► WhatIf ─► text, or --json
 //! ```
 //!
 //! W1  What is missing from a trace is reported on stderr before its figures, as by `skinflint counts`.
 //! W2  A wrong policy is wrong use (status 2), found before any trace is read.
 //!
-//! Not here: what is simulated (`analysis::whatif`), how it looks (`view::what_if`).
+//! Not here: what is simulated (`what-if`), how it looks (`view::what_if`).
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use skinflint_analysis::ledger::Counts;
-use skinflint_analysis::whatif::touched::Survey;
-use skinflint_analysis::whatif::{self, Policy, WhatIf};
 use skinflint_view::what_if::{EXPLAINED, render};
+use skinflint_what_if::touched::Survey;
+use skinflint_what_if::{Policy, WhatIf};
 
 use crate::analyse;
 use crate::args::WhatIfArgs;
-use crate::commands::{of_inherited, what_is_missing};
 
 /// A trace and its figures.
 #[derive(Serialize)]
@@ -108,7 +107,7 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
     // Large blocks take a pass of their own where the trace has snapshots.
     let passes = 1 + u64::from(Survey::is_worthwhile(&trace.snapshots));
     let bar = analyse::progress(passes * trace.event_count());
-    let ran = whatif::run(trace, policies.to_vec(), delay_ms, |events| bar.inc(events));
+    let ran = skinflint_what_if::run(trace, policies.to_vec(), delay_ms, |events| bar.inc(events));
     bar.finish_and_clear();
     let counts = Counts {
         events: ran.what_if.events,
@@ -121,8 +120,8 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
         },
         ..Counts::default()
     };
-    let mut missing = what_is_missing(&recording, &ran.damage, &counts, 0);
-    missing.extend(of_inherited(&recording));
+    let mut missing = recording.incomplete(&ran.damage, &counts, 0);
+    missing.extend(recording.left_out());
     Ok(Simulated {
         trace: path.display().to_string(),
         program: trace.process.exe.clone(),

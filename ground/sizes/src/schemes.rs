@@ -12,7 +12,7 @@
 //!
 //! Not here: anything that depends on what was allocated before (caches, dynamic thresholds).
 
-use crate::Scheme;
+use crate::scheme::Scheme;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

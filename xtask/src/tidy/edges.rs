@@ -45,9 +45,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("trace", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
-    // The one way to open a trace with all that it came out of.
-    ("recording", &["trace", "analysis"]),
-    ("view", &["analysis"]),
+    // Other layouts of a trace's blocks, fed by the ledger.
+    ("what-if", &["trace", "sizes", "analysis"]),
+    // The one way to open a trace with all that it came out of. `view`: figures in what is said to be missing.
+    ("recording", &["trace", "analysis", "view"]),
+    ("view", &["analysis", "what-if"]),
+    // `recording`: the traces that it learns from; `view`: figures are said as in every other output.
+    ("fit", &["trace", "sizes", "analysis", "recording", "view"]),
     // `view`: figures and stacks are said as in every other output.
     ("export", &["trace", "analysis", "view", "reporters"]),
     ("collect", &["base", "trace"]),
@@ -72,6 +76,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "trace",
             "symbols",
             "analysis",
+            "what-if",
+            "fit",
             "view",
             "collect",
             "compare",

@@ -8,11 +8,11 @@
 //! R2  What is beside the rows is in none of their sums: swapped memory is not resident, and huge pages hold bytes
 //!     that other rows count by their owner.
 //!
-//! Not here: which byte goes where (`books.rs`).
+//! Not here: which byte goes where (`closing.rs`).
 
 use skinflint_trace::Mapping;
 
-use super::largest_parts;
+use super::parts::largest_parts;
 use crate::model::{BookPart, BookRow, Books};
 
 /// Returns the name of a mapping.

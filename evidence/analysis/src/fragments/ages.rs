@@ -12,8 +12,8 @@
 //!
 //! Not here: which blocks pin (`sweep.rs`).
 
-use super::Tally;
 use super::sweep::Bits;
+use super::tally::Tally;
 use crate::ledger::Ledger;
 use crate::model::PinAge;
 

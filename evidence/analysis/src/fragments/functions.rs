@@ -23,8 +23,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Kept, PAGE, Tally};
-use crate::facts::INHERITED;
+use super::measure::Kept;
+use super::tally::{PAGE, Tally};
+use crate::block::INHERITED;
 use crate::frames::Renamed;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, duration, percent};

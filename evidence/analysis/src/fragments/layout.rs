@@ -15,7 +15,7 @@
 //! Other allocators (glibc has no spans; tcmalloc and ours choose lengths that addresses do not show) have only
 //! pages. Not here: pages (`sweep.rs`).
 
-use super::{PAGE, Placed, Tally};
+use super::tally::{PAGE, Placed, Tally};
 use crate::cells::Cells;
 use crate::giveback::Span;
 use crate::model::HeapSpans;

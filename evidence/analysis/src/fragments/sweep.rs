@@ -13,7 +13,7 @@
 //!
 //! Cost: for each block one stack's tally and one cell's bytes. Not here: which addresses are heap (`books.rs`).
 
-use super::{PAGE, Placed, Tally};
+use super::tally::{PAGE, Placed, Tally};
 use crate::cells::Cells;
 use crate::giveback::Span;
 use crate::pass::CellId;

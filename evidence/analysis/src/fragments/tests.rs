@@ -2,7 +2,13 @@
 
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 
-use super::*;
+use super::measure::*;
+use super::tally::*;
+use std::collections::BTreeMap;
+
+use crate::giveback::Span;
+use crate::ledger::Ledger;
+use crate::model::Fragments;
 
 const BASE: u64 = 0x10_0000;
 

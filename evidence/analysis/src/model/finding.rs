@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{Claim, Leaving};
+use super::claim::{Claim, Leaving};
 
 /// Which pass found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

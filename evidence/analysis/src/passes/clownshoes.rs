@@ -30,14 +30,14 @@
 use rustc_hash::FxHashMap;
 use skinflint_sizes::Scheme;
 
-use crate::claims::Claim;
+use crate::model::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::CellBlocks;
 use crate::pass::{CellId, CellKey, Context};
 use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
-use crate::passes::slop::resident_part;
+use crate::passes::slop_worth::resident_part;
 use crate::passes::spread::Spreads;
 use crate::passes::wording::{bytes, count, thousands};
 

@@ -13,8 +13,9 @@ use std::collections::HashMap;
 
 use skinflint_trace::{AllocFn, FreeFn, Mark, NodeId, ThreadId};
 
+use crate::block::NO_KEY;
 use crate::model::{Report, Site};
-use crate::pass::{Act, Block, CellBlocks, CellId, CellKey, Context, NO_KEY, Pass};
+use crate::pass::{Act, Block, CellBlocks, CellId, CellKey, Context, Pass};
 
 pub(super) struct Driver {
     pass: Box<dyn Pass>,

@@ -15,7 +15,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::claims::Claim;
+use crate::model::Claim;
 use crate::model::{Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf};
 use crate::pass::{CellId, Context};
 use crate::passes::classes::Classes;

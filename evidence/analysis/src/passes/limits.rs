@@ -484,7 +484,7 @@ fn a_buffer_is_claimed_by_its_finding_or_by_none() {
         }
         let report = driver.finish();
         let claimed =
-            |claims: &[crate::claims::Claim]| -> u64 { claims.iter().map(|one| one.blocks).sum() };
+            |claims: &[crate::model::Claim]| -> u64 { claims.iter().map(|one| one.blocks).sum() };
         let by_findings = report.findings.iter().map(|one| claimed(&one.claims));
         (by_findings.sum::<u64>(), claimed(&report.in_growth))
     };

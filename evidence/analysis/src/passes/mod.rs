@@ -11,9 +11,6 @@
 //!
 //! Not here: the live map (the ledger), totals, sites and sizes (the ledger), names of stacks (views).
 
-use crate::facts::{Facts, Options};
-use crate::pass::Pass;
-
 pub mod churn;
 pub mod clownshoes;
 pub mod growth;
@@ -22,7 +19,9 @@ pub mod placebo;
 pub mod rounding;
 pub mod slop;
 mod slop_class;
+mod slop_worth;
 
+mod all;
 mod cells;
 pub(crate) mod classes;
 #[cfg(test)]
@@ -40,14 +39,4 @@ pub(crate) mod ranking;
 mod spread;
 pub(crate) mod wording;
 
-/// Returns every pass, ready to see its first act.
-pub fn all(facts: &Facts, _options: &Options) -> Vec<Box<dyn Pass>> {
-    let (allocator, marks) = (&facts.process.allocator, &facts.marks);
-    vec![
-        Box::new(rounding::Rounding::new(allocator)),
-        Box::new(growth::GrowthPass::new(allocator)),
-        Box::new(churn::Churn::new(marks)),
-        Box::new(placebo::Placebo::new()),
-        Box::new(phases::Phases::new(marks)),
-    ]
-}
+pub use all::all;

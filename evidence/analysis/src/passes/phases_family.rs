@@ -13,7 +13,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::claims::Claim;
+use crate::model::Claim;
 use crate::pass::{CellId, Context};
 use crate::passes::phases_exit::Kept;
 use crate::passes::phases_rounds::{Rounds, Seen, Sum};

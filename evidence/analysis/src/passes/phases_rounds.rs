@@ -25,8 +25,8 @@
 //!
 //! Not here: counting (phases.rs).
 
-use crate::claims::{Leaving, Print};
 use crate::model::{Confidence, Finding, FindingKind, Zombie};
+use crate::model::{Leaving, Print};
 use crate::passes::wording::{bytes, count, thousands};
 
 /// The bytes that a finding needs: less than a kernel page gives nothing back.

@@ -33,7 +33,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::claims::Claim;
+use crate::model::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::{Act, Block, CellId, CellKey, Context, Pass};
 use crate::passes::cells::{Sites, slot};

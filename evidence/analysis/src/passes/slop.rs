@@ -27,7 +27,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::claims::Claim;
+use crate::model::Claim;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::pass::{CellBlocks, CellId, CellKey, Context};
 use crate::passes::cells::Tally;
@@ -35,13 +35,8 @@ use crate::passes::classes::Classes;
 use crate::passes::clownshoes::Shoe;
 use crate::passes::ranking::push_ranked;
 use crate::passes::slop_class;
+use crate::passes::slop_worth::{ELEMENT_MAX, MIN_BYTES, MIN_PERCENT, resident_part};
 use crate::passes::wording::{bytes, count, percent, thousands};
-
-/// The least slop of a finding: sixteen kernel pages. Less is lost in the noise of any run's peak.
-pub(super) const MIN_BYTES: u64 = 64 * 1024;
-/// The least share of requested bytes, in per cent. Allocators with four classes per doubling average 8 to 11 % over
-/// spread sizes, for every one that was measured, so only more than that is worth reporting.
-pub(super) const MIN_PERCENT: u64 = 12;
 
 /// A size is its stack's own if this many of four of its live blocks have it (P3).
 const OWN_OF_FOUR: u64 = 3;
@@ -54,9 +49,6 @@ const TRIM_PART: u64 = 16;
 const TRIM_MOST: u64 = 64;
 /// A type with a number in it has a size that is a multiple of this many bytes (P6).
 const TYPE_BYTES: u64 = 4;
-/// The size up to which several are kept in one block: larger ones are buffers, not elements.
-pub(super) const ELEMENT_MAX: u64 = 1024;
-
 /// Live blocks at the instant, of one stack or one size.
 #[derive(Default)]
 struct Sum {
@@ -110,12 +102,6 @@ impl Sum {
         let cost = self.slop.max(self.stepped);
         cost >= MIN_BYTES && cost * 100 >= self.requested * MIN_PERCENT
     }
-}
-
-/// Returns the part of a saving that is resident memory (P5).
-pub(super) fn resident_part(saved: u64, count: &CellBlocks) -> u64 {
-    let there = saved.saturating_sub(count.absent_tail_bytes);
-    if there * 2 >= saved { there } else { 0 }
 }
 
 /// Reports whether a type may have this size (P6).

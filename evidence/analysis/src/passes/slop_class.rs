@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::{Confidence, Finding, FindingKind};
 use crate::pass::{CellBlocks, CellKey};
 use crate::passes::classes::Classes;
-use crate::passes::slop::{ELEMENT_MAX, MIN_BYTES, MIN_PERCENT};
+use crate::passes::slop_worth::{ELEMENT_MAX, MIN_BYTES, MIN_PERCENT};
 use crate::passes::wording::{bytes, count, percent, thousands};
 
 /// This many of four live blocks of a stack are of one class (L1).

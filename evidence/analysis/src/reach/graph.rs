@@ -15,8 +15,8 @@
 
 use skinflint_trace::Look;
 
+use super::live::Live;
 use super::places::{Place, Places, Standing};
-use super::{Live, Words};
 
 /// How a word points to the block that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,6 +37,9 @@ pub struct Edge {
     /// How it points there.
     pub quality: Quality,
 }
+
+/// Hands on a look's words, address and value, by ascending address; returns whether all were there.
+pub type Words<'a> = dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool + 'a;
 
 /// Edges and roots.
 pub struct Graph {

@@ -11,7 +11,7 @@
 //! Source: the components are found as Tarjan did (Depth-first search and linear graph algorithms, 1972).
 
 use super::graph::{Graph, Quality};
-use super::{Leader, Reach, Reached};
+use super::reached::{Leader, Reach, Reached};
 
 const NONE: u32 = u32::MAX;
 

@@ -16,7 +16,7 @@
 
 use skinflint_trace::{Look, LookRegion, RegionKind};
 
-use super::Live;
+use super::live::Live;
 use crate::maps::{Intervals, Owner};
 
 /// The place of a word.

@@ -11,8 +11,9 @@
 use rustc_hash::FxHashMap;
 use skinflint_trace::{Look, LookCause};
 
-use super::{Reach, Reached};
-use crate::claims::Claim;
+use super::live::Live;
+use super::reached::{Reach, Reached};
+use crate::model::Claim;
 use crate::model::{
     Confidence, Finding, FindingKind, InstantKind, ReachSum, Reachability, Report, UnreachedRow,
 };
@@ -64,7 +65,7 @@ impl ReachPass {
     }
 }
 
-fn add(sum: &mut ReachSum, block: &super::Live) {
+fn add(sum: &mut ReachSum, block: &Live) {
     sum.blocks += 1;
     sum.requested_bytes = sum.requested_bytes.saturating_add(block.size);
     sum.usable_bytes = sum.usable_bytes.saturating_add(block.usable);

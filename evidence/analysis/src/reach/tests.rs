@@ -1,6 +1,6 @@
 //! Graphs predicted by hand, and random ones against a walk that knows nothing of components.
 
-use skinflint_trace::{LookRegion, LookRegister, RegionKind};
+use skinflint_trace::{Look, LookRegion, LookRegister, NodeId, RegionKind};
 
 use super::*;
 use crate::maps::{Intervals, Owner};
@@ -349,7 +349,7 @@ fn rows_come_by_what_they_hold() {
     let context = crate::pass::Context {
         cells: &[],
         blocks: &[],
-        key: crate::pass::NO_KEY,
+        key: crate::block::NO_KEY,
         site: 0,
         time_ns: 0,
         ticket: 0,

@@ -30,7 +30,6 @@ mod limits;
 mod owners;
 mod promised;
 mod told;
-mod what_if;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;

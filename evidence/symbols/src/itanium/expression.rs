@@ -1,7 +1,8 @@
 //! Expressions: literals, operators, casts, names in them.
 
 use super::name::OPERATORS;
-use super::{Expr, Id, Node, Parser};
+use super::parser::Parser;
+use super::tree::{Expr, Id, Node};
 
 impl<'a> Parser<'a> {
     pub(super) fn expression(&mut self) -> Option<Id> {

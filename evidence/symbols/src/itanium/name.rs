@@ -1,6 +1,7 @@
 //! Names: nested, local, of operators, constructors, lambdas; and special names about another name.
 
-use super::{Id, Node, Parser, Quals};
+use super::parser::Parser;
+use super::tree::{Id, Node, Quals};
 
 /// What a function's name tells about the signature that follows.
 #[derive(Clone, Copy, Default)]

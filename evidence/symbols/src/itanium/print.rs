@@ -5,7 +5,7 @@
 //! P3  For readers, the standard library's names lose what no programmer wrote: `std::__cxx11::basic_string<char, …>`
 //!     is `std::string`, a container's allocator, comparison and hash are left out if they are the standard's own.
 
-use super::{DEPTH, Expr, Id, Node, Quals, STEPS};
+use super::tree::{DEPTH, Expr, Id, Node, Quals, STEPS};
 
 pub(super) struct Printer<'a, 'b> {
     nodes: &'b [Node<'a>],

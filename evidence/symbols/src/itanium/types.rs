@@ -1,6 +1,7 @@
 //! Types, template arguments, and what stands for either.
 
-use super::{Id, Node, Parser, Quals};
+use super::parser::Parser;
+use super::tree::{Id, Node, Quals};
 
 /// Types of one letter.
 const BUILT_IN: [(u8, &str); 21] = [

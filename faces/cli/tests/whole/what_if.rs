@@ -6,7 +6,7 @@
 //!
 //! W1  Every figure is worked out here from the head of the program, never copied from an output.
 //!
-//! Not here: layouts by themselves (`analysis::whatif`), how far they are from real allocators (bench/suite).
+//! Not here: layouts by themselves (`what-if`), how far they are from real allocators (bench/suite).
 
 use serde_json::Value;
 

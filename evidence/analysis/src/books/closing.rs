@@ -1,0 +1,762 @@
+//! The closed books: where each resident byte of a snapshot is.
+//!
+//! ```text
+//!   mapping   |--------- Anon ----------|---- File ----|- Stack -|
+//!   pieces    |-- program's --|- alloc -|                            who mapped it, blocks seen there
+//!   atoms     |##  ####   ####| ### ####|                            resident runs × pieces
+//!   blocks       hLLLs hLLs     hLLLLLs                              header, Live, slop
+//! ```
+//!
+//! K1  Each mapping's `Rss` goes to rows exactly once; so the rows add up to `resident_bytes`.
+//! K2  A block counts by its bytes on resident pages. Blocks that overlap (a damaged trace) count each byte once, for
+//!     the lower block.
+//! K3  Pages are read at another moment than `Rss`. If the pages of a mapping exceed its `Rss`, the excess is taken
+//!     from its remainder, then slop, then headers, then live bytes; what `Rss` has beyond the pages is
+//!     `unclassified`.
+//! K4  A mapping whose pages were not read counts as if every page were resident, reduced as in K3.
+//! K5  A snapshot that lacks a fiftieth or more of its resident memory when its pages are read is not of one moment:
+//!     which live blocks are resident is then not known, and not reported.
+//!
+//! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
+
+use std::collections::BTreeMap;
+
+use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
+
+use crate::fragments::{self, Kept, Placed};
+use crate::giveback::{self, Extent, GiveBack, Span};
+use crate::ledger::Ledger;
+use crate::model::{BookPart, BookRow, Books, Fragments};
+use crate::passes::classes::Classes;
+
+use super::parts::largest_parts;
+use super::rows::{self, FREE_OR_BEFORE, GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
+use super::tails;
+
+/// The header of a chunk of glibc's heaps, bytes.
+const GLIBC_HEADER: u64 = 8;
+/// The header of a chunk that glibc mapped by itself, bytes.
+const GLIBC_MAPPED_HEADER: u64 = 16;
+
+/// The owner of the remainder of a piece.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Part {
+    Named(String),
+    Stack(NodeId),
+}
+
+/// A part of a mapping with one owner.
+#[derive(Clone, Debug)]
+struct Piece {
+    row: Row,
+    part: Part,
+    resident: u64,
+    live: u64,
+    slop: u64,
+    header: u64,
+    /// Whether its pages are unknown (K4): then its blocks are not distinguished.
+    estimated: bool,
+    /// The address of its end.
+    end: u64,
+    /// Whether it belongs to `[heap]`.
+    brk: bool,
+}
+
+impl Piece {
+    fn rest(&self) -> u64 {
+        self.resident - self.live - self.slop - self.header
+    }
+
+    /// Removes `excess` bytes (K3); returns what it could not remove.
+    fn reduce(&mut self, excess: u64, stage: usize) -> u64 {
+        let rest = self.rest();
+        let field = match stage {
+            0 => {
+                let take = excess.min(rest);
+                self.resident -= take;
+                return excess - take;
+            }
+            1 => &mut self.slop,
+            2 => &mut self.header,
+            _ => &mut self.live,
+        };
+        let take = excess.min(*field);
+        *field -= take;
+        self.resident -= take;
+        excess - take
+    }
+}
+
+/// Resident addresses of one piece.
+#[derive(Clone, Copy, Debug)]
+struct Atom {
+    start: u64,
+    end: u64,
+    piece: usize,
+}
+
+/// The blocks of one stack, and how much of them is not resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Untouched {
+    /// The stack.
+    pub node: NodeId,
+    /// Live blocks of [`SEEN`] bytes and more.
+    pub blocks: u64,
+    /// Requested bytes of these blocks.
+    pub asked_bytes: u64,
+    /// The bytes of these that lie on pages known not to be resident.
+    pub absent_bytes: u64,
+}
+
+/// The size from which a block has a whole page wherever it lies, and so shows whether that page was ever touched:
+/// two pages.
+pub const SEEN: u64 = 2 * 4096;
+
+/// The books, and what else findings are drawn from.
+#[derive(Clone, Debug, Default)]
+pub struct Closed {
+    /// The books; the caller sets the skew.
+    pub books: Books,
+    /// Stacks with blocks that are not resident, most absent bytes first.
+    pub untouched: Vec<Untouched>,
+    /// Bytes of each stack's live blocks, including slop, on pages that are known to be resident.
+    pub resident: BTreeMap<NodeId, u64>,
+    /// By cell, bytes that smaller blocks would not have and that are not resident anyway (`books/tails.rs`); empty
+    /// unless stacks are to be reported.
+    pub(crate) absent_tails: Vec<u64>,
+    /// Resident bytes of what each stack of the program mapped itself.
+    pub mapped: BTreeMap<NodeId, u64>,
+    /// Free memory of the allocator that could go back.
+    pub giveback: GiveBack,
+    /// What pins the rest, by stack.
+    pub fragments: Option<Fragments>,
+    /// What pins the rest, for functions.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// A snapshot that lacks one part in this many of resident memory, or more, is not of one moment (K5).
+const TORN_PART: u64 = 50;
+
+/// Bounds on what is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Parts of a row.
+    pub parts: usize,
+    /// Stacks that pin pages.
+    pub pins: usize,
+    /// Whether functions that pin pages will be wanted.
+    pub keep: bool,
+}
+
+/// Closes the books of a snapshot over the blocks that live now.
+pub fn close(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    process: &ProcessInfo,
+    bounds: Bounds,
+) -> Closed {
+    let mut blocks: Vec<(u64, u32, u32)> = ledger
+        .live_at()
+        .map(|(slot, block)| (block.addr, block.cell.0, slot))
+        .collect();
+    // No two live blocks have one address.
+    blocks.sort_unstable_by_key(|block| block.0);
+    let mut closing = Closing {
+        ledger,
+        allocator: &process.allocator,
+        glibc: process.allocator.starts_with("glibc"),
+        blocks,
+        pieces: Vec::new(),
+        atoms: Vec::new(),
+        totals: BTreeMap::new(),
+        trimmed: 0,
+        trimmed_live: 0,
+        trimmed_slop: 0,
+        unread: 0,
+        torn: 0,
+    };
+    let mut mappings: Vec<&Mapping> = snapshot.mappings.iter().collect();
+    mappings.sort_by_key(|mapping| mapping.start);
+    let mut spans = Vec::with_capacity(mappings.len());
+    for mapping in &mappings {
+        let first = closing.pieces.len();
+        let whole = closing.book_whole(mapping);
+        if !whole {
+            closing.cut(mapping);
+        }
+        spans.push((!whole).then_some(first..closing.pieces.len()));
+    }
+    let laid = closing.sweep();
+    let heap = closing.heap();
+    let (mut fragments, kept) = closing.fragments(&heap, bounds);
+    let listed = closing.free_bytes();
+    // These are two sweeps over the same blocks and pages, one by byte and one by page (R1 of the fragments).
+    let by_page = fragments.as_ref().map_or(listed.0, |all| all.free_bytes);
+    debug_assert_eq!(by_page, listed.0, "free bytes of pages");
+    for (mapping, span) in mappings.iter().zip(spans) {
+        if let Some(span) = span {
+            closing.reconcile(mapping, span);
+        }
+    }
+    let counted = closing.free_bytes();
+    let torn = closing.torn;
+    if let Some(fragments) = &mut fragments {
+        fragments.uncounted_bytes = listed.0 - counted.0;
+        fragments.unread_bytes = counted.1;
+    }
+    let mut closed = Closed {
+        untouched: closing.untouched(&laid),
+        resident: closing.resident(&laid),
+        absent_tails: match bounds.keep {
+            true => closing.absent_tails(),
+            false => Vec::new(),
+        },
+        mapped: closing.mapped(),
+        giveback: closing.giveback(&heap),
+        fragments,
+        kept,
+        books: closing.into_books(&mappings, &laid, bounds.parts),
+    };
+    if torn > closed.books.resident_bytes / TORN_PART {
+        closed.untouched.clear();
+        closed.absent_tails.clear();
+        closed.books.live_not_resident_bytes = 0;
+        closed.books.notes.push(format!(
+            "{} went while the mappings were read: which live blocks are resident is not known.",
+            crate::passes::wording::bytes(torn)
+        ));
+    }
+    if by_page != listed.0 {
+        closed.books.notes.push(format!(
+            "DEFECT: {by_page} free bytes by page are {} by block; please report this with the trace.",
+            listed.0
+        ));
+    }
+    closed
+}
+
+/// Resident bytes by cell.
+struct Laid {
+    live: Vec<u64>,
+    slop: Vec<u64>,
+    /// Bytes of live blocks in mappings whose pages were not read.
+    unread: Vec<u64>,
+}
+
+struct Closing<'a> {
+    ledger: &'a Ledger,
+    allocator: &'a str,
+    glibc: bool,
+    /// (address, cell, slot in the ledger), by address.
+    blocks: Vec<(u64, u32, u32)>,
+    pieces: Vec<Piece>,
+    atoms: Vec<Atom>,
+    totals: BTreeMap<(Row, Part), u64>,
+    /// Bytes that K3 removed, in all and from blocks whose stacks are known.
+    trimmed: u64,
+    trimmed_live: u64,
+    trimmed_slop: u64,
+    /// `Rss` of the mappings with blocks whose pages were not read.
+    unread: u64,
+    /// What mappings lost while they were read (K5).
+    torn: u64,
+}
+
+impl Closing<'_> {
+    fn add(&mut self, row: Row, part: Part, bytes: u64) {
+        if bytes > 0 {
+            *self.totals.entry((row, part)).or_default() += bytes;
+        }
+    }
+
+    fn any_block(&self, start: u64, end: u64) -> bool {
+        let first = self.blocks.partition_point(|block| block.0 < start);
+        self.blocks.get(first).is_some_and(|block| block.0 < end)
+    }
+
+    /// Books a whole mapping, if it is of a kind that holds no blocks; returns whether it did.
+    fn book_whole(&mut self, mapping: &Mapping) -> bool {
+        let row = match mapping.kind {
+            MappingKind::Recorder => Row::Recorder,
+            MappingKind::Stack => Row::Stacks,
+            MappingKind::Heap | MappingKind::Anon => return false,
+            _ if self.any_block(mapping.start, mapping.end) => return false,
+            MappingKind::Shared => Row::Shared,
+            MappingKind::Other => Row::Other,
+            MappingKind::File => {
+                let private = mapping.anon_bytes.min(mapping.rss_bytes);
+                let copy = format!("{} [private copy: data, relocations]", mapping.name);
+                self.add(Row::Files, Part::Named(copy), private);
+                self.add(Row::Files, part_name(mapping), mapping.rss_bytes - private);
+                return true;
+            }
+        };
+        self.add(row, part_name(mapping), mapping.rss_bytes);
+        true
+    }
+
+    /// Cuts a mapping into pieces and atoms.
+    fn cut(&mut self, mapping: &Mapping) {
+        let owned = self.ledger.intervals().split(mapping.start, mapping.end);
+        if mapping.runs_known {
+            let first = self.pieces.len();
+            for (start, end, _) in &owned {
+                let (row, part) = self.owner_of(mapping, *start, *end);
+                self.pieces.push(piece(
+                    row,
+                    part,
+                    (*end, mapping.kind == MappingKind::Heap),
+                    false,
+                ));
+            }
+            self.cut_runs(mapping, &owned, first);
+        } else if mapping.rss_bytes > 0 {
+            let widest = owned.iter().max_by_key(|(start, end, _)| end - start);
+            let Some(&(start, end, _)) = widest else {
+                return;
+            };
+            let has_blocks = self.any_block(mapping.start, mapping.end);
+            let (row, part) = match has_blocks {
+                true => (Row::Free, Part::Named(free_name(mapping))),
+                false => self.owner_of(mapping, start, end),
+            };
+            self.unread += if has_blocks { mapping.rss_bytes } else { 0 };
+            let piece_index = self.pieces.len();
+            self.pieces
+                .push(piece(row, part, (mapping.end, false), true));
+            self.push_atom(mapping.start, mapping.end, piece_index);
+        }
+    }
+
+    /// Intersects the resident runs of a mapping with its pieces, both by address.
+    fn cut_runs(
+        &mut self,
+        mapping: &Mapping,
+        owned: &[(u64, u64, Option<crate::maps::Owner>)],
+        first: usize,
+    ) {
+        let mut runs = mapping.runs.clone();
+        runs.sort_unstable();
+        let (mut at, mut index) = (mapping.start, 0);
+        for (start, len) in runs {
+            let end = start.saturating_add(len).min(mapping.end);
+            let mut from = start.max(at);
+            while from < end {
+                while index < owned.len() && owned[index].1 <= from {
+                    index += 1;
+                }
+                let Some(&(_, piece_end, _)) = owned.get(index) else {
+                    break;
+                };
+                self.push_atom(from, end.min(piece_end), first + index);
+                from = end.min(piece_end);
+            }
+            at = at.max(end);
+        }
+    }
+
+    fn push_atom(&mut self, start: u64, end: u64, piece: usize) {
+        // Mappings that overlap exist only in a damaged trace: each address once (K2).
+        let start = start.max(self.atoms.last().map_or(0, |atom| atom.end));
+        if start < end {
+            self.pieces[piece].resident += end - start;
+            self.atoms.push(Atom { start, end, piece });
+        }
+    }
+
+    /// Returns the owner of the part of a piece that is not live, slop or header.
+    fn owner_of(&self, mapping: &Mapping, start: u64, end: u64) -> (Row, Part) {
+        let granules = self.ledger.granules();
+        let free = (Row::Free, Part::Named(free_name(mapping)));
+        let live = self.any_block(start, end);
+        match self.ledger.intervals().owner(start) {
+            _ if live || mapping.kind == MappingKind::Heap => free,
+            Some(owner) if owner.by_allocator => {
+                match self.glibc || granules.any_overlapping(start, end) {
+                    true => (Row::Free, Part::Named("mapped by the allocator".into())),
+                    false => (Row::Metadata, Part::Named("mapped by the allocator".into())),
+                }
+            }
+            Some(owner) => match granules.any_inside(start, end) {
+                true => free,
+                false => (Row::ProgramMaps, Part::Stack(owner.node)),
+            },
+            None if granules.any_overlapping(start, end) => free,
+            None => (Row::Other, part_name(mapping)),
+        }
+    }
+
+    /// Lays the blocks over the atoms (K2).
+    fn sweep(&mut self) -> Laid {
+        let keys = self.ledger.cells().keys();
+        let none = || vec![0; keys.len()];
+        let mut laid = Laid {
+            live: none(),
+            slop: none(),
+            unread: none(),
+        };
+        let (mut at, mut first) = (0, 0);
+        for &(addr, cell, _) in &self.blocks {
+            let key = keys[cell as usize];
+            let begin = addr.saturating_sub(self.header(addr, key.usable));
+            let (asked, given) = (
+                addr.saturating_add(key.size),
+                addr.saturating_add(key.usable),
+            );
+            for (what, start, end) in [(2, begin, addr), (0, addr, asked), (1, asked, given)] {
+                let start = start.max(at);
+                if end <= start {
+                    continue;
+                }
+                at = end;
+                while first < self.atoms.len() && self.atoms[first].end <= start {
+                    first += 1;
+                }
+                for atom in self.atoms[first..]
+                    .iter()
+                    .take_while(|atom| atom.start < end)
+                {
+                    let bytes = end.min(atom.end) - start.max(atom.start);
+                    let piece = &mut self.pieces[atom.piece];
+                    let by_cell = match what {
+                        0 if piece.estimated => &mut laid.unread,
+                        0 => &mut laid.live,
+                        _ => &mut laid.slop,
+                    };
+                    match what {
+                        0 => piece.live += bytes,
+                        1 => piece.slop += bytes,
+                        _ => piece.header += bytes,
+                    }
+                    if what == 0 || (what == 1 && !piece.estimated) {
+                        by_cell[cell as usize] += bytes;
+                    }
+                }
+            }
+        }
+        laid
+    }
+
+    /// Returns the resident bytes by stack.
+    fn resident(&self, laid: &Laid) -> BTreeMap<NodeId, u64> {
+        let mut by_node = BTreeMap::new();
+        for (index, key) in self.ledger.cells().keys().iter().enumerate() {
+            let bytes = laid.live[index] + laid.slop[index] + laid.unread[index];
+            if bytes > 0 {
+                *by_node.entry(key.node).or_default() += bytes;
+            }
+        }
+        by_node
+    }
+
+    fn absent_tails(&self) -> Vec<u64> {
+        let keys = self.ledger.cells().keys();
+        let classes = Classes::learn(self.allocator, keys.iter().map(|key| key.usable));
+        let blocks = self.blocks.iter().map(|&(addr, cell, _)| (addr, cell));
+        let resident: Vec<_> = self
+            .atoms
+            .iter()
+            .map(|atom| (atom.start, atom.end))
+            .collect();
+        tails::absent(blocks, &resident, keys, &classes)
+    }
+
+    /// Returns the whole of what the row of the program's own mappings has for each stack.
+    fn mapped(&self) -> BTreeMap<NodeId, u64> {
+        let of = |(key, &bytes): (&(Row, Part), &u64)| match key {
+            (Row::ProgramMaps, Part::Stack(node)) => Some((*node, bytes)),
+            _ => None,
+        };
+        self.totals.iter().filter_map(of).collect()
+    }
+
+    /// Returns the resident addresses of heaps whose pages were read.
+    fn heap(&self) -> Vec<Span> {
+        let span = |atom: &Atom| {
+            let piece = &self.pieces[atom.piece];
+            (piece.row == Row::Free && !piece.estimated).then_some(Span {
+                start: atom.start,
+                end: atom.end,
+                piece_end: piece.end,
+                top_goes: !self.glibc || piece.brk,
+            })
+        };
+        self.atoms.iter().filter_map(span).collect()
+    }
+
+    /// Returns the blocks with their places.
+    fn placed(&self) -> impl Iterator<Item = Placed> + Clone {
+        let keys = self.ledger.cells().keys();
+        self.blocks.iter().map(move |&(addr, cell, slot)| {
+            let usable = keys[cell as usize].usable;
+            Placed {
+                begin: addr.saturating_sub(self.header(addr, usable)),
+                end: addr.saturating_add(usable),
+                addr,
+                cell,
+                slot,
+            }
+        })
+    }
+
+    fn giveback(&self, heap: &[Span]) -> GiveBack {
+        let extents = self.placed().map(|block| Extent {
+            begin: block.begin,
+            end: block.end,
+        });
+        giveback::measure(heap, extents, self.glibc, self.ledger.covered())
+    }
+
+    fn fragments(&self, heap: &[Span], bounds: Bounds) -> (Option<Fragments>, Option<Kept>) {
+        if heap.is_empty() {
+            return (None, None);
+        }
+        let what = (bounds.pins, bounds.keep);
+        let (found, kept) =
+            fragments::measure(heap, self.placed(), self.ledger, self.allocator, what);
+        (Some(found), kept)
+    }
+
+    /// Returns the free bytes of heaps: of those whose pages were read, and of the others.
+    fn free_bytes(&self) -> (u64, u64) {
+        let heap = self.pieces.iter().filter(|piece| piece.row == Row::Free);
+        let sum = |estimated| {
+            let of = heap.clone().filter(|piece| piece.estimated == estimated);
+            of.map(Piece::rest).sum()
+        };
+        (sum(false), sum(true))
+    }
+
+    fn header(&self, addr: u64, usable: u64) -> u64 {
+        if self.glibc {
+            glibc_header(addr, usable)
+        } else {
+            0
+        }
+    }
+
+    /// Returns stacks with blocks that are not resident, by whole pages.
+    fn untouched(&self, laid: &Laid) -> Vec<Untouched> {
+        let cells = self.ledger.cells();
+        let mut by_node: BTreeMap<NodeId, Untouched> = BTreeMap::new();
+        for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
+            let asked_bytes = u64::from(count.live).saturating_mul(key.size);
+            let there = laid.live[index] + laid.unread[index];
+            if key.size < SEEN || asked_bytes == 0 {
+                continue;
+            }
+            let empty = Untouched {
+                node: key.node,
+                blocks: 0,
+                asked_bytes: 0,
+                absent_bytes: 0,
+            };
+            let sum = by_node.entry(key.node).or_insert(empty);
+            sum.blocks += u64::from(count.live);
+            sum.asked_bytes = sum.asked_bytes.saturating_add(asked_bytes);
+            sum.absent_bytes = sum
+                .absent_bytes
+                .saturating_add(asked_bytes.saturating_sub(there));
+        }
+        let mut all: Vec<_> = by_node
+            .into_values()
+            .filter(|one| one.absent_bytes > 0)
+            .collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.absent_bytes), one.node));
+        all
+    }
+
+    /// Makes a mapping's pieces add up to its `Rss` (K1, K3) and books everything except live and slop.
+    fn reconcile(&mut self, mapping: &Mapping, span: std::ops::Range<usize>) {
+        let pages: u64 = self.pieces[span.clone()]
+            .iter()
+            .map(|piece| piece.resident)
+            .sum();
+        let mut excess = pages.saturating_sub(mapping.rss_bytes);
+        if mapping.runs_known {
+            self.trimmed += excess;
+        }
+        for stage in 0..4 {
+            for piece in &mut self.pieces[span.clone()] {
+                let (live, slop) = (piece.live, piece.slop);
+                excess = piece.reduce(excess, stage);
+                if !piece.estimated {
+                    self.trimmed_live += live - piece.live;
+                    self.trimmed_slop += slop - piece.slop;
+                }
+            }
+        }
+        let missing = mapping.rss_bytes.saturating_sub(pages);
+        self.torn += if mapping.runs_known { missing } else { 0 };
+        self.add(
+            Row::Unclassified,
+            Part::Named("changed while it was read".into()),
+            missing,
+        );
+        for index in span {
+            let piece = self.pieces[index].clone();
+            self.add(piece.row, piece.part.clone(), piece.rest());
+            self.add(
+                Row::Metadata,
+                Part::Named("chunk headers".into()),
+                piece.header,
+            );
+            if piece.estimated {
+                let unknown = || Part::Named("in mappings whose pages could not be read".into());
+                self.add(Row::Live, unknown(), piece.live);
+                self.add(Row::Slop, unknown(), piece.slop);
+            }
+        }
+    }
+
+    /// Adds up cells by stack, minus what was trimmed, smallest stacks first.
+    fn add_by_stack(&mut self, row: Row, by_cell: &[u64], mut trimmed: u64) {
+        let mut by_node: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (key, &bytes) in self.ledger.cells().keys().iter().zip(by_cell) {
+            if bytes > 0 {
+                *by_node.entry(key.node).or_default() += bytes;
+            }
+        }
+        let mut nodes: Vec<_> = by_node.into_iter().collect();
+        nodes.sort_by_key(|&(node, bytes)| (bytes, node));
+        for (node, bytes) in nodes {
+            let take = trimmed.min(bytes);
+            trimmed -= take;
+            self.add(row, Part::Stack(node), bytes - take);
+        }
+    }
+
+    fn into_books(mut self, mappings: &[&Mapping], laid: &Laid, parts: usize) -> Books {
+        self.add_by_stack(Row::Live, &laid.live, self.trimmed_live);
+        self.add_by_stack(Row::Slop, &laid.slop, self.trimmed_slop);
+        let notes = self.notes();
+        let mut books = Books {
+            resident_bytes: mappings.iter().map(|mapping| mapping.rss_bytes).sum(),
+            beside: rows::beside(mappings, parts),
+            notes,
+            ..Books::default()
+        };
+        for (row, id, label, meaning) in ROWS {
+            let meaning = match row {
+                Row::Metadata if self.glibc => GLIBC_METADATA,
+                Row::Metadata => OTHER_METADATA,
+                Row::Free if self.ledger.covered().is_some() => FREE_OR_BEFORE.1,
+                _ => meaning,
+            };
+            let label = match row {
+                Row::Free if self.ledger.covered().is_some() => FREE_OR_BEFORE.0,
+                _ => label,
+            };
+            let all: Vec<BookPart> = self
+                .totals
+                .iter()
+                .filter(|((of, _), _)| *of == row)
+                .map(|((_, part), &bytes)| book_part(part, bytes))
+                .collect();
+            books.rows.push(BookRow {
+                id: id.into(),
+                label: label.into(),
+                bytes: all.iter().map(|part| part.bytes).sum(),
+                meaning: meaning.into(),
+                parts: largest_parts(all, parts),
+            });
+        }
+        books.live_not_resident_bytes = self
+            .ledger
+            .live()
+            .requested_bytes
+            .saturating_sub(books.rows[0].bytes);
+        check(&mut books);
+        books
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.unread > 0 {
+            notes.push(format!(
+                "The pages of heap mappings with {} bytes resident could not be read: there, live \
+                 blocks count as resident as far as the mapping's resident memory reaches.",
+                self.unread
+            ));
+        }
+        if self.trimmed > 0 {
+            notes.push(format!(
+                "{} bytes were listed as present but not counted as resident (pages of zeros, or \
+                 released meanwhile); they were taken from free memory first.",
+                self.trimmed
+            ));
+        }
+        notes
+    }
+}
+
+/// Checks that the books are closed (M2 of the model): in a release build a failure is reported, not hidden.
+fn check(books: &mut Books) {
+    let sum: u64 = books.rows.iter().map(|row| row.bytes).sum();
+    debug_assert_eq!(sum, books.resident_bytes, "the books do not add up");
+    for row in &books.rows {
+        let parts: u64 = row.parts.iter().map(|part| part.bytes).sum();
+        debug_assert_eq!(parts, row.bytes, "the parts of {} do not add up", row.id);
+    }
+    if sum != books.resident_bytes {
+        books.notes.push(format!(
+            "DEFECT: the rows add up to {sum} bytes, resident memory is {}; please report this \
+             with the trace.",
+            books.resident_bytes
+        ));
+    }
+}
+
+fn piece(row: Row, part: Part, (end, brk): (u64, bool), estimated: bool) -> Piece {
+    Piece {
+        end,
+        brk,
+        row,
+        part,
+        resident: 0,
+        live: 0,
+        slop: 0,
+        header: 0,
+        estimated,
+    }
+}
+
+fn part_name(mapping: &Mapping) -> Part {
+    Part::Named(rows::mapping_name(mapping).into())
+}
+
+fn free_name(mapping: &Mapping) -> String {
+    match (mapping.kind, mapping.name.as_str()) {
+        (MappingKind::Heap, _) => "[heap]".into(),
+        (_, "") => "anonymous mappings: arenas, mapped blocks".into(),
+        (_, name) => name.into(),
+    }
+}
+
+/// Returns glibc's header: a block with a mapping of its own begins 16 bytes into a page and ends at the end of one.
+fn glibc_header(addr: u64, usable: u64) -> u64 {
+    let alone = addr % 4096 == GLIBC_MAPPED_HEADER
+        && usable
+            .wrapping_add(GLIBC_MAPPED_HEADER)
+            .is_multiple_of(4096);
+    if alone {
+        GLIBC_MAPPED_HEADER
+    } else {
+        GLIBC_HEADER
+    }
+}
+
+fn book_part(part: &Part, bytes: u64) -> BookPart {
+    match part {
+        Part::Named(name) => BookPart {
+            name: name.clone(),
+            bytes,
+            node: None,
+        },
+        Part::Stack(node) => BookPart {
+            name: String::new(),
+            bytes,
+            node: Some(node.0),
+        },
+    }
+}

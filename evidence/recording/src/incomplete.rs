@@ -1,0 +1,46 @@
+//! What a command says of a recording before its figures: what is missing, and what it leaves out.
+//!
+//! ```text
+//!   counts, damage ─► Recording::missing ─► one sentence each        a copy (fork) ─► what it began with
+//! ```
+//!
+//! I1  Every command that counts says the same of the same trace.
+//!
+//! Not here: what can be missing (`analysis::missing`).
+
+use skinflint_analysis::ledger::Counts;
+use skinflint_analysis::missing::Missing;
+use skinflint_trace::Damage;
+use skinflint_view::units::{bytes, plural};
+
+use crate::opened::Recording;
+
+impl Recording {
+    /// Returns the reasons why counts may be too low, one sentence each.
+    pub fn incomplete(&self, found: &[Damage], counts: &Counts, parked: u64) -> Vec<String> {
+        let mut missing = Vec::new();
+        if counts.allocations == 0 {
+            missing.push(
+                "nothing was recorded up to then; `skinflint report` says why that may be".into(),
+            );
+        }
+        let all = self.missing(counts, parked, found);
+        let all = all
+            .iter()
+            .filter(|one| !matches!(one, Missing::Everything(_)));
+        missing.extend(all.map(|one| format!("incomplete: {one}")));
+        missing
+    }
+
+    /// Returns what a command says if it looks only at a process's own blocks and the process began with others.
+    pub fn left_out(&self) -> Option<String> {
+        let inherited = self.inherited();
+        (inherited.blocks > 0).then(|| {
+            format!(
+                "began with {} of {} of the process that it was copied from (fork): they are left out",
+                plural(inherited.blocks, "block"),
+                bytes(inherited.requested_bytes)
+            )
+        })
+    }
+}
