@@ -245,9 +245,12 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         whole.saved_bytes = whole.saved_bytes.min(kept).min(giveback.known_bytes);
         let worth = (books.resident_bytes / STOCK).max(least);
         if around.in_exit || whole.saved_bytes < worth {
+            // Most of it stays free, and is little beside the process.
+            let is_small = kept.min(giveback.known_bytes) * 2 > giveback.whole_bytes;
             whole.saved_bytes = 0;
             (whole.title, whole.change) = match unknown > 0 && !around.in_exit {
                 true => not_known(),
+                false if is_small && !around.in_exit => too_little(kept),
                 false => not_advised(around),
             };
         }
@@ -331,6 +334,18 @@ fn not_advised(around: Around) -> (String, String) {
     }
 }
 
+/// Returns title and words if pages stay free, and are too few to be worth a change.
+fn too_little(kept: u64) -> (String, String) {
+    (
+        "Free pages that the allocator keeps, too few to be worth a change".into(),
+        format!(
+            "Nothing, unless the process has to be as small as it can be: {} stay free, less than a {STOCK}th of \
+             resident memory.",
+            size(kept)
+        ),
+    )
+}
+
 /// Returns title and words if free pages cannot be distinguished from blocks that the recording does not know.
 fn not_known() -> (String, String) {
     (
@@ -352,10 +367,13 @@ fn give_back_advice(facts: &Facts) -> String {
             .into();
     }
     let advice = advice_for(allocator);
+    // First: on a small screen what comes last is cut, and with threads this is worth most.
     match allocator.starts_with("glibc") && facts.threads.len() > 1 {
-        true => format!(
-            "{advice} With several threads MALLOC_ARENA_MAX=1 or 2 keeps much of it from being taken at all."
-        ),
+        true => {
+            format!(
+                "MALLOC_ARENA_MAX=1 or 2: with several threads much of it is not taken at all then. {advice}"
+            )
+        }
         false => advice.into(),
     }
 }

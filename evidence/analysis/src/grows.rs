@@ -18,6 +18,8 @@
 //!     before a rest did not only grow.
 //! O6  If most blocks of a stack were released until the end, the finding says so, and is one to look at: tables that
 //!     are loaded all along and cleared up in the end are born as a leak is.
+//! O7  A moment may lie long before the end: if a quarter of the run's time or more comes after it, the finding says
+//!     that the growth had ended by then, and when.
 //! O5  They were also born along the time: a quarter in its second half, and some in its last quarter. What a program
 //!     acquires in one burst, to work on it until the end, is all that it acquires.
 //!
@@ -28,7 +30,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::block::INHERITED;
 use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
-use crate::passes::wording::{bytes, count};
+use crate::passes::wording::{bytes, count, duration};
 
 /// The number of slices of the run.
 const SLICES: usize = 8;
@@ -40,10 +42,14 @@ const MIN_ALLOCATIONS: u64 = 1024;
 const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
 
+const GROWS: &str = "Only grows, from the beginning of the run to its end";
+const GREW: &str = "Only grew, until acquisitions ended";
+
 /// When the blocks that live at a moment were born.
 pub(crate) struct Births {
-    /// The number of acquisitions until the moment; what lives then follows.
+    /// The number of acquisitions until the moment, and its time in microseconds; what lives then follows.
     allocations: u64,
+    time_us: u64,
     usable_bytes: u64,
     /// Births by site.
     sites: Vec<Born>,
@@ -76,6 +82,7 @@ impl Births {
         }
         Births {
             allocations,
+            time_us: now_us,
             usable_bytes: ledger.live().usable_bytes,
             sites,
         }
@@ -110,7 +117,7 @@ pub(crate) fn only_grow(
     rows.filter_map(|row| {
         let moment = of_moment.get(&row.node).filter(still);
         match moment {
-            Some(born) => Some(finding(row, born, &when)),
+            Some(born) => Some(at_the_moment(finding(row, born, &when), at, end.time_us)),
             None => Some(finding(row, of_end.get(&row.node)?, "at the end")),
         }
     })
@@ -157,7 +164,7 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     let mut found = Finding {
         kind: FindingKind::Leak,
         // The title has no count: findings of one function and title are merged.
-        title: "Only grows, from the beginning of the run to its end".to_owned(),
+        title: GROWS.to_owned(),
         what: format!(
             "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
             count(blocks, "block"),
@@ -192,6 +199,21 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
     found
 }
 
+/// Says of blocks of a moment long before the end that no more came (O7).
+fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Finding {
+    let Some(at) = at else { return found };
+    let after_us = end_us.saturating_sub(at.time_us);
+    if after_us >= end_us / 4 && found.title == GROWS {
+        found.title = GREW.to_owned();
+        found.what += &format!(
+            " That was {} after the start; next to nothing was acquired in the {} that the run went on.",
+            duration(at.time_us * 1000),
+            duration(after_us * 1000)
+        );
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +223,32 @@ mod tests {
         assert!(goes_on(&[75, 0, 0, 0, 24, 0, 0, 1]));
         assert!(!goes_on(&[76, 0, 0, 0, 23, 0, 0, 1]));
         assert!(!goes_on(&[50, 0, 0, 0, 25, 25, 0, 0]), "it ended");
+    }
+
+    #[test]
+    fn growth_that_ended_long_before_the_run_is_said_so() {
+        let births = |time_us| Births {
+            allocations: 0,
+            time_us,
+            usable_bytes: 0,
+            sites: Vec::new(),
+        };
+        let said = |title: &str, at_us: u64, end_us: u64| {
+            let found = Finding {
+                title: title.into(),
+                ..Finding::default()
+            };
+            let found = at_the_moment(found, Some(&births(at_us)), end_us);
+            (found.title, found.what)
+        };
+        assert_eq!(said(GROWS, 751, 1000), (GROWS.into(), String::new()));
+        let (title, what) = said(GROWS, 7_500_000, 10_000_000);
+        assert_eq!(title, GREW);
+        assert!(
+            what.contains("7.5 s after the start") && what.contains("in the 2.5 s"),
+            "{what}"
+        );
+        assert_eq!(said(RELEASED_IN_THE_END, 1, 1000).0, RELEASED_IN_THE_END);
     }
 
     #[test]

@@ -452,8 +452,8 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// Returns as many whole sentences as fit into `limit` lines (A2). If not even the first one does, it gets as many
-/// lines as it needs.
+/// Returns as many whole sentences as fit into `limit` lines (A2), with a sign behind them if there are more. If not even
+/// the first one does, it gets as many lines as it needs.
 fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
     let ends = text
         .match_indices(". ")
@@ -469,7 +469,18 @@ fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
     }
     // A single long sentence could otherwise fill the screen.
     if best.len() > limit + 2 {
-        best = wrap(text, room, limit + 2);
+        return wrap(text, room, limit + 2);
+    }
+    // What was left out shows.
+    let shown: usize = best
+        .iter()
+        .map(|line| line.split_whitespace().count())
+        .sum();
+    if let Some(last) = best.last_mut()
+        && shown < text.split_whitespace().count()
+        && columns(last) + 2 <= room
+    {
+        last.push_str(" …");
     }
     best
 }
@@ -664,12 +675,15 @@ mod tests {
     #[test]
     fn advice_is_cut_between_sentences_only() {
         let text = "Do this now. Or that instead. Or nothing at all.";
+        // Where there is room for it, a sign says that there is more.
         assert_eq!(sentences(text, 13, 1), ["Do this now."]);
-        assert_eq!(sentences(text, 30, 1), ["Do this now. Or that instead."]);
+        assert_eq!(sentences(text, 14, 1), ["Do this now. …"]);
+        assert_eq!(sentences(text, 31, 1), ["Do this now. Or that instead. …"]);
         assert_eq!(
             sentences(text, 13, 3),
-            ["Do this now.", "Or that", "instead."]
+            ["Do this now.", "Or that", "instead. …"]
         );
+        assert_eq!(sentences(text, 80, 1), [text]);
         // The first sentence may take up to two lines more than there is room for.
         assert_eq!(
             sentences("Do this now, please", 8, 1),

@@ -201,6 +201,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).ticket.store(0, Ordering::Relaxed); // ORDER: Relaxed; own counter.
         (*state).time_due = 0;
         (*state).pending_marks = 0;
+        (*state).in_operator = false;
         (*state).generation = generation();
         (*state).depth = 0;
         (*state).stack.invalidate();

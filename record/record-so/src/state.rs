@@ -53,6 +53,9 @@ pub struct ThreadState {
     pub gained: i64,
     /// The number of marks asked for by signals that came while the thread was busy.
     pub pending_marks: u32,
+    /// Whether an `operator new` or `delete` of the allocator runs, which may call others of its functions: part of the
+    /// same call.
+    pub in_operator: bool,
     /// The attach that it belongs to (`process::GENERATION`).
     pub generation: usize,
     /// What the unwinder remembers.

@@ -61,7 +61,9 @@ fn enter_slow(state: *mut ThreadState) -> *mut ThreadState {
             OUTSIDE => {}
             NEVER => return core::ptr::null_mut(),
             _ => {
-                if let Some(header) = process::header() {
+                if let Some(header) = process::header()
+                    && !(*state).in_operator
+                {
                     header.nested_events.fetch_add(1, Ordering::Relaxed);
                 }
                 return core::ptr::null_mut();

@@ -116,7 +116,7 @@ exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_rec
 /// # Safety
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
-unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
+pub unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
     // SAFETY: state.H1.
     unsafe {
         if !process::wants_releases() {

@@ -15,8 +15,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use skinflint_base::loader;
 use skinflint_base::ring::tag;
 
-use super::malloc::{acquired, free_func, free_through, func};
+use super::malloc::{acquired, free_func, func, released};
 use crate::stacks::Caller;
+use crate::state::ThreadState;
 use crate::{real, thread};
 
 /// The index into the table of operators that acquire.
@@ -160,6 +161,8 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
         };
     }
     let state = thread::enter();
+    // SAFETY: state.H1.
+    unsafe { in_operator(state, true) };
     // std::nothrow is an empty object that is never read.
     let token = 0u64;
     // SAFETY: the program's own call, in the form that returns null instead of throwing.
@@ -172,6 +175,8 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
             core::mem::transmute::<*mut c_void, Plain>(real)(size, &raw const token)
         }
     };
+    // SAFETY: as above.
+    unsafe { in_operator(state, false) };
     let kind = if is_array { func::NEW_ARRAY } else { func::NEW };
     // SAFETY: `state` comes from `enter`.
     unsafe { acquired(state, tag::ALLOC, kind, block, size, Caller { sp, bp }) };
@@ -183,6 +188,18 @@ unsafe extern "C" fn new_step(size: usize, align: usize, which: usize, sp: u64, 
     Step {
         result: block,
         go_on,
+    }
+}
+
+/// Notes that an operator of the allocator's own runs, or runs no more: jemalloc's `new[]` calls its `new` through the
+/// program's tables, and so through our hook; its block is recorded once, by the first hook.
+///
+/// # Safety
+/// `state` is what `enter` returned.
+unsafe fn in_operator(state: *mut ThreadState, does: bool) {
+    if !state.is_null() {
+        // SAFETY: as the caller promises (state.H1).
+        unsafe { (*state).in_operator = does };
     }
 }
 
@@ -276,7 +293,18 @@ unsafe fn delete(block: *mut c_void, second: usize, third: usize, index: usize) 
         } else {
             free_func::DELETE
         };
-        free_through(block, func, |block| real(block, second, third));
+        if block.is_null() || real::is_of_arena(block) {
+            return;
+        }
+        let state = thread::enter();
+        if state.is_null() {
+            return real(block, second, third);
+        }
+        released(state, tag::FREE, func, block);
+        in_operator(state, true);
+        real(block, second, third);
+        in_operator(state, false);
+        thread::leave(state);
     }
 }
 
