@@ -133,6 +133,29 @@ pub enum At {
     AfterFree,
 }
 
+impl At {
+    /// Returns the moment that a text names; `None` is the peak, if resident memory was sampled.
+    pub fn named(text: &str) -> Option<At> {
+        match text {
+            "peak" => None,
+            "end" => Some(At::End),
+            "heap-peak" => Some(At::HeapPeak),
+            "after-free" => Some(At::AfterFree),
+            text => Some(time(text).map_or_else(|| At::Mark(text.to_owned()), At::Time)),
+        }
+    }
+}
+
+/// Parses `1.5s` or `200ms` as nanoseconds after the start. A mark with the same name cannot be reached by it.
+fn time(text: &str) -> Option<u64> {
+    let (number, unit_ns) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e6),
+        None => (text.strip_suffix('s')?, 1e9),
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
+}
+
 /// Bounds on the contents of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -259,3 +282,20 @@ impl fmt::Display for AnalysisError {
 }
 
 impl std::error::Error for AnalysisError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_a_moment() {
+        assert_eq!(At::named("peak"), None);
+        assert_eq!(At::named("end"), Some(At::End));
+        assert_eq!(At::named("after-free"), Some(At::AfterFree));
+        assert_eq!(At::named("1.5s"), Some(At::Time(1_500_000_000)));
+        assert_eq!(At::named("20ms"), Some(At::Time(20_000_000)));
+        for mark in ["phases", "s", "-1s", "nans", "load end"] {
+            assert_eq!(At::named(mark), Some(At::Mark(mark.into())));
+        }
+    }
+}

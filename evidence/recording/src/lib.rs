@@ -13,13 +13,26 @@
 //! R4  The peak is the same snapshot for every command ([`Recording::peak_snapshot`]).
 //! R5  Memory: the traces' own tables; events are read as a stream.
 //!
-//! Not here: the file (`trace`), figures (`analysis`), bars (`cli`).
+//! Not here: the file (`trace`), figures (`analysis`), names (`symbols`), bars (`cli`).
 
+mod counted;
+mod error;
+mod holders;
 mod incomplete;
 mod kin;
+mod names;
 mod opened;
 mod progress;
+mod reach;
+mod report;
+mod together;
 
+pub use counted::Counted;
+pub use error::Error;
 pub use kin::Kin;
+pub use names::Names;
 pub use opened::{Heir, Recording, STEP_EVENTS};
 pub use progress::{Progress, Silent};
+pub use reach::{Found, of as reach_of};
+pub use report::{Analysed, More};
+pub use together::{analyse_all, traces_of};

@@ -11,20 +11,27 @@
 //! S2  Every address gets at least one frame with a name that is not empty.
 //! S3  Names come only from files whose build id is the trace's (locate.L1).
 //! S4  The cache holds one entry per distinct (module, address): the trace's stack tree bounds it.
-//! Not here: reading traces, drawing stacks, asking the network for debug files.
+//! S5  No network is asked that the caller did not name (debuginfod.rs, debuginfod.F1).
+//!
+//! Not here: reading traces, drawing stacks.
 
 mod data;
+mod debuginfod;
 mod demangle;
 mod dwarf;
 mod elf;
+mod error;
 mod frame;
 mod itanium;
 mod locate;
 mod module;
 mod perf_map;
+mod sources;
 mod symbols;
 
 pub use demangle::{demangle, demangle_whole, short_name};
+pub use error::SourceError;
 pub use frame::Frame;
 pub use module::{ModuleSummary, Source};
+pub use sources::{NameSources, must_be_folders};
 pub use symbols::{SymbolOptions, Symbols, TRUNCATED_PC};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use skinflint_base::env;
+use skinflint_symbols::NameSources;
 
 /// Finds out where a program's memory goes, and says what would give it back.
 #[derive(Parser, Debug)]
@@ -440,6 +441,17 @@ pub struct NameOptions {
 }
 
 impl NameOptions {
+    /// Returns where names are looked for; a server that does not answer is named on stderr.
+    pub fn sources(&self) -> NameSources {
+        NameSources {
+            debug_dirs: self.debug_dir.clone(),
+            sysroot: self.sysroot.clone(),
+            debuginfod: self.debuginfod.clone(),
+            perf_maps: self.perf_map.clone(),
+            trouble: |why| say!("skinflint: {why}"),
+        }
+    }
+
     /// Returns the options of an analysis with these names, as of a moment.
     pub fn at(&self, at: &str) -> AnalysisOptions {
         AnalysisOptions {

@@ -23,7 +23,7 @@ use skinflint_collect::{Held, Session, Watched};
 use skinflint_export::reported::Reported;
 use skinflint_reporters::endpoint::{self, Answer, MEASURE_BLOCKS};
 
-use crate::{analyse, memory};
+use crate::memory;
 
 /// How often we check whether a program has opened a socket.
 const LOOK: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ impl Asker {
     /// # Errors
     /// If the moment is known only afterwards, or `whom` is none of the three.
     pub fn new(whom: &str, at: &str) -> Result<Asker> {
-        let when = match analyse::moment(at) {
+        let when = match At::named(at) {
             None => When::Largest,
             Some(At::End) => When::End,
             Some(At::Mark(name)) => When::Mark(name),

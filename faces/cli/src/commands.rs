@@ -4,23 +4,17 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use skinflint_analysis::counts::{self, CountsOptions};
 use skinflint_analysis::missing::{self, Missing};
 use skinflint_analysis::model::Report;
-use skinflint_analysis::pass::CellKey;
 use skinflint_collect::Recorded;
 use skinflint_compare::compile::CompileError;
-use skinflint_recording::Recording;
-use skinflint_sizes::Scheme;
-use skinflint_trace::{Event, LostKind, OpenError};
+use skinflint_recording::Analysed;
+use skinflint_trace::{LostKind, OpenError};
 use skinflint_view::units::bytes;
 use skinflint_view::{brief, html, json, text};
 
-use crate::analyse::{self, Analysed};
-use crate::args::{
-    AnalysisOptions, Command, CountsArgs, RecordArgs, RecordOptions, ReportArgs, RunArgs, Weight,
-    When,
-};
+use crate::analyse::{self, plain};
+use crate::args::{AnalysisOptions, Command, RecordArgs, RecordOptions, ReportArgs, RunArgs, When};
 use crate::asked::Asker;
 use crate::attach;
 use crate::compare;
@@ -38,7 +32,6 @@ use crate::js;
 use crate::launch::{self, Outcome};
 use crate::memory;
 use crate::processes;
-use crate::reach;
 use crate::tabs;
 use crate::top;
 use crate::what_if;
@@ -56,7 +49,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Detach(args) => attach::detach(&args),
         Command::Top(args) => top::top(&args),
         Command::Ctl(args) => ctl::ctl(&args),
-        Command::Counts(args) => counts(&args),
+        Command::Counts(args) => counted::counts(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Heap(args) => heap::heap(&args),
         Command::DarkMatter(args) => dark::dark(&args),
@@ -302,7 +295,7 @@ fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     let mut traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
     traces.sort();
     traces.dedup();
-    let mut report = processes::analyse_all(&traces, true)?;
+    let mut report = skinflint_recording::analyse_all(&traces, true).map_err(plain)?;
     let mut page = None;
     if !args.no_html {
         let path = main.path.with_extension("processes.html");
@@ -387,7 +380,7 @@ pub fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
 }
 
 fn report(args: &ReportArgs) -> Result<u8> {
-    let traces = processes::traces_of(&args.traces)?;
+    let traces = skinflint_recording::traces_of(&args.traces).map_err(plain)?;
     // A folder stands for several processes, even if it holds the trace of one.
     let [trace] = &args.traces[..] else {
         return processes::report(args, &traces);
@@ -436,68 +429,14 @@ const NO_LOOK: &str = "its pointers were not read; record with --reachable, and 
 /// Prints how roots lead to blocks.
 fn who_holds(path: &Path, whom: &str, options: &AnalysisOptions) -> Result<u8> {
     let recording = analyse::open(path)?;
-    let Some(found) = reach::of(&recording, &options.at) else {
+    let Some(found) = skinflint_recording::reach_of(&recording, &options.at) else {
         anyhow::bail!("{}: {NO_LOOK}", path.display());
     };
-    let mut symbols = analyse::symbols(&recording.trace, path, &options.names)?;
-    let text = found.who_holds(whom, &mut symbols)?;
+    let names = options.names.sources();
+    let mut symbols = recording.symbols(&names).map_err(plain)?;
+    let text = found.who_holds(whom, &mut symbols).map_err(plain)?;
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(0)
-}
-
-fn counts(args: &CountsArgs) -> Result<u8> {
-    let scheme = match &args.scheme {
-        Some(name) => {
-            Some(Scheme::by_name(name).map_err(|error| anyhow::anyhow!("--scheme: {error}"))?)
-        }
-        None => None,
-    };
-    let recording = analyse::open(&args.trace)?;
-    let (cells, missing) = count_cells(&recording, &args.when)?;
-    for missing in missing {
-        say!("skinflint: {}: {missing}", args.trace.display());
-    }
-    let options = CountsOptions {
-        scheme,
-        allocator: &recording.trace.process.allocator,
-        label: &args.when,
-        by_slop: args.weight == Weight::Slop,
-        limit: args.limit.filter(|limit| *limit > 0),
-    };
-    let mut out = io::stdout().lock();
-    if let Some(rank) = args.stacks {
-        return counted::stacks(args, rank, &recording.trace, &cells, &options, &mut out);
-    }
-    out.write_all(counts::concordance(cells, &options).as_bytes())?;
-    out.flush()?;
-    Ok(0)
-}
-
-/// Blocks by cell.
-type Counted = Vec<(CellKey, u64)>;
-
-/// Counts blocks by cell at a moment, or over the run; also returns what the reader must know is missing.
-fn count_cells(recording: &Recording, when: &str) -> Result<(Counted, Vec<String>)> {
-    let last = analyse::ticket_of(recording, when)?.unwrap_or(u64::MAX);
-    // Copies (`fork`) begin with the blocks of the process that they were copied from.
-    let mut ledger = recording.ledger(16);
-    let bar = analyse::progress(recording.trace.event_count());
-    let each = |event: &Event| {
-        if event.ticket <= last {
-            ledger.apply(event, &mut |_, _| {});
-        }
-    };
-    let damage = recording.events(each, |events| bar.inc(events));
-    bar.finish_and_clear();
-    let missing = recording.incomplete(&damage, &ledger.counts(), ledger.parked_blocks());
-    let cells = ledger.cells();
-    let count = |(index, count): (usize, &skinflint_analysis::cells::CellCount)| match when {
-        "cumulative" => count.ever,
-        "heap-peak" => u64::from(cells.live_at_heap_peak(index)),
-        _ => u64::from(count.live),
-    };
-    let counted = cells.counts().enumerate().map(count);
-    Ok((cells.keys().iter().copied().zip(counted).collect(), missing))
 }

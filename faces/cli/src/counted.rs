@@ -1,4 +1,4 @@
-//! The stacks behind a line of `skinflint counts`: which code asks for this size.
+//! `skinflint counts`: the concordance of sizes, and the stacks behind one of its lines.
 //!
 //! ```text
 //!   ( 3 ) 205920: small: 24 -> 32 ( 8 ), from 58 stacks
@@ -10,32 +10,63 @@
 //!
 //! Not here: the lines (`analysis::counts`), which frames are informative (`view::stack`).
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::{Result, bail};
 use skinflint_analysis::Facts;
 use skinflint_analysis::counts::{self, CountsOptions};
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::CellKey;
-use skinflint_trace::Trace;
+use skinflint_recording::{Names, Recording};
+use skinflint_sizes::Scheme;
 use skinflint_view::{stack, units};
 
-use crate::analyse;
-use crate::args::CountsArgs;
+use crate::analyse::{self, Bar, plain};
+use crate::args::{CountsArgs, Weight};
 
 /// Stacks printed unless another number is asked for.
 const SHOWN: usize = 20;
 /// Frames of a stack, innermost first.
 const FRAMES: usize = 4;
 
-/// Prints the stacks of the line of this rank, counted from 1.
+/// Does what was asked. Returns the exit status.
 ///
 /// # Errors
-/// If there is no such line, or names cannot be looked for where the options say.
-pub fn stacks(
+/// Whatever keeps it from being done.
+pub fn counts(args: &CountsArgs) -> Result<u8> {
+    let scheme = match &args.scheme {
+        Some(name) => {
+            Some(Scheme::by_name(name).map_err(|error| anyhow::anyhow!("--scheme: {error}"))?)
+        }
+        None => None,
+    };
+    let recording = analyse::open(&args.trace)?;
+    let counted = recording.count_cells(&args.when, &Bar::default());
+    let (cells, missing) = counted.map_err(plain)?;
+    for missing in missing {
+        say!("skinflint: {}: {missing}", args.trace.display());
+    }
+    let options = CountsOptions {
+        scheme,
+        allocator: &recording.trace.process.allocator,
+        label: &args.when,
+        by_slop: args.weight == Weight::Slop,
+        limit: args.limit.filter(|limit| *limit > 0),
+    };
+    let mut out = io::stdout().lock();
+    if let Some(rank) = args.stacks {
+        return stacks(args, rank, &recording, &cells, &options, &mut out);
+    }
+    out.write_all(counts::concordance(cells, &options).as_bytes())?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// Prints the stacks of the line of this rank, counted from 1.
+fn stacks(
     args: &CountsArgs,
     rank: usize,
-    trace: &Trace,
+    recording: &Recording,
     cells: &[(CellKey, u64)],
     options: &CountsOptions<'_>,
     out: &mut dyn Write,
@@ -55,8 +86,9 @@ pub fn stacks(
         Some(limit) => limit,
     };
     let shown = &all[..all.len().min(limit)];
-    let mut names = analyse::names(trace, &args.trace, &args.names)?;
-    let report = counts::named(shown, &Facts::of(trace).nodes, &mut names);
+    let names = args.names.sources();
+    let mut names = Names(recording.symbols(&names).map_err(plain)?);
+    let report = counts::named(shown, &Facts::of(&recording.trace).nodes, &mut names);
     let total: u64 = all.iter().map(|one| one.1).sum();
     let unit = if options.by_slop {
         " bytes of slop"

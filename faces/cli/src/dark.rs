@@ -11,7 +11,6 @@
 //!
 //! Not here: what is dark (`export::dark`), how a memory report is read (`export::reported`).
 
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -21,17 +20,15 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use skinflint_analysis::ledger::Ledger;
-use skinflint_analysis::model::Report;
-use skinflint_analysis::pass::{Act, Block};
-use skinflint_export::dark::{Dark, LiveBlock, Living};
+use skinflint_export::LivesPass;
+use skinflint_export::dark::Dark;
 use skinflint_export::dark_text::render;
+use skinflint_export::living::living;
 use skinflint_export::reported::Reported;
-use skinflint_export::{Lives, LivesPass};
-use skinflint_recording::Recording;
+use skinflint_recording::More;
 use skinflint_trace::Trace;
 
-use crate::analyse;
+use crate::analyse::{self, plain};
 use crate::args::NameOptions;
 use crate::asked::{Asker, Taken};
 use crate::launch::Outcome;
@@ -134,18 +131,21 @@ fn join(
     let heap = reported.heap(process);
     let until = match until {
         None => None,
-        Some(mark) => analyse::ticket_of(&recording, mark).context("--until")?,
+        Some(mark) => recording
+            .ticket_of(mark)
+            .map_err(plain)
+            .context("--until")?,
     };
     let (pass, found) = LivesPass::new(false, 0);
     let options = printed.names.at(at);
-    let more = analyse::More {
+    let more = More {
         pass: Some(Box::new(pass)),
-        ..analyse::More::default()
+        ..More::default()
     };
     let analysed = analyse::analyse_with(&recording, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
     let report = &analysed.report;
-    let living = living(&recording, report, &lives, until)?;
+    let living = living(&recording, report, &lives, until).map_err(anyhow::Error::msg)?;
     let dark = Dark::new(report, &heap, &living);
     if let Err(fault) = dark.adds_up() {
         bail!(fault);
@@ -255,90 +255,4 @@ fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
         )
     })?;
     Ok((trace.path.clone(), file))
-}
-
-/// Returns what lived at the report's instant, and what came and went until another one (K1).
-fn living(
-    recording: &Recording,
-    report: &Report,
-    lives: &Lives,
-    until: Option<u64>,
-) -> Result<Living> {
-    let instant = report
-        .instants
-        .get(report.at)
-        .context("the report has no moment")?;
-    if let Some(until) = until.filter(|until| *until < instant.ticket) {
-        bail!(
-            "--until: the measurement ended (event {until}) before the moment of --at (event {}); exchange them, or \
-             name a mark that was made later",
-            instant.ticket
-        );
-    }
-    let places = lives.sites.iter().enumerate();
-    let site_of: HashMap<u32, u32> = places
-        .map(|(site, lives)| (lives.trace_node, site as u32))
-        .collect();
-    let mut at: Option<Vec<(LiveBlock, u32)>> = None;
-    let (mut came, mut went) = (Vec::new(), HashSet::new());
-    let mut ledger = Ledger::new(16);
-    analyse::events_again(recording, &mut ledger, &mut |ledger, event| {
-        if event.ticket <= instant.ticket {
-            return ledger.apply(event, &mut |_, _| {});
-        }
-        if until.is_none_or(|until| event.ticket > until) {
-            return;
-        }
-        at.get_or_insert_with(|| blocks_of(ledger, &site_of));
-        ledger.apply(event, &mut |context, act| {
-            let mut gone = |block: &Block| went.insert((block.addr, block.serial));
-            match act {
-                Act::Acquire { block, .. } => came.push((block.addr, context.key.usable)),
-                Act::Release { block, .. } => {
-                    gone(block);
-                }
-                Act::Regrow { old, new } => {
-                    gone(old);
-                    came.push((new.addr, context.key.usable));
-                }
-                Act::Mark { .. } => {}
-            }
-        });
-    });
-    let at = at.unwrap_or_else(|| blocks_of(&ledger, &site_of));
-    let mark = |(block, serial): (LiveBlock, u32)| LiveBlock {
-        went: went.contains(&(block.addr, serial)),
-        ..block
-    };
-    let blocks: Vec<LiveBlock> = at.into_iter().map(mark).collect();
-    let bytes = blocks
-        .iter()
-        .map(|block| block.usable_bytes)
-        .fold(0, u64::saturating_add);
-    if (blocks.len() as u64, bytes) != (instant.live_blocks, instant.live_usable_bytes) {
-        bail!(
-            "the live blocks at {} were {} with {} bytes at the first reading and {} with {bytes} at the second: \
-             did the trace change meanwhile?",
-            instant.label,
-            instant.live_blocks,
-            instant.live_usable_bytes,
-            blocks.len()
-        );
-    }
-    Ok(Living { blocks, came })
-}
-
-/// Returns all blocks that live now, with their serial numbers.
-fn blocks_of(ledger: &Ledger, site_of: &HashMap<u32, u32>) -> Vec<(LiveBlock, u32)> {
-    let block = |block: &Block| {
-        let key = ledger.cells().key(block.cell);
-        let live = LiveBlock {
-            addr: block.addr,
-            usable_bytes: key.usable,
-            site: *site_of.get(&key.node.0)?,
-            went: false,
-        };
-        Some((live, block.serial))
-    };
-    ledger.live_blocks().filter_map(block).collect()
 }

@@ -16,8 +16,9 @@ use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_analysis::AnalysisError;
 use skinflint_export::diff::{By, Diff};
 use skinflint_export::diff_text::{Style, render};
+use skinflint_recording::More;
 
-use crate::analyse::{self, More};
+use crate::analyse;
 use crate::args::NameOptions;
 
 pub const HELP: &str = "\

@@ -22,7 +22,7 @@ use flate2::write::GzEncoder;
 use skinflint_export::{
     LivesPass, Source, Value, dhat, firefox, folded, heaptrack, memory_report, pprof, speedscope,
 };
-use skinflint_recording::Recording;
+use skinflint_recording::{More, Recording};
 use skinflint_view::units;
 
 use crate::analyse;
@@ -113,9 +113,9 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
     let with_spans = args.format == Format::Firefox;
     let (pass, found) = LivesPass::new(with_spans, duration_ns.max(sampled_ns));
     let options = args.names.at(at);
-    let more = analyse::More {
+    let more = More {
         pass: Some(Box::new(pass)),
-        ..analyse::More::default()
+        ..More::default()
     };
     let analysed = analyse::analyse_with(&recording, &options, more)?;
     let lives = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
@@ -187,7 +187,7 @@ fn write(
                 os_page_bytes: trace.process.os_page_bytes,
             };
             let each = |ledger: &mut _, each: &mut dyn FnMut(&mut _, &_)| {
-                analyse::events_again(recording, ledger, each);
+                recording.events_again(ledger, each);
             };
             heaptrack::write(source, &recorded, each, out)
         }

@@ -3,7 +3,7 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
-//!   fit: traces ► analysis::fit ► a profile for the allocator
+//!   fit: traces ► fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
@@ -32,7 +32,6 @@ mod compare;
 mod counted;
 mod ctl;
 mod dark;
-mod debuginfod;
 mod diff;
 mod exec;
 mod export;
@@ -47,7 +46,6 @@ mod launch;
 mod memory;
 mod preflight;
 mod processes;
-mod reach;
 mod tabs;
 mod top;
 mod what_if;

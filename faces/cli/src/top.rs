@@ -8,19 +8,18 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use skinflint_symbols::SymbolOptions;
+use skinflint_symbols::{SymbolOptions, must_be_folders};
 use skinflint_trace::OpenError;
 
 use crate::args::{TopArgs, When};
 use crate::ctl;
-use crate::debuginfod;
 
 /// Does what was asked.
 ///
 /// # Errors
 /// If there is no such trace or recording, or the trace cannot be read.
 pub fn top(args: &TopArgs) -> Result<u8> {
-    debuginfod::must_be_folders("--debug-dir", &args.debug_dir)?;
+    must_be_folders("--debug-dir", &args.debug_dir)?;
     let trace = trace_of(args)?;
     let terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.once;
     let seen = terminal_size::terminal_size_of(io::stdout()).map(|(wide, high)| (wide.0, high.0));

@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use skinflint_analysis::ledger::Counts;
+use skinflint_recording::Progress as _;
 use skinflint_view::what_if::{EXPLAINED, render};
 use skinflint_what_if::touched::Survey;
 use skinflint_what_if::{Policy, WhatIf};
 
-use crate::analyse;
+use crate::analyse::{self, Bar};
 use crate::args::WhatIfArgs;
 
 /// A trace and its figures.
@@ -106,9 +107,12 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
     let trace = &recording.trace;
     // Large blocks take a pass of their own where the trace has snapshots.
     let passes = 1 + u64::from(Survey::is_worthwhile(&trace.snapshots));
-    let bar = analyse::progress(passes * trace.event_count());
-    let ran = skinflint_what_if::run(trace, policies.to_vec(), delay_ms, |events| bar.inc(events));
-    bar.finish_and_clear();
+    let bar = Bar::default();
+    bar.begin(passes * trace.event_count());
+    let ran = skinflint_what_if::run(trace, policies.to_vec(), delay_ms, |events| {
+        bar.step(events)
+    });
+    bar.end();
     let counts = Counts {
         events: ran.what_if.events,
         allocations: ran.what_if.acquisitions,

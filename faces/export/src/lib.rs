@@ -28,6 +28,7 @@ pub mod firefox;
 pub mod folded;
 pub mod heaptrack;
 pub mod lives;
+pub mod living;
 pub mod logalloc;
 mod logalloc_line;
 pub mod memory_report;

@@ -47,13 +47,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("analysis", &["trace", "sizes"]),
     // Other layouts of a trace's blocks, fed by the ledger.
     ("what-if", &["trace", "sizes", "analysis"]),
-    // The one way to open a trace with all that it came out of. `view`: figures in what is said to be missing.
-    ("recording", &["trace", "analysis", "view"]),
+    // The one way to open a trace with all that it came out of, and to a report with names. `view`: figures and
+    // functions in what is said of it.
+    ("recording", &["trace", "symbols", "analysis", "view"]),
     ("view", &["analysis", "what-if"]),
     // `recording`: the traces that it learns from; `view`: figures are said as in every other output.
     ("fit", &["trace", "sizes", "analysis", "recording", "view"]),
-    // `view`: figures and stacks are said as in every other output.
-    ("export", &["trace", "analysis", "view", "reporters"]),
+    // `view`: figures and stacks are said as in every other output; `recording`: dark matter reads the events once more.
+    (
+        "export",
+        &["trace", "analysis", "recording", "view", "reporters"],
+    ),
     ("collect", &["base", "trace"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),

@@ -4,91 +4,87 @@
 //!   --debuginfod FOLDER ─► looked into           --debuginfod URL ─ curl ─► URL/buildid/ID/debuginfo ─► cache
 //! ```
 //!
-//! F1  No network is asked that the user did not name on this command line: `env` names DEBUGINFOD_URLS.
+//! F1  No network is asked that the caller did not name: `env` names DEBUGINFOD_URLS.
 //! F2  A file is asked for once. If every server answered and has none, that is remembered for a day. A server that
-//!     cannot be reached or is in trouble is named and not asked again by this command, and nothing about it is
+//!     cannot be reached or is in trouble is named and not asked again by this call, and nothing about it is
 //!     remembered. The cache is the user's ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
-//! F3  A fetched file is used only if it holds the build id that was recorded (symbols, L1).
+//! F3  A fetched file is used only if it holds the build id that was recorded (locate.rs, locate.L1).
 //!
-//! Not here: reading what was fetched (symbols).
+//! Not here: reading what was fetched (module.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail};
 use skinflint_trace::Module;
 
-use crate::args::NameOptions;
+use crate::error::SourceError;
 
 /// The longest that one file may take.
 const FETCH_SECONDS: &str = "120";
 /// How long we remember that a server does not have a file.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
-/// Returns the folders to look for debug files in, after fetching what is missing.
+/// Returns the folders that were named, and that of what servers have, after fetching what is missing. `trouble` is
+/// told of a server that does not answer.
 ///
 /// # Errors
-/// If a folder is no folder, an address is no address, `env` has no variable, or there is no curl.
-pub fn folders(options: &NameOptions, modules: &[Module]) -> Result<Vec<PathBuf>> {
-    must_be_folders("--debug-dir", &options.debug_dir)?;
-    must_be_folders("--sysroot", options.sysroot.as_slice())?;
-    let mut folders = options.debug_dir.clone();
+/// If what was named is neither a folder nor an address, `env` has no variable, or there is no curl.
+pub(crate) fn folders(
+    named: &[String],
+    modules: &[Module],
+    trouble: fn(&str),
+) -> Result<Vec<PathBuf>, SourceError> {
+    let mut folders = Vec::new();
     let mut servers = Vec::new();
-    for named in &options.debuginfod {
+    for named in named {
         if named == "env" {
             let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
             let before = servers.len();
             servers.extend(urls.split_whitespace().map(Server::new));
             if servers.len() == before {
-                bail!("--debuginfod env: DEBUGINFOD_URLS is not set; give a folder or a URL");
+                return Err(SourceError::new(
+                    "--debuginfod env: DEBUGINFOD_URLS is not set; give a folder or a URL",
+                ));
             }
         } else if named.starts_with("http://") || named.starts_with("https://") {
             servers.push(Server::new(named));
         } else if Path::new(named).is_dir() {
             folders.push(PathBuf::from(named));
         } else {
-            bail!("--debuginfod {named}: neither a folder nor a URL (http://, https://)");
+            return Err(SourceError::new(format!(
+                "--debuginfod {named}: neither a folder nor a URL (http://, https://)"
+            )));
         }
     }
     if !servers.is_empty() {
         let cache = cache()?;
         for module in modules.iter().filter(|module| is_id(&module.build_id)) {
-            fetch(&mut servers, &cache, module)?;
+            fetch(&mut servers, &cache, module, trouble)?;
         }
         folders.push(cache);
     }
     Ok(folders)
 }
 
-/// Checks that an option names a folder: otherwise names would be missing without a word.
-///
-/// # Errors
-/// If it does not.
-pub fn must_be_folders(option: &str, named: &[PathBuf]) -> Result<()> {
-    match named.iter().find(|path| !path.is_dir()) {
-        Some(path) => bail!(
-            "{option} {}: no such folder; check the name and that you may read it",
-            path.display()
-        ),
-        None => Ok(()),
-    }
-}
-
 fn is_id(build_id: &str) -> bool {
     build_id.len() >= 4 && build_id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn cache() -> Result<PathBuf> {
+fn cache() -> Result<PathBuf, SourceError> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(home);
     let cache = base
-        .context("--debuginfod: no folder for what is fetched; set XDG_CACHE_HOME")?
+        .ok_or_else(|| {
+            SourceError::new("--debuginfod: no folder for what is fetched; set XDG_CACHE_HOME")
+        })?
         .join("skinflint/debuginfo");
-    std::fs::create_dir_all(&cache)
-        .with_context(|| format!("{}: cannot be made; set XDG_CACHE_HOME", cache.display()))?;
+    std::fs::create_dir_all(&cache).map_err(SourceError::of(format!(
+        "{}: cannot be made; set XDG_CACHE_HOME",
+        cache.display()
+    )))?;
     Ok(cache)
 }
 
@@ -129,8 +125,44 @@ fn answer(curl: Option<i32>, http: &str) -> Answer {
     }
 }
 
+/// Asks for a file, which is written to `part` if there is one.
+fn ask(url: &str, part: &Path) -> Result<Answer, SourceError> {
+    let output = Command::new("curl")
+        .args([
+            "--silent",
+            "--fail",
+            "--location",
+            "--proto",
+            "=http,https",
+            "--max-time",
+            FETCH_SECONDS,
+            "--write-out",
+            "%{http_code}",
+        ])
+        .arg("--output")
+        .arg(part)
+        .arg("--")
+        .arg(url)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .env_remove("LD_PRELOAD")
+        .output()
+        .map_err(SourceError::of(
+            "--debuginfod: curl cannot be started, which asks servers (apt-get install curl)",
+        ))?;
+    Ok(answer(
+        output.status.code(),
+        &String::from_utf8_lossy(&output.stdout),
+    ))
+}
+
 /// Fetches the debug file of a module, if it is missing and a server has it.
-fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
+fn fetch(
+    servers: &mut [Server],
+    cache: &Path,
+    module: &Module,
+    trouble: fn(&str),
+) -> Result<(), SourceError> {
     let folder = cache.join(&module.build_id);
     let (file, none) = (folder.join("debuginfo"), folder.join("none"));
     let asked = std::fs::metadata(&none).and_then(|about| about.modified());
@@ -142,8 +174,10 @@ fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
     if file.exists() || lately {
         return Ok(());
     }
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("{}: cannot be made", folder.display()))?;
+    std::fs::create_dir_all(&folder).map_err(SourceError::of(format!(
+        "{}: cannot be made",
+        folder.display()
+    )))?;
     let part = folder.join(format!("part.{}", std::process::id()));
     let mut all_answered = true;
     for server in servers {
@@ -152,43 +186,19 @@ fn fetch(servers: &mut [Server], cache: &Path, module: &Module) -> Result<()> {
             continue;
         }
         let url = format!("{}/buildid/{}/debuginfo", server.url, module.build_id);
-        let output = Command::new("curl")
-            .args([
-                "--silent",
-                "--fail",
-                "--location",
-                "--proto",
-                "=http,https",
-                "--max-time",
-                FETCH_SECONDS,
-                "--write-out",
-                "%{http_code}",
-            ])
-            .arg("--output")
-            .arg(&part)
-            .arg("--")
-            .arg(&url)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .env_remove("LD_PRELOAD")
-            .output()
-            .context(
-                "--debuginfod: curl cannot be started, which asks servers (apt-get install curl)",
-            )?;
-        match answer(
-            output.status.code(),
-            &String::from_utf8_lossy(&output.stdout),
-        ) {
+        match ask(&url, &part)? {
             Answer::File => {
-                return std::fs::rename(&part, &file)
-                    .with_context(|| format!("{}: cannot be written", file.display()));
+                return std::fs::rename(&part, &file).map_err(SourceError::of(format!(
+                    "{}: cannot be written",
+                    file.display()
+                )));
             }
             Answer::HasNone => {}
             Answer::No(why) => {
-                say!(
-                    "skinflint: {}: {why}; names come from what is here",
+                trouble(&format!(
+                    "{}: {why}; names come from what is here",
                     server.url
-                );
+                ));
                 server.is_out = true;
                 all_answered = false;
             }
@@ -237,7 +247,7 @@ mod tests {
             first_node: 0,
         };
         let mut servers = [Server::new(&format!("http://127.0.0.1:{port}/"))];
-        fetch(&mut servers, cache.path(), &module).expect("curl");
+        fetch(&mut servers, cache.path(), &module, |_| {}).expect("curl");
         assert!(servers[0].is_out);
         assert!(!cache.path().join("abcd/none").exists());
     }

@@ -1,115 +1,24 @@
-//! What points to blocks, from a trace: the glue of `report --who-holds`, and of the report's section.
+//! What holds a block, in words: the path from a root, or why there is none.
 //!
 //! ```text
-//!   trace ─► which look? ─► ledger up to its ticket ─► analysis::reach ─► pass (report), paths (--who-holds)
+//!   address, or part of a function's name ─► blocks ─► path of each ─► root, +offset → block, … in lines
 //! ```
 //!
-//! R1  A trace without looks costs nothing; one with looks is read once more, up to the look.
+//! H1  The output is bounded: [`EXAMPLES`] blocks of one stack, [`ENDS`] steps at each end of a path.
 //!
-//! Not here: marking (analysis), stopping programs (collect).
+//! Not here: finding what points where (reach.rs).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::{Result, bail};
-use skinflint_analysis::ledger::Ledger;
-use skinflint_analysis::reach::{self, Live, Maker, Place, Places, Reach, ReachPass, Reached};
-use skinflint_recording::Recording;
+use skinflint_analysis::reach::{self, Place, Reach, Reached};
 use skinflint_symbols::Symbols;
-use skinflint_trace::{Look, LookCause, NodeId, REGISTERS, RegionKind, Trace};
+use skinflint_trace::{NodeId, REGISTERS, RegionKind};
 use skinflint_view::stack::{is_plumbing, is_startup, short_name};
 use skinflint_view::units::{bytes, plural};
 
-/// What was found at one look of a trace.
-pub struct Found<'a> {
-    trace: &'a Trace,
-    look: &'a Look,
-    label: String,
-    ledger: Ledger,
-    result: Result<Reach, String>,
-}
-
-/// Returns the label of a look's moment.
-fn label(trace: &Trace, look: &Look) -> String {
-    match look.cause {
-        LookCause::End => "end".into(),
-        LookCause::Mark(mark) => {
-            let mark = trace.marks.get(mark as usize);
-            mark.map_or_else(|| "a mark".into(), |mark| mark.name.clone())
-        }
-    }
-}
-
-/// Chooses the look that a report is about: the last at the mark of that name, else the last of the end, else the
-/// last.
-fn choose<'a>(trace: &'a Trace, at: &str) -> Option<&'a Look> {
-    let looks = || trace.looks.iter().rev();
-    let is_mark = |look: &&Look| look.cause != LookCause::End && label(trace, look) == at;
-    let is_end = |look: &&Look| look.cause == LookCause::End;
-    let marked = looks().find(is_mark);
-    marked
-        .or_else(|| looks().find(is_end))
-        .or(trace.looks.last())
-}
-
-/// Returns what was found at the look that `--at` means; `None` for a trace without looks (R1).
-pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
-    let trace = &recording.trace;
-    let look = choose(trace, at)?;
-    // Blocks from before a fork live in the copy, too.
-    let mut ledger = recording.ledger(16);
-    recording.events(
-        |event| {
-            if event.ticket <= look.ticket {
-                ledger.apply(event, &mut |_, _| {});
-            }
-        },
-        |_| {},
-    );
-    let cells = ledger.cells().keys();
-    let live = |block: &skinflint_analysis::pass::Block| {
-        let key = cells[block.cell.0 as usize];
-        Live {
-            addr: block.addr,
-            size: key.size,
-            usable: key.usable,
-            node: key.node,
-            born_us: block.born_us(),
-        }
-    };
-    let blocks: Vec<Live> = ledger.live_blocks().map(live).collect();
-    let process = &trace.process;
-    let maker = Maker {
-        name: process.allocator.clone(),
-        // A program that brings its own allocator: the allocator's data are the program's.
-        path: match process.allocator_path == process.exe {
-            true => String::new(),
-            false => process.allocator_path.clone(),
-        },
-    };
-    let code: Vec<(u64, u64)> = trace
-        .modules
-        .iter()
-        .filter(|module| !maker.path.is_empty() && module.path == maker.path)
-        .map(|module| (module.start, module.end))
-        .collect();
-    let glibc = process.allocator.starts_with("glibc");
-    let by_allocator = |owner: &skinflint_analysis::maps::Owner| {
-        let pc = trace.node(owner.node).map_or(0, |(_, pc)| pc);
-        owner.by_allocator || !glibc && code.iter().any(|&(start, end)| (start..end).contains(&pc))
-    };
-    let places = Places::new(look, &blocks, &maker, ledger.intervals(), &by_allocator);
-    let result = reach::find(look, blocks, &places, &mut |each| {
-        trace.pointers(look, each)
-    });
-    Some(Found {
-        trace,
-        look,
-        label: label(trace, look),
-        ledger,
-        result,
-    })
-}
+use crate::error::Error;
+use crate::reach::Found;
 
 /// The number of blocks of one stack whose paths are printed.
 const EXAMPLES: usize = 3;
@@ -119,30 +28,29 @@ const ENDS: usize = 8;
 const FUNCTIONS: usize = 4;
 
 impl Found<'_> {
-    /// Returns the pass that adds the result to the report.
-    pub fn pass(&self) -> ReachPass {
-        ReachPass::new(self.look, &self.label, &self.result)
-    }
-
     /// Describes what holds the blocks that `whom` means: an address, or part of a function's name in their stacks.
     ///
     /// # Errors
     /// If there is no verdict, or no such block.
-    pub fn who_holds(&self, whom: &str, symbols: &mut Symbols) -> Result<String> {
+    pub fn who_holds(&self, whom: &str, symbols: &mut Symbols) -> Result<String, Error> {
         let reach = match &self.result {
             Ok(reach) => reach,
-            Err(why) => bail!("--who-holds {whom}: what points where is not known: {why}"),
+            Err(why) => {
+                return Err(Error::Asked(format!(
+                    "--who-holds {whom}: what points where is not known: {why}"
+                )));
+            }
         };
         let hex = whom.strip_prefix("0x");
         let address = hex.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let mut out = String::new();
         if let Some(address) = address {
             let Some(block) = reach.block_at(address) else {
-                bail!(
+                return Err(Error::Asked(format!(
                     "--who-holds {whom}: no live block is there at {:?}; `skinflint report --json` has addresses of \
                      unreached blocks (reach.rows[].example)",
                     self.label
-                );
+                )));
             };
             self.tell(reach, block, symbols, &mut out);
             return Ok(out);
@@ -159,10 +67,10 @@ impl Found<'_> {
             }
         }
         if found.is_empty() {
-            bail!(
+            return Err(Error::Asked(format!(
                 "--who-holds {whom}: no live block at {:?} has a function of that name in its stack",
                 self.label
-            );
+            )));
         }
         let lost = found
             .iter()
