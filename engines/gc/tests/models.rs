@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use skinflint_interleave::{Arc, Watched, check, thread};
 
-#[path = "../src/handover.rs"]
+#[path = "../src/heap/handover.rs"]
 mod handover;
-#[path = "../src/stop.rs"]
+#[path = "../src/heap/stop.rs"]
 mod stop;
-#[path = "../src/sync.rs"]
+#[path = "../src/heap/sync.rs"]
 mod sync;
 
 use handover::{Bell, Handover};

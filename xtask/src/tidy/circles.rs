@@ -32,7 +32,6 @@ const EXEMPT: &[&str] = &[
     "cli",
     "collect",
     "compare",
-    "gc",
     "pages",
     "record-so",
     "report",

@@ -8,8 +8,9 @@
 //!
 //! Not here: many pages, many operations (`model`).
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::memory::{Memory, PAGE_WORDS, WORD};
-use super::{Block, FreeList, Freed, Origin, Strategy};
+use super::strategy::Strategy;
 
 fn list(name: &str) -> (Memory, Box<dyn FreeList>) {
     let memory = Memory::reserve(8).expect("address space");

@@ -18,7 +18,7 @@
 //!
 //! Not here: the choice of the class (`strategies`).
 
-use super::Block;
+use super::list::Block;
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
 use super::table::Table;
 

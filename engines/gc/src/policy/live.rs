@@ -19,11 +19,13 @@
 
 use core::ptr::NonNull;
 
+use super::list::Origin;
 use super::memory::{PAGE_WORDS, WORD, page_of};
 use super::replay::{Plan, Run, cpu_now, cpu_ns};
 use super::samples::{SAMPLE, Samples};
+use super::space::{Compaction, Settings};
 use super::space::{MARK_WORDS, MAX_BYTES, VarSpace};
-use super::{Compaction, Origin, Settings, Strategy};
+use super::strategy::Strategy;
 
 /// Bytes of the largest object, without the word before it.
 pub const MAX_OBJECT: usize = (MAX_BYTES - WORD) as usize;

@@ -14,15 +14,17 @@ use std::collections::BTreeMap;
 use skinflint_objects::synthetic::Shape;
 use skinflint_objects::{Event, Law, Synthetic};
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::lists::{Cached, Heavy, Light, Mask, Plain, Search};
 use super::memory::{Memory, PAGE_WORDS, WORD, page_of};
 use super::replay::{Fault, Plan, Script, Step, run};
+use super::space::{Compaction, Settings};
 use super::strategies::{
     FreeListPolicy, HalfMany, HalfManyFast, Legacy, Listed, Many, ManyFast, ManyOrigin, More1k,
     More2kFast, MoreSmalls, SingleList,
 };
+use super::strategy::Strategy;
 use super::table::Table;
-use super::{Block, Compaction, FreeList, Freed, Origin, Settings, Strategy};
 
 /// splitmix64.
 struct Random(u64);
@@ -458,7 +460,7 @@ impl FreeList for Faulty {
 }
 
 /// What becomes of so many objects of 64 bytes that do not die.
-fn under(make: super::Make, objects: u64) -> Option<Fault> {
+fn under(make: super::strategy::Make, objects: u64) -> Option<Fault> {
     let faulty = Strategy {
         name: "faulty",
         about: "",
@@ -488,7 +490,7 @@ fn a_strategy_that_does_not_have_what_was_free_is_found_out() {
         studied: false,
         make: |_| Faulty::giving(first),
     };
-    let space = super::VarSpace::new(strategy, Settings::default());
+    let space = super::space::VarSpace::new(strategy, Settings::default());
     let mut space = space.expect("address space");
     space.check();
     assert!(space.alloc(64, Origin::Runtime).is_some());

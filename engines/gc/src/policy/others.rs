@@ -12,11 +12,11 @@
 //!
 //! Not here: arenas of one size (`segregated`).
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::lists::{Cached, Heavy, Light, Lists, Mask, Search};
 use super::memory::{Memory, PAGE_WORDS, WORD, page_of};
 use super::strategies::{FreeListPolicy, Many, ManyFast};
 use super::table::{MANY, MIN_BLOCK, Table};
-use super::{Block, FreeList, Freed, Origin};
 
 /// A list that holds at most one block (R1).
 pub(crate) struct FullPages {

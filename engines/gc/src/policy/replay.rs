@@ -22,10 +22,11 @@
 
 use std::time::Duration;
 
+use super::list::Origin;
 pub use super::samples::Size;
 use super::samples::{SAMPLE, Samples};
 use super::space::{Figures, MAX_BYTES, Settings, VarSpace};
-use super::{Origin, Strategy};
+use super::strategy::Strategy;
 
 /// An event in the life of an object of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

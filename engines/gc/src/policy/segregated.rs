@@ -20,10 +20,10 @@
 
 use core::marker::PhantomData;
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::lists::{Light, Lists, Mask};
 use super::memory::{Memory, PAGE_WORDS, WORD, page_of};
 use super::strategies::FreeListPolicy;
-use super::{Block, FreeList, Freed, Origin};
 
 /// The group of an empty page: none.
 const EITHER: u8 = u8::MAX;

@@ -18,9 +18,10 @@
 
 use core::ptr::NonNull;
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
+use super::strategy::Strategy;
 use super::table::PAGE_BYTES;
-use super::{Block, FreeList, Freed, Origin, Strategy};
 
 /// Bytes of the largest object: half a page. A larger one has a mapping of its own, and no policy.
 pub const MAX_BYTES: u32 = PAGE_BYTES / 2;

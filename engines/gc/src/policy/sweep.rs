@@ -16,9 +16,9 @@
 
 use core::ptr::NonNull;
 
+use super::list::{Block, Freed, Origin};
 use super::memory::{PAGE_WORDS, WORD, page_of};
 use super::space::{Compaction, VarSpace};
-use super::{Block, Freed, Origin};
 
 /// Free words of a page that make it sparse (70 %, V8's figure), and those for `Always`.
 const SPARSE: u32 = PAGE_WORDS / 10 * 7;

@@ -22,8 +22,8 @@
 //!
 //! Not here: pages linked by class (`lists`), more groups (`segregated`).
 
+use super::list::{Block, FreeList, Freed, Origin};
 use super::memory::{Memory, NONE, PAGE_WORDS, WORD, page_of};
-use super::{Block, FreeList, Freed, Origin};
 
 /// Words from which on an object goes to the pages for large objects: 2 KB.
 const LARGE_WORDS: u32 = 2048 / WORD;
