@@ -51,8 +51,6 @@
 //! `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report. Inside a folder,
 //! too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe code.
 //!
-//! Beside it: `policy`, a space of its own for objects of many sizes.
-//!
 //! Seams: a variable-size space (`space`).
 //!
 //! Not here: moving objects, threads that share a heap.
@@ -61,9 +59,6 @@
 pub mod cc;
 mod counted;
 mod heap;
-// Miri has no reservations of address space; the models and properties of `policy` check it instead.
-#[cfg(not(miri))]
-pub mod policy;
 mod report;
 pub mod snapshot;
 mod trace;

@@ -21,9 +21,13 @@
 //!
 //! Files: `table` classes · `memory` words · `list` what every list can do · `lists` the two-level list · `strategies`
 //! the search orders · `others` strategies without classes · `segregated` pages by size · `tight` ours · `strategy` all of
-//! them by name · `space` · `sweep` · `replay` a trace on it · `live` a program on it · `samples`.
+//! them by name · `space` · `sweep` · `replay` a trace on it · `live` a program on it · `samples` · `trials` all policies on
+//! traces and programs, in tables.
 //!
 //! Not here: marking (the client marks), objects above half a page.
+
+// Miri has no reservations of address space.
+#![cfg(not(miri))]
 
 mod list;
 mod lists;
@@ -39,6 +43,8 @@ mod strategy;
 mod sweep;
 pub mod table;
 mod tight;
+#[cfg(feature = "trials")]
+pub mod trials;
 
 #[cfg(test)]
 mod by_hand;

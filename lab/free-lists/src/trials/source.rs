@@ -11,7 +11,7 @@
 //!     failed ends the block here, which is rare). Blocks from before the recording are unknown, and their deaths are
 //!     skipped.
 //!
-//! Not here: what is done with the steps (`gc::policy::replay`).
+//! Not here: what is done with the steps (`replay`).
 
 use std::fs::File;
 use std::io::Read;
@@ -19,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use skinflint_gc::policy::Origin;
-use skinflint_gc::policy::replay::{Script, Step};
-use skinflint_objects::synthetic::{KINDS, PROMOTED_PERCENT};
+use skinflint_objects::synthetic::{KINDS, PROMOTED_PERCENT, Shape};
 use skinflint_objects::{Event, Info, Law, OpenError, Reader, Synthetic, Totals, Writer};
+use skinflint_recording::Recording;
 use skinflint_trace::{EventKind, Events, Trace};
 
-use crate::analyse;
+use crate::list::Origin;
+use crate::replay::{Script, Step};
 
 /// A trace that was asked for.
 pub enum Source {
@@ -51,10 +51,15 @@ pub fn is_of_trace(error: &anyhow::Error) -> bool {
 }
 
 impl Source {
+    /// Returns the synthetic trace of a text: `steady`, `phases:7`, `steady:1:50`.
+    pub fn synthetic(text: &str) -> Option<Source> {
+        law(text).map(Source::Synthetic)
+    }
+
     /// Returns the name for headings and errors.
     pub fn name(&self) -> String {
         match self {
-            Source::File(path) => super::shown(path),
+            Source::File(path) => shown(path),
             Source::Synthetic(law) if law.promoted_percent == PROMOTED_PERCENT => {
                 format!("{}:{}", law.shape.name(), law.seed)
             }
@@ -95,7 +100,7 @@ impl Source {
                 })
             }
             Source::File(path) => {
-                let trace = analyse::open(path)?.trace;
+                let trace = Recording::open(path)?.trace;
                 let mut blocks = Blocks::new(&trace);
                 let script = Script::new(blocks.by_ref(), most);
                 let mut missing: Vec<String> = Vec::new();
@@ -144,10 +149,10 @@ impl Source {
                 writer
             }
             Source::File(from) => {
-                let trace = analyse::open(from)?.trace;
+                let trace = Recording::open(from)?.trace;
                 let mut writer = create(info(
                     trace.process.name.clone(),
-                    format!("imported from {}", super::shown(from)),
+                    format!("imported from {}", shown(from)),
                 ))?;
                 let kind = writer.kind("block");
                 // Ids of the trace's blocks are dense too, and in the same order.
@@ -167,9 +172,29 @@ impl Source {
         };
         let (_, totals) = writer
             .finish()
-            .with_context(|| format!("{}: cannot be written to its end", super::shown(path)))?;
+            .with_context(|| format!("{}: cannot be written to its end", shown(path)))?;
         Ok(totals)
     }
+}
+
+/// Parses `steady`, `phases:7`, `steady:1:50`.
+fn law(text: &str) -> Option<Law> {
+    let mut parts = text.split(':');
+    let name = parts.next()?;
+    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name)?;
+    let mut law = Law::new(shape, 1);
+    if let Some(seed) = parts.next() {
+        law.seed = seed.parse().ok()?;
+    }
+    if let Some(percent) = parts.next() {
+        law.promoted_percent = percent.parse().ok().filter(|p| (1..=99).contains(p))?;
+    }
+    parts.next().is_none().then_some(law)
+}
+
+/// Formats a path for a heading or an error.
+pub(crate) fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Reports whether a file is an object trace (C1).

@@ -4,7 +4,7 @@
 //!   space ─► FreeList: free(block) … take(bytes) ─► block
 //! ```
 //!
-//! F1 and F2 of `policy` hold for each.
+//! F1 and F2 of the crate hold for each.
 //!
 //! Not here: the strategies.
 

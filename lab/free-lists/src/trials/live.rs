@@ -16,17 +16,19 @@
 //! L4  `all` is the processor time of the whole program, engine included; `mutator` is that without the sweeping that V8
 //!     does on other threads and without ends of cycles. Nothing is promoted.
 //!
-//! Not here: how objects are placed (`shims/boa_gc`), the host (`js`).
+//! Not here: how objects are placed (`shims/boa_gc`), the host (`js/host`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
-use skinflint_gc::policy::Strategy;
 
-use super::{Compact, Figures, GcArgs, Row, median, shown};
-use crate::js;
+use super::figures::{Figures, Row, median};
+use super::options::Options;
+use super::source::shown;
+use crate::space::Compaction;
+use crate::strategy::Strategy;
 
 /// The part of the host's report that we need.
 #[derive(Deserialize, Debug)]
@@ -89,31 +91,34 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Refuses what no live program can do (L1).
+/// Refuses what no live program can do (L1). `writes`: the trace was to be written.
 ///
 /// # Errors
 /// If it is asked for.
-pub fn check(args: &GcArgs) -> Result<()> {
+pub fn check(files: &[PathBuf], options: &Options, writes: bool) -> Result<()> {
     let refused = [
         (
-            matches!(args.compact, Some(Compact::Sparse | Compact::Always)),
+            matches!(
+                options.compaction,
+                Some(Compaction::Sparse | Compaction::Always)
+            ),
             "--compact: objects of a live program do not move; leave it out",
         ),
         (
-            args.purge,
+            options.purge,
             "--purge: it is tried on traces only; leave it out with --live",
         ),
         (
-            args.instructions,
+            options.instructions,
             "--instructions: they are counted of replays; record the program with `skinflint js \
              --record-objects` and count on the trace",
         ),
         (
-            args.write.is_some(),
+            writes,
             "--write: a live program is recorded by `skinflint js --record-objects FILE`",
         ),
         (
-            args.max_objects.is_some(),
+            options.max_objects.is_some(),
             "--max-objects: a live program runs to its end; leave it out with --live",
         ),
     ];
@@ -121,27 +126,31 @@ pub fn check(args: &GcArgs) -> Result<()> {
         bail!("{text}");
     }
     // Finds the first missing file before anything has run.
-    for file in &args.live {
+    for file in files {
         std::fs::File::open(file)
             .with_context(|| format!("{}: cannot be read; name a JavaScript file", shown(file)))?;
     }
     Ok(())
 }
 
-/// Runs a program under every policy.
+/// Runs a program under every policy. `host`: the JavaScript host on our heap.
 ///
 /// # Errors
-/// If the host is not built, or the program does not run to its end.
-pub fn measure(file: &Path, policies: &[Strategy], args: &GcArgs) -> Result<Figures> {
-    let host = js::host("skinflint-js")?;
-    let alone = ran(&host, file, None, args)?;
+/// If the host cannot be run, or the program does not run to its end.
+pub fn measure(
+    host: &Path,
+    file: &Path,
+    policies: &[Strategy],
+    options: &Options,
+) -> Result<Figures> {
+    let alone = ran(host, file, None, options)?;
     let mut rounds: Vec<Vec<Placement>> = vec![Vec::new(); policies.len()];
     let mut missing = Vec::new();
-    for round in 0..args.rounds as usize {
+    for round in 0..options.rounds as usize {
         for turn in 0..policies.len() {
             let index = (turn + round) % policies.len();
             let name = policies[index].name;
-            let mut report = ran(&host, file, Some(name), args)?;
+            let mut report = ran(host, file, Some(name), options)?;
             if report.programs != alone.programs && missing.is_empty() {
                 missing.push(difference(&alone.programs, &report.programs, name));
             }
@@ -184,12 +193,12 @@ pub fn measure(file: &Path, policies: &[Strategy], args: &GcArgs) -> Result<Figu
 }
 
 /// Runs the host once.
-fn ran(host: &Path, file: &Path, policy: Option<&str>, args: &GcArgs) -> Result<Report> {
+fn ran(host: &Path, file: &Path, policy: Option<&str>, options: &Options) -> Result<Report> {
     let mut command = Command::new(host);
     command.arg("--json");
     if let Some(policy) = policy {
-        let limit = args.heap_limit.to_string();
-        let growth = args.growth.to_string();
+        let limit = options.limit_bytes.to_string();
+        let growth = options.growth.to_string();
         command.args([
             "--policy",
             policy,
@@ -199,7 +208,7 @@ fn ran(host: &Path, file: &Path, policy: Option<&str>, args: &GcArgs) -> Result<
             &limit,
         ]);
     }
-    if args.check {
+    if options.check {
         command.arg("--verify");
     }
     let done = command

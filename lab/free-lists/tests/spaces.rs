@@ -6,14 +6,14 @@
 //!
 //! P1  A page of a space is 64 pages of the kernel; a list writes to the first word of each block.
 //!
-//! Not here: which block is taken (`policy`'s own tests).
+//! Not here: which block is taken (the unit tests).
 #![cfg(not(miri))]
 
 use std::time::Duration;
 
 use skinflint_base::sys::thread_cpu_ns;
-use skinflint_gc::policy::replay::{Plan, Script, Step, run};
-use skinflint_gc::policy::{Origin, Settings, Strategy, VarSpace};
+use skinflint_free_lists::replay::{Plan, Script, Step, run};
+use skinflint_free_lists::{Origin, Settings, Strategy, VarSpace};
 
 const OS_PAGE: usize = 4096;
 

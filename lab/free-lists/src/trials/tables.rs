@@ -15,7 +15,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figures, Row, median};
+use super::figures::{Figures, Row, median};
 
 const MIB: f64 = 1_048_576.0;
 
