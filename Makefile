@@ -197,7 +197,8 @@ check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 	else echo "rustfmt is not installed: formatting not checked" >&2; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
+	$(CARGO) clippy --locked -p skinflint-gc -p skinflint-free-lists --no-default-features -- -D warnings; \
 	else echo "clippy is not installed: lints not checked" >&2; fi
 	$(CARGO) run --quiet --locked --package xtask -- tidy
 

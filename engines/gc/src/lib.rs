@@ -48,8 +48,8 @@
 //!
 //! Folders, each of which names those before it in this list and none after it: `heap` the core · `snapshot` heap
 //! [snapshots](snapshot), retaining paths ([`Retainers`]), [sums by kind](census) · `trace` values that tell their edges ·
-//! `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report. Inside a folder,
-//! too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe code.
+//! `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report (a feature).
+//! Inside a folder, too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe code.
 //!
 //! Seams: a variable-size space (`space`).
 //!
@@ -59,6 +59,7 @@
 pub mod cc;
 mod counted;
 mod heap;
+#[cfg(feature = "report")]
 mod report;
 pub mod snapshot;
 mod trace;
