@@ -1,4 +1,4 @@
-//! `Cc<T>`: counted natives whose cycles are found, alone and together with garbage-collected heaps.
+//! `Cc<T>`: counted values whose cycles are found, alone and together with garbage-collected heaps.
 //!
 //! ```text
 //!   Cycles ──cc(value)──► Cc<T> ──► box │ strong, weak, flags, index │ value │

@@ -1,7 +1,7 @@
 //! A garbage-collected heap for authors of language runtimes: tenants, off-thread sweeping, memory that goes back.
 //!
 //! ```text
-//!   safe code      typed: Tenant, Cx<'gc>, Gc<'gc, T>, Handle, Cross, object!     a runtime of its own, or a shim
+//!   safe code      typed: Tenant, Cx<'gc>, Gc<'gc, T>, Handle, CrossEdge, object!     a runtime of its own, or a shim
 //!        │                                                                              │ unsafe
 //!        ▼                                                                              ▼
 //!   core           World ─► Heap ─► Space (kind) ─► span ─► object          collect(set, reason, roots)

@@ -159,7 +159,7 @@ pub(crate) mod together;
 pub use crate::trace::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};
 pub use cx::{Cx, Foreign};
 pub use ephemeron::Ephemeron;
-pub use handle::{Cross, Handle};
+pub use handle::{CrossEdge, Handle};
 pub use pointer::{Gc, Sys, Weak};
 pub use slot::{Locked, LockedMut, Slot};
 pub use tenant::{Ended, Row, Runtime, Survivors, Tenant};

@@ -1,7 +1,7 @@
 //! A counted value in memory, and the effects of its counts.
 //!
 //! ```text
-//!   │ strong │ weak │ flags │ index │ ways │ collector │ value … │     32 bytes before the value
+//!   │ strong │ weak │ flags │ index │ vtable │ collector │ value … │     32 bytes before the value
 //!                      │       └─ BUFFERED: place among the candidates; NODE: number in the graph; else nothing
 //!                      └─ BUFFERED, NODE, TOUCHED, SUSPECT, DEAD
 //! ```
@@ -40,7 +40,7 @@ pub(super) const SUSPECT: u32 = 8;
 pub(super) const DEAD: u32 = 16;
 
 /// The functions for a type of value.
-pub(super) struct Ways {
+pub(super) struct VTable {
     pub(super) name: fn() -> &'static str,
     layout: Layout,
     pub(super) drop: unsafe fn(NonNull<Header>),
@@ -55,7 +55,7 @@ pub(crate) struct Header {
     weak: Cell<u32>,
     flags: Cell<u32>,
     index: Cell<u32>,
-    pub(super) ways: &'static Ways,
+    pub(super) vtable: &'static VTable,
     inner: NonNull<Inner>,
 }
 
@@ -65,10 +65,10 @@ pub(super) struct CcBox<T> {
     pub(super) value: ManuallyDrop<T>,
 }
 
-struct WaysOf<T>(T);
+struct VTableOf<T>(T);
 
-impl<T: Trace> WaysOf<T> {
-    const WAYS: &'static Ways = &Ways {
+impl<T: Trace> VTableOf<T> {
+    const VTABLE: &'static VTable = &VTable {
         name: core::any::type_name::<T>,
         layout: Layout::new::<CcBox<T>>(),
         drop: end::<T>,
@@ -103,7 +103,7 @@ pub(super) fn make<T: Trace>(inner: &Rc<Inner>, value: T) -> NonNull<CcBox<T>> {
         weak: Cell::new(0),
         flags: Cell::new(0),
         index: Cell::new(0),
-        ways: WaysOf::<T>::WAYS,
+        vtable: VTableOf::<T>::VTABLE,
         // SAFETY: Y3: what `into_raw` gives is not null; given back in `free`.
         inner: unsafe { NonNull::new_unchecked(Rc::into_raw(inner.clone()).cast_mut()) },
     };
@@ -115,7 +115,7 @@ pub(super) fn make<T: Trace>(inner: &Rc<Inner>, value: T) -> NonNull<CcBox<T>> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    Rest,
+    Idle,
     Build,
     Scan,
     Destroy,
@@ -241,15 +241,15 @@ impl Inner {
     pub(super) unsafe fn end(&self, this: NonNull<Header>) {
         // SAFETY: as the caller promises.
         let header = unsafe { this.as_ref() };
-        let ways = header.ways;
+        let vtable = header.vtable;
         // SAFETY: Z1.
-        let end = AssertUnwindSafe(|| unsafe { (ways.drop)(this) });
+        let end = AssertUnwindSafe(|| unsafe { (vtable.drop)(this) });
         if let Err(payload) = catch_unwind(end) {
             let mut counts = self.counts.borrow_mut();
             counts.panics += 1;
             if counts.faults.len() < FAULTS {
                 counts.faults.push(Fault {
-                    kind: (ways.name)(),
+                    kind: (vtable.name)(),
                     message: text_of(payload.as_ref()),
                 });
             }
@@ -366,7 +366,7 @@ impl Header {
         let header = unsafe { this.as_ref() };
         let strong = header.strong.get() - 1;
         header.strong.set(strong);
-        if strong == 0 || (header.flags.get() & BUFFERED == 0 && header.ways.trace.is_some()) {
+        if strong == 0 || (header.flags.get() & BUFFERED == 0 && header.vtable.trace.is_some()) {
             // SAFETY: as the caller promises.
             unsafe { Header::fell(this) };
         }
@@ -414,7 +414,7 @@ impl Header {
             return;
         }
         debug_assert!(!header.has(BUFFERED | NODE), "Y1");
-        let (inner, layout) = (header.inner, header.ways.layout);
+        let (inner, layout) = (header.inner, header.vtable.layout);
         // SAFETY: no pointer to it is left; Y3.
         unsafe {
             dealloc(this.cast().as_ptr(), layout);

@@ -1,7 +1,7 @@
 //! The collector of cycles: a graph of what candidates lead to, judged and destroyed in slices.
 //!
 //! ```text
-//!   Rest ─ begin ─► Build ─────────────► Scan ──────────────► Destroy ─────────► Rest
+//!   Idle ─ begin ─► Build ─────────────► Scan ──────────────► Destroy ─────────► Idle
 //!                    nodes and edges,     count != edges,       values of the rest,
 //!                    one value traced     or touched: alive,    one by one
 //!                    at a time            and all it leads to
@@ -72,7 +72,7 @@ impl Inner {
     }
 
     pub(super) fn begin(&self) {
-        debug_assert_eq!(self.phase.get(), Phase::Rest);
+        debug_assert_eq!(self.phase.get(), Phase::Idle);
         self.phase.set(Phase::Build);
         IN_PROGRESS.set(IN_PROGRESS.get() + 1);
         loop {
@@ -92,8 +92,8 @@ impl Inner {
         let mut tracer = spare.unwrap_or_else(Tracer::listing_counted);
         if let Some(this) = header {
             // SAFETY: V4: it is there.
-            if let Some(trace) = unsafe { this.as_ref() }.ways.trace {
-                // SAFETY: it is a value of this way that was not dropped.
+            if let Some(trace) = unsafe { this.as_ref() }.vtable.trace {
+                // SAFETY: it is a value of this type that was not dropped.
                 unsafe { trace(this, &mut tracer) };
             }
         }
@@ -106,7 +106,7 @@ impl Inner {
             // SAFETY: told pointers are counted.
             let header = unsafe { to.as_ref() };
             // Values without pointers are in no cycle; another collector's boxes are not collected here.
-            if header.ways.trace.is_none() || !header.is_of(self) {
+            if header.vtable.trace.is_none() || !header.is_of(self) {
                 continue;
             }
             let node = self.node(to);
@@ -120,7 +120,7 @@ impl Inner {
         told.counted.clear();
         told.anchors.clear();
         tracer.counted = Some(told);
-        tracer.forget_told();
+        tracer.forget_listed();
         *self.tracer.borrow_mut() = Some(tracer);
         let mut graph = self.graph.borrow_mut();
         let end = graph.edges.len() as u32;
@@ -204,8 +204,8 @@ impl Inner {
         // dropped as usual. It stays a node, so that weak pointers and falling counts see that it is condemned, and is
         // dead before it stops being a node.
         // SAFETY: only condemned values lead to it (V2), and its turn comes once.
-        let ways = unsafe { self.end_condemned(this) };
-        debug_assert!(ways);
+        let ended = unsafe { self.end_condemned(this) };
+        debug_assert!(ended);
         true
     }
 
@@ -223,15 +223,15 @@ impl Inner {
         dead
     }
 
-    pub(super) fn rest(&self) {
+    pub(super) fn become_idle(&self) {
         *self.graph.borrow_mut() = Graph::default();
-        self.phase.set(Phase::Rest);
+        self.phase.set(Phase::Idle);
     }
 
-    /// Does one unit or a few; `None`: at rest.
+    /// Does one unit or a few; `None`: idle.
     fn unit(&self) -> Option<u64> {
         match self.phase.get() {
-            Phase::Rest => None,
+            Phase::Idle => None,
             Phase::Build => Some(self.build(|_, _| ()).unwrap_or_else(|| {
                 self.graph.borrow_mut().next = 0;
                 self.phase.set(Phase::Scan);
@@ -245,7 +245,7 @@ impl Inner {
                 if self.destroy() {
                     return Some(1);
                 }
-                self.rest();
+                self.become_idle();
                 None
             }
         }
@@ -263,7 +263,7 @@ impl Inner {
             let Some(units) = self.unit() else { break true };
             left = left.saturating_sub(units);
             if left == 0 || (budget.ns != u64::MAX && monotonic_ns() - began_ns >= budget.ns) {
-                break self.phase.get() == Phase::Rest;
+                break self.phase.get() == Phase::Idle;
             }
         };
         self.stepping.set(false);
@@ -277,7 +277,7 @@ impl Inner {
 
     /// Finishes the collection in progress, if there is one; reports whether nothing is left to do.
     pub(super) fn finish(&self) -> bool {
-        self.phase.get() == Phase::Rest
+        self.phase.get() == Phase::Idle
             || self.slice(Budget {
                 edges: u64::MAX,
                 ns: u64::MAX,
@@ -315,7 +315,7 @@ impl Cycles {
 
     fn with(world: Option<(Rc<Shared>, u32)>) -> Cycles {
         Cycles(Rc::new(Inner {
-            phase: Cell::new(Phase::Rest),
+            phase: Cell::new(Phase::Idle),
             candidates: RefCell::default(),
             graph: RefCell::default(),
             tracer: RefCell::default(),
@@ -335,7 +335,7 @@ impl Cycles {
     pub fn cc<T: Trace>(&self, value: T) -> Cc<T> {
         let made = self.0.made.get() + 1;
         self.0.made.set(made % EVERY);
-        if made == EVERY && (self.is_due() || self.0.phase.get() != Phase::Rest) {
+        if made == EVERY && (self.is_due() || self.0.phase.get() != Phase::Idle) {
             let _ = self.step(Budget {
                 edges: UNITS,
                 ns: u64::MAX,
@@ -356,7 +356,7 @@ impl Cycles {
     /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Reports whether
     /// nothing is left to do. Within a destructor that it has called nothing is done.
     pub fn step(&self, budget: Budget) -> bool {
-        if self.0.phase.get() == Phase::Rest && !self.0.stepping.get() {
+        if self.0.phase.get() == Phase::Idle && !self.0.stepping.get() {
             if self.0.candidates.borrow().is_empty() {
                 return true;
             }

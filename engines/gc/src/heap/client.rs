@@ -10,7 +10,7 @@ use crate::heap::counts::{Holds, SweepCounts};
 use crate::heap::kind::Kind;
 use crate::heap::roots::{From, RootId};
 use crate::heap::state::Heap;
-use crate::heap::trigger::{Collection, Growth, Reason, Rest};
+use crate::heap::trigger::{Collection, Growth, IdleAction, Reason};
 
 impl Heap {
     /// Returns why a collection is due, if one is. Cost: a load.
@@ -22,7 +22,7 @@ impl Heap {
     /// Makes a collection due, for a timer, if nothing was allocated for the time in the table, but something since the
     /// last collection. `now_ns` is from any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
-        if self.triggers.rest(now_ns) == Rest::Collect {
+        if self.triggers.idle_action(now_ns) == IdleAction::Collect {
             self.triggers.raise(Reason::Idle);
         }
         self.due()

@@ -179,6 +179,6 @@ fn begin_sweep(heap: &Heap, expected: usize) {
         }
     }
     if offered && let Some(sweeper) = heap.world.sweeper() {
-        sweeper.ring(heap.handover.clone(), heap.world.config.poison);
+        sweeper.request(heap.handover.clone(), heap.world.config.poison);
     }
 }

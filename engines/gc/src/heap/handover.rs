@@ -11,7 +11,7 @@
 //!     next.
 //! H2  `in_flight` counts the items that the sweeper has. [`Handover::wait_quiet`] returns when it is 0 and stays 0
 //!     until the next `offer`, if nothing is pending.
-//! H3  A bell that was rung is heard, or was rung after `close`: there is no lost wake-up.
+//! H3  What is pushed is waited for, or was pushed after `close`: there is no lost wake-up.
 //! H4  `waiting` is the number of pending items, so that asking whether all is swept costs a lock and two comparisons.
 //! H5  What is offered is judged by the `keep` that was set before it: an empty item stays resident, or the sweeper
 //!     purges it while it has it.
@@ -161,39 +161,39 @@ impl<T, S> Handover<T, S> {
 }
 
 /// Wakes the sweeper, and says which heaps have offered items.
-pub(crate) struct Bell<H> {
-    state: Mutex<Rung<H>>,
-    rung: Condvar,
+pub(crate) struct WakeQueue<H> {
+    state: Mutex<Wakes<H>>,
+    changed: Condvar,
 }
 
-struct Rung<H> {
+struct Wakes<H> {
     queue: VecDeque<H>,
     closed: bool,
 }
 
-impl<H> Bell<H> {
+impl<H> WakeQueue<H> {
     pub(crate) fn new() -> Self {
-        Bell {
-            state: Mutex::new(Rung {
+        WakeQueue {
+            state: Mutex::new(Wakes {
                 queue: VecDeque::new(),
                 closed: false,
             }),
-            rung: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rung<H>> {
+    fn lock(&self) -> MutexGuard<'_, Wakes<H>> {
         self.state.lock().unwrap_or_else(|error| error.into_inner())
     }
 
     /// Notes that there is something to do for `who`, and wakes the sweeper.
-    pub(crate) fn ring(&self, who: H) {
+    pub(crate) fn push(&self, who: H) {
         self.lock().queue.push_back(who);
-        self.rung.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Waits for a ring; returns what `ring` was given. `None`: the bell is closed, and all earlier rings were heard.
-    /// For the sweeper.
+    /// Waits for a heap that was pushed, the oldest first. `None`: the queue is closed, and all that was pushed before was
+    /// taken. For the sweeper.
     pub(crate) fn wait(&self) -> Option<H> {
         let mut state = self.lock();
         loop {
@@ -204,15 +204,15 @@ impl<H> Bell<H> {
                 return None;
             }
             state = self
-                .rung
+                .changed
                 .wait(state)
                 .unwrap_or_else(|error| error.into_inner());
         }
     }
 
-    /// Closes the bell: later rings are not heard.
+    /// Closes the queue: what is pushed later is not waited for.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.rung.notify_all();
+        self.changed.notify_all();
     }
 }

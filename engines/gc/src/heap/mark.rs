@@ -54,8 +54,8 @@ impl Tracer {
     #[cold]
     #[inline(never)]
     fn edge_slow(&mut self, object: NonNull<u8>) {
-        if let Some(told) = &mut self.told {
-            told.edges.push(object);
+        if let Some(listed) = &mut self.listed {
+            listed.edges.push(object);
             return;
         }
         if self.heard(Strength::Strong, Some(object)) {
@@ -107,7 +107,7 @@ impl Tracer {
     pub fn weak(&mut self, cell: &WeakCell) {
         if let Some(steps) = &mut self.steps {
             steps.note(Note::Weak);
-        } else if self.told.is_none()
+        } else if self.listed.is_none()
             && cell.get().is_some()
             && !self.heard(Strength::Weak, cell.get())
         {
@@ -119,8 +119,8 @@ impl Tracer {
     pub fn pair(&mut self, pair: &Pair) {
         if let Some(steps) = &mut self.steps {
             steps.pair(pair.key.get(), pair.value.get());
-        } else if let Some(told) = &mut self.told {
-            told.pairs.push((pair.key.get(), pair.value.get()));
+        } else if let Some(listed) = &mut self.listed {
+            listed.pairs.push((pair.key.get(), pair.value.get()));
         } else if self.heard(Strength::Key, pair.key.get()) {
             self.heard(Strength::Value, pair.value.get());
         } else {

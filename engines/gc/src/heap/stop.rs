@@ -23,14 +23,14 @@ use super::sync::{Condvar, Mutex, MutexGuard, wait_timeout_while};
 /// Whether the thread is to end.
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
-    bell: Condvar,
+    condvar: Condvar,
 }
 
 impl Stop {
     pub(crate) fn new() -> Stop {
         Stop {
             stopped: Mutex::new(false),
-            bell: Condvar::new(),
+            condvar: Condvar::new(),
         }
     }
 
@@ -43,13 +43,13 @@ impl Stop {
 
     /// Waits for a period, or until the thread is to end; returns whether it is. For the thread.
     pub(crate) fn rest(&self, period: Duration) -> bool {
-        *wait_timeout_while(&self.bell, self.lock(), period, |stopped| !*stopped)
+        *wait_timeout_while(&self.condvar, self.lock(), period, |stopped| !*stopped)
     }
 
     /// Tells the thread to end. For its owner.
     pub(crate) fn stop(&self) {
         *self.lock() = true;
-        self.bell.notify_all();
+        self.condvar.notify_all();
     }
 
     /// Plays the clock in a model: a period is over.
@@ -57,6 +57,6 @@ impl Stop {
     #[allow(dead_code)] // by the unit tests
     pub(crate) fn tick(&self) {
         let _lock = self.lock();
-        self.bell.notify_all();
+        self.condvar.notify_all();
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that sweeps beside the mutators.
 //!
 //! ```text
-//!   heap ─ring(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ purge the empty ─ give ─► heap
+//!   heap ─request(handover)─► [skinflint-gc] ─ claim_many ─ sweep each ─ purge the empty ─ give ─► heap
 //! ```
 //!
 //! R1  It is started with the first heap that uses it and ends with its world.
@@ -24,7 +24,7 @@ use crate::heap::address::{ARENA_BYTES, Arena};
 use crate::heap::backing::Purger;
 #[cfg(miri)]
 use crate::heap::backing_miri::Purger;
-use crate::heap::handover::{Bell, Handover};
+use crate::heap::handover::{Handover, WakeQueue};
 use crate::heap::sweep::{Tally, sweep};
 
 /// Arenas of a batch: 64 KiB, some ten microseconds without finalizers.
@@ -33,36 +33,36 @@ const BATCH: usize = 16;
 pub(crate) type Shared = Arc<Handover<Arena, Tally>>;
 
 /// The heap that has offered arenas, and whether freed cells are poisoned.
-type Ring = (Shared, bool);
+type Request = (Shared, bool);
 
 pub(crate) struct Sweeper {
-    bell: Arc<Bell<Ring>>,
+    queue: Arc<WakeQueue<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sweeper {
     /// Starts the thread; `None`: the system refused (R3).
     pub(crate) fn start() -> Option<Sweeper> {
-        let bell = Arc::new(Bell::new());
-        let heard = bell.clone();
+        let queue = Arc::new(WakeQueue::new());
+        let heard = queue.clone();
         let thread = std::thread::Builder::new()
             .name("skinflint-gc".to_owned())
             .spawn(move || run(&heard))
             .ok()?;
         Some(Sweeper {
-            bell,
+            queue,
             thread: Some(thread),
         })
     }
 
-    pub(crate) fn ring(&self, who: Shared, poison: bool) {
-        self.bell.ring((who, poison));
+    pub(crate) fn request(&self, who: Shared, poison: bool) {
+        self.queue.push((who, poison));
     }
 }
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
-        self.bell.close();
+        self.queue.close();
         if let Some(thread) = self.thread.take() {
             // The thread does not panic: finalizers are contained (W3).
             let _ = thread.join();
@@ -70,9 +70,9 @@ impl Drop for Sweeper {
     }
 }
 
-fn run(bell: &Bell<Ring>) {
+fn run(queue: &WakeQueue<Request>) {
     let mut purger = Purger::new();
-    while let Some((handover, poison)) = bell.wait() {
+    while let Some((handover, poison)) = queue.wait() {
         while let Some((lane, arenas)) = handover.claim_many(BATCH) {
             let mut tally = Tally::default();
             for &arena in &arenas {

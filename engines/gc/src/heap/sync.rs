@@ -21,25 +21,27 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 /// Waits while `wait` returns true, for at most a period. Returns with the lock in both cases.
 #[cfg(not(loom))]
 pub(crate) fn wait_timeout_while<'a, T>(
-    bell: &Condvar,
+    condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     period: Duration,
     wait: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
-    let waited = bell.wait_timeout_while(guard, period, wait);
+    let waited = condvar.wait_timeout_while(guard, period, wait);
     waited.unwrap_or_else(|error| error.into_inner()).0
 }
 
 /// Waits as above; the thread that plays the clock ends the period (Y2).
 #[cfg(loom)]
 pub(crate) fn wait_timeout_while<'a, T>(
-    bell: &Condvar,
+    condvar: &Condvar,
     mut guard: MutexGuard<'a, T>,
     _: Duration,
     mut wait: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
     if wait(&mut guard) {
-        guard = bell.wait(guard).unwrap_or_else(|error| error.into_inner());
+        guard = condvar
+            .wait(guard)
+            .unwrap_or_else(|error| error.into_inner());
     }
     guard
 }

@@ -27,7 +27,7 @@ use crate::heap::address::CHUNK_BYTES;
 use crate::heap::set::Busy;
 use crate::heap::state::Heap;
 use crate::heap::stop::Stop;
-use crate::heap::trigger::{Reason, Rest};
+use crate::heap::trigger::{IdleAction, Reason};
 use crate::heap::world::World;
 
 /// How short memory is.
@@ -78,10 +78,10 @@ impl World {
     pub fn tick(&self, now_ns: u64) -> Vec<Rc<Heap>> {
         let mut due = Vec::new();
         for heap in self.heaps() {
-            match heap.triggers.rest(now_ns) {
-                Rest::Collect => heap.triggers.raise(Reason::Idle),
-                Rest::GiveBack => heap.give_back(),
-                Rest::No => {}
+            match heap.triggers.idle_action(now_ns) {
+                IdleAction::Collect => heap.triggers.raise(Reason::Idle),
+                IdleAction::GiveBack => heap.give_back(),
+                IdleAction::Nothing => {}
             }
             if heap.due().is_some() {
                 due.push(heap);

@@ -49,7 +49,7 @@ pub struct Tracer {
     pub(super) weak: Vec<NonNull<WeakCell>>,
     pub(super) pairs: Vec<NonNull<Pair>>,
     /// What was told, where edges are only listed, for the second tracer (`verify`).
-    pub(super) told: Option<Told>,
+    pub(super) listed: Option<ListedEdges>,
     /// The memory between slices, where the program runs between them (`incremental`).
     pub(crate) steps: Option<Box<Steps>>,
     /// The list that counted pointers are told to (`counted`).
@@ -60,7 +60,7 @@ pub struct Tracer {
 
 /// What an object told, with nothing followed.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ListedEdges {
     pub(crate) edges: Vec<NonNull<u8>>,
     pub(crate) pairs: Vec<ToldPair>,
 }
@@ -96,7 +96,7 @@ impl Tracer {
             overflows: 0,
             weak: Vec::new(),
             pairs: Vec::new(),
-            told: None,
+            listed: None,
             steps: None,
             counted: None,
             listener: None,
@@ -106,12 +106,12 @@ impl Tracer {
     /// Creates a tracer that only lists what it is told.
     pub(crate) fn listing() -> Tracer {
         let mut tracer = Tracer::marking(Vec::new(), None);
-        tracer.told = Some(Told::default());
+        tracer.listed = Some(ListedEdges::default());
         tracer
     }
 
-    pub(crate) fn take_told(&mut self) -> Told {
-        self.told.as_mut().map(std::mem::take).unwrap_or_default()
+    pub(crate) fn take_listed(&mut self) -> ListedEdges {
+        self.listed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     #[inline]
@@ -124,7 +124,7 @@ impl Tracer {
 
     /// Reports whether the tracer only lists counted pointers.
     pub(crate) fn lists_counted(&self) -> bool {
-        self.told.is_some() && self.counted.is_some()
+        self.listed.is_some() && self.counted.is_some()
     }
 
     /// Creates a tracer that lists counted pointers and anchors.
@@ -150,8 +150,8 @@ impl Tracer {
     }
 
     /// Forgets other edges, which do not matter here.
-    pub(crate) fn forget_told(&mut self) {
-        drop(self.take_told());
+    pub(crate) fn forget_listed(&mut self) {
+        drop(self.take_listed());
     }
 
     /// Takes what was told since the last time.

@@ -224,9 +224,9 @@ pub struct Collection {
 
 /// The consequence of a heap's rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum IdleAction {
     /// Nothing: it is no rest, or all was done.
-    No,
+    Nothing,
     /// A collection: something was taken since the last one.
     Collect,
     /// Giving back: free memory is kept for allocations that do not come.
@@ -455,21 +455,21 @@ impl Triggers {
     }
 
     /// Returns what a rest requires: whether nothing was taken between a look at least `idle_ns` ago and now.
-    pub(crate) fn rest(&self, now_ns: u64) -> Rest {
+    pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
         let taken = self.taken_total.get();
         let (since_ns, then) = self.looked.get();
         if since_ns == 0 || then != taken {
             self.looked.set((now_ns.max(1), taken));
-            return Rest::No;
+            return IdleAction::Nothing;
         }
         if now_ns.saturating_sub(since_ns) < self.growth.get().idle_ns {
-            Rest::No
+            IdleAction::Nothing
         } else if taken != self.collected_total.get() {
-            Rest::Collect
+            IdleAction::Collect
         } else if self.given_total.get() != Some(taken) {
-            Rest::GiveBack
+            IdleAction::GiveBack
         } else {
-            Rest::No
+            IdleAction::Nothing
         }
     }
 
@@ -580,12 +580,20 @@ mod tests {
         triggers.took(1);
         assert_eq!(triggers.due(), Some(Reason::ClientBytes));
         let second = |n: u64| n * SECOND_NS;
-        assert_eq!(triggers.rest(second(100)), Rest::No, "the first look");
-        assert_eq!(triggers.rest(second(119)), Rest::No);
-        assert_eq!(triggers.rest(second(120)), Rest::Collect);
+        assert_eq!(
+            triggers.idle_action(second(100)),
+            IdleAction::Nothing,
+            "the first look"
+        );
+        assert_eq!(triggers.idle_action(second(119)), IdleAction::Nothing);
+        assert_eq!(triggers.idle_action(second(120)), IdleAction::Collect);
         triggers.took(1);
-        assert_eq!(triggers.rest(second(121)), Rest::No, "something was taken");
-        assert_eq!(triggers.rest(second(141)), Rest::Collect);
+        assert_eq!(
+            triggers.idle_action(second(121)),
+            IdleAction::Nothing,
+            "something was taken"
+        );
+        assert_eq!(triggers.idle_action(second(141)), IdleAction::Collect);
     }
 
     fn in_slices(limit_bytes: usize) -> Triggers {

@@ -19,13 +19,13 @@ use crate::heap::address::{ARENA_BYTES, Arena, Chunk};
 use crate::heap::bits::each;
 use crate::heap::set::{Roots, tell_roots};
 use crate::heap::state::Heap;
-use crate::heap::tracer::{Told, Tracer};
+use crate::heap::tracer::{ListedEdges, Tracer};
 
 /// Returns what an object tells.
-fn told_by(object: NonNull<u8>) -> Told {
+fn listed_by(object: NonNull<u8>) -> ListedEdges {
     let mut tracer = Tracer::listing();
     tracer.trace(object);
-    tracer.take_told()
+    tracer.take_listed()
 }
 
 fn heap_of(object: NonNull<u8>) -> u32 {
@@ -75,7 +75,7 @@ pub(crate) fn walk(
 ) -> HashSet<NonNull<u8>> {
     let mut listing = Tracer::listing();
     tell_roots(set, collected, roots, &mut listing);
-    let mut told = listing.take_told();
+    let mut told = listing.take_listed();
     let mut reached = HashSet::new();
     let mut pairs = std::mem::take(&mut told.pairs);
     let mut queue: VecDeque<NonNull<u8>> = told.edges.into();
@@ -89,7 +89,7 @@ pub(crate) fn walk(
                 continue;
             }
             must_be_object(object);
-            let told = told_by(object);
+            let told = listed_by(object);
             queue.extend(told.edges);
             pairs.extend(told.pairs);
         }

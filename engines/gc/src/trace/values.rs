@@ -20,7 +20,7 @@ use crate::heap::tracer::Tracer;
 /// A pointer that a [`Slot`](crate::typed::Slot) can hold: [`Gc`](crate::typed::Gc) and [`Sys`](crate::typed::Sys).
 #[diagnostic::on_unimplemented(
     message = "a `Slot` holds a `Gc` or a `Sys`, not a `{Self}`",
-    note = "what else changes is in a `Locked`: `Locked<Option<Weak<…>>>`, `Locked<Option<Cross<…>>>`"
+    note = "what else changes is in a `Locked`: `Locked<Option<Weak<…>>>`, `Locked<Option<CrossEdge<…>>>`"
 )]
 pub trait Pointer: Trace + Copy {}
 

@@ -1,10 +1,10 @@
 //! Pointers that outlive closures: the host's handles, and edges from other tenants' objects.
 //!
 //! ```text
-//!   Handle ──► entry of the heap's root table, from the host        Cross ──► entry from the heap that it lies in
+//!   Handle ──► entry of the heap's root table, from the host        CrossEdge ──► entry from the heap that it lies in
 //! ```
 //!
-//! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
+//! X1  An edge from a tenant's object to another tenant's is a [`CrossEdge`], which has an entry in the root table there.
 //!     When both are collected together it is an edge like any other, so cycles through two heaps end.
 //!
 //! Not here: root tables (`roots`).
@@ -33,10 +33,10 @@ impl<'gc> Cx<'gc> {
     }
 
     /// Makes an edge to another tenant's object, to be put into an object of this tenant.
-    pub fn cross<F: Family>(self, to: &Handle<F>) -> Cross<'gc, F> {
+    pub fn cross_edge<F: Family>(self, to: &Handle<F>) -> CrossEdge<'gc, F> {
         // SAFETY: the handle keeps it alive.
         let id = unsafe { to.heap.root(to.object, From::Heap(self.heap.id())) };
-        Cross {
+        CrossEdge {
             heap: to.heap.clone(),
             id,
             object: to.object,
@@ -110,7 +110,7 @@ impl<F: Family> Drop for Handle<F> {
 
 /// An edge to an object of another tenant (X1). It lies in an object; it is branded, so that none can be kept outside,
 /// where it would not be told.
-pub struct Cross<'gc, F: Family> {
+pub struct CrossEdge<'gc, F: Family> {
     heap: Rc<Heap>,
     id: RootId,
     object: NonNull<u8>,
@@ -118,7 +118,7 @@ pub struct Cross<'gc, F: Family> {
     to: PhantomData<F>,
 }
 
-impl<F: Family> Cross<'_, F> {
+impl<F: Family> CrossEdge<'_, F> {
     /// Returns the object, within a closure of its own tenant.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl<F: Family> Cross<'_, F> {
 
 // SAFETY: J1: it is one edge. Its `Drop` removes the entry and does not look at the object; on the mutator, since
 // the table is its heap's.
-unsafe impl<F: Family> Trace for Cross<'_, F> {
+unsafe impl<F: Family> Trace for CrossEdge<'_, F> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
     fn trace(&self, tracer: &mut Tracer) {
@@ -138,7 +138,7 @@ unsafe impl<F: Family> Trace for Cross<'_, F> {
     }
 }
 
-impl<F: Family> Drop for Cross<'_, F> {
+impl<F: Family> Drop for CrossEdge<'_, F> {
     fn drop(&mut self) {
         // SAFETY: from `root` of this heap, and ended only here.
         unsafe { self.heap.unroot(self.id) };

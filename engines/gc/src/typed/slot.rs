@@ -192,7 +192,7 @@ impl Shared {
         }
         let mut listing = Tracer::listing();
         part.trace(&mut listing);
-        for edge in listing.take_told().edges {
+        for edge in listing.take_listed().edges {
             if let Some(heap) = self.heap(heap_of(edge)) {
                 heap.barrier(edge);
             }

@@ -3,10 +3,10 @@
 //! ```text
 //!   Runtime ─┬─ shared heap            system objects and strings of all tenants
 //!            ├─ Tenant "tab 1" ─ heap ◄── Handle (the host's) ─┐
-//!            └─ Tenant "tab 2" ─ heap ◄── Cross (an object of tab 1's) keeps one object alive
+//!            └─ Tenant "tab 2" ─ heap ◄── CrossEdge (an object of tab 1's) keeps one object alive
 //! ```
 //!
-//! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
+//! X1  An edge from a tenant's object to another tenant's is a [`CrossEdge`], which has an entry in the root table there.
 //!     When both are collected together it is an edge like any other, so cycles through two heaps end.
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
 //!     marked in slices a new tenant joins them.
