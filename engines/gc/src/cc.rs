@@ -15,10 +15,10 @@
 //!     `strong` falls to 0, or when it is destroyed with a cycle. A [`Weak`] gives no pointer from then on.
 //! Z2  Drops do not recurse: values whose counts fall to 0 while a value is dropped wait in a list. A list of ten
 //!     million boxes is dropped one by one.
-//! Z3  A value is [`Trace`], so it tells each counted pointer that it holds, once; pointers change only in [`Field`]s
-//!     and [`Locked`](crate::typed::Locked)s, which report it while a collection is in progress (`moved`). A pointer
-//!     that is hidden from the trace (in a [`Static`](crate::typed::Static), a `RefCell`) counts as held from outside:
-//!     its value may leak, and nothing worse.
+//! Z3  A value is [`Trace`](crate::typed::Trace), so it tells each counted pointer that it holds, once; pointers change
+//!     only in [`Field`]s and [`Locked`](crate::typed::Locked)s, which report it while a collection is in progress
+//!     (`moved`). A pointer that is hidden from the trace (in a [`Static`](crate::typed::Static), a `RefCell`) counts
+//!     as held from outside: its value may leak, and nothing worse.
 //! Z4  A destructor that panics is contained and reported ([`CycleCounts::faults`]); its box is freed.
 //!
 //! Source of the idea: Bacon and Rajan, "Concurrent cycle collection in reference counted systems" (2001); the separate

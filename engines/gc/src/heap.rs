@@ -8,8 +8,8 @@
 //!                                                                └──────┴────► mark ─► tracer
 //! ```
 //!
-//! What a heap, its world and a marking consist of is in one file (`state`), since these lead to each other; what is done
-//! with them is in files above it.
+//! What a heap, its world and a marking consist of is in one file (`state`), since these lead to each other; what is
+//! done with them is in files above it.
 //!
 //! Not here: what lies above: snapshots, counted values, the safe side. A heap names none of them: a listener hears
 //! edges for snapshots (`listener`), and counted pointers are told to a list (`tracer`).

@@ -47,9 +47,10 @@
 //! "GhostCell" (Yanovski et al., 2021).
 //!
 //! Folders, each of which names those before it in this list and none after it: `heap` the core · `snapshot` heap
-//! [snapshots](snapshot), retaining paths ([`Retainers`]), [sums by kind](census) · `trace` values that tell their edges ·
-//! `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report (a feature).
-//! Inside a folder, too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe code.
+//! [snapshots](snapshot), retaining paths ([`Retainers`]), [sums by kind](census) · `trace` values that tell their
+//! edges · `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report (a
+//! feature). Inside a folder, too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe
+//! code.
 //!
 //! Seams: a variable-size space (`space`).
 //!

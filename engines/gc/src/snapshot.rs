@@ -20,11 +20,12 @@
 //! H4  A number (`id`) is an object's place: it stays the same from snapshot to snapshot for as long as the object
 //!     lives, and another object may have it afterwards. Two objects have two numbers, in heaps within 32 GiB of
 //!     addresses.
-//! H5  While a snapshot is written no collection is done: it is refused ([`Busy::Collecting`](crate::Busy::Collecting)).
+//! H5  While a snapshot is written no collection is done: it is refused
+//!     ([`Busy::Collecting`](crate::Busy::Collecting)).
 //!
 //! The format is that of V8's heap profiler (node 20, Chromium): DevTools, Memory, Load.
 //!
-//! Not here: reading such files (`skinflint heap`), sums by kind ([`census`](crate::census)).
+//! Not here: reading such files (`skinflint heap`), sums by kind ([`census`]).
 
 pub mod census;
 mod describe;

@@ -20,9 +20,9 @@
 //! F4  A space and its list belong to one thread.
 //!
 //! Files: `table` classes · `memory` words · `list` what every list can do · `lists` the two-level list · `strategies`
-//! the search orders · `others` strategies without classes · `segregated` pages by size · `tight` ours · `strategy` all of
-//! them by name · `space` · `sweep` · `replay` a trace on it · `live` a program on it · `samples` · `trials` all policies on
-//! traces and programs, in tables.
+//! the search orders · `others` strategies without classes · `segregated` pages by size · `tight` ours · `strategy` all
+//! of them by name · `space` · `sweep` · `replay` a trace on it · `live` a program on it · `samples` · `trials` all
+//! policies on traces and programs, in tables.
 //!
 //! Not here: marking (the client marks), objects above half a page.
 

@@ -6,10 +6,10 @@
 //!        └────────── a marked object holds a box: alive, too ◄──────────────────┘   until nothing is new
 //! ```
 //!
-//! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts them,
-//!     box by box: a cycle through both sides contains a box that is held.
-//! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those that
-//!     no box of the graph has told are still roots: wherever they lie, they are in no such cycle.
+//! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts
+//!     them, box by box: a cycle through both sides contains a box that is held.
+//! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those
+//!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle.
 //! C3  Heaps are swept before the graph is made, so that no finalizer runs between the graph and the verdict.
 //!
 //! Not here: cycles of boxes alone (`cycles`); how safe code makes such pointers (`typed::together`).

@@ -9,7 +9,8 @@
 //! H2  By hand, everything that follows from time (pauses, thresholds that adapt, how often a full heap is collected)
 //!     depends only on what the program does, the same on an idle machine and on a busy one.
 //!
-//! Not here: what follows from time (`pace`, `trigger`); slices of counted values, whose time is the machine's (`counted`).
+//! Not here: what follows from time (`pace`, `trigger`); slices of counted values, whose time is the machine's
+//! (`counted`).
 
 use std::sync::Arc;
 

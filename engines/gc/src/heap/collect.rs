@@ -37,7 +37,8 @@ use crate::heap::verify;
 ///
 /// # Safety
 /// `roots` tells every object of the set that is used later and that no entry of a root table leads to, and each kind
-/// tells all edges of a reached object. Edges from heaps that are not in the set have entries ([`From::Heap`]).
+/// tells all edges of a reached object. Edges from heaps that are not in the set have entries
+/// ([`From::Heap`](crate::From::Heap)).
 pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
     let Some(first) = set.first() else {
         return Ok(());

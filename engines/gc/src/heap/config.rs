@@ -12,7 +12,7 @@ pub struct Config {
     /// When they are collected, unless a heap has its own table.
     pub growth: Growth,
     /// Marking while the program runs; `None`: in one pause. With it, clients of the core need write barriers
-    /// ([`Heap::barrier`]).
+    /// ([`Heap::barrier`](crate::Heap::barrier)).
     pub incremental: Option<Incremental>,
     /// Whether a thread sweeps beside the mutators. Without it, everything happens in an order that only the program
     /// decides.

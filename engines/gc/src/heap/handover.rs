@@ -192,8 +192,8 @@ impl<H> WakeQueue<H> {
         self.changed.notify_one();
     }
 
-    /// Waits for a heap that was pushed, the oldest first. `None`: the queue is closed, and all that was pushed before was
-    /// taken. For the sweeper.
+    /// Waits for a heap that was pushed, the oldest first. `None`: the queue is closed, and all that was pushed before
+    /// was taken. For the sweeper.
     pub(crate) fn wait(&self) -> Option<H> {
         let mut state = self.lock();
         loop {

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! I1  Insertion barrier (Dijkstra): while marking is on, an edge that is written into an object is told
-//!     ([`Heap::barrier`](crate::Heap::barrier)), or the object is traced again ([`Heap::changed`](crate::Heap::changed)). So when the last slice ends, no marked
-//!     and traced object has an edge to one that is neither marked nor waiting.
+//!     ([`Heap::barrier`](crate::Heap::barrier)), or the object is traced again
+//!     ([`Heap::changed`](crate::Heap::changed)). So when the last slice ends, no marked and traced object has an edge
+//!     to one that is neither marked nor waiting.
 //! I2  Objects are allocated unmarked: an object that is made and dropped while marking is on goes with this
 //!     collection, and the first edges of an object need no barrier. Objects that only the stack leads to are not
 //!     marked, so marking is finished where the stack has no pointers, or where the client tells them.

@@ -24,7 +24,8 @@ pub struct OutOfMemory {
     pub shortage: Shortage,
     /// Bytes that the heap holds.
     pub held_bytes: usize,
-    /// Bytes that its objects hold outside of it, as the client says ([`Heap::client_bytes`]).
+    /// Bytes that its objects hold outside of it, as the client says
+    /// ([`Heap::client_bytes`](crate::Heap::client_bytes)).
     pub client_bytes: usize,
 }
 

@@ -11,11 +11,11 @@
 //!
 //! B3  Input that the macro does not support is explained in words, not by "no rules expected the token".
 //!
-//! B4  Of a type with parameters the brand is that of its arguments as well: `List<'static, T>` is `List<'gc, T::At<'gc>>`
-//!     within a closure, so that an argument may have edges.
+//! B4  Of a type with parameters the brand is that of its arguments as well: `List<'static, T>` is
+//!     `List<'gc, T::At<'gc>>` within a closure, so that an argument may have edges.
 //!
-//! Not here: parameters with bounds of their own, lifetimes, constants; such types implement [`Trace`](crate::typed::Trace) by
-//! hand.
+//! Not here: parameters with bounds of their own, lifetimes, constants; such types implement
+//! [`Trace`](crate::typed::Trace) by hand.
 
 /// Declares a struct or an enum whose values may lie in a heap: structs with named fields, or with up to six without
 /// names; enums whose variants are empty, have up to six fields without names, or named fields.

@@ -28,9 +28,9 @@ pub trait Pointer: Trace + Copy {}
 ///
 /// # Safety
 /// J1; each counted pointer ([`Cc`](crate::cc::Cc)) is told once, not twice; edges that change do so only within
-/// [`Slot`](crate::typed::Slot), [`Locked`](crate::typed::Locked) or [`Field`](crate::cc::Field), which have barriers; and its own
-/// `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it on another thread
-/// is sound.
+/// [`Slot`](crate::typed::Slot), [`Locked`](crate::typed::Locked) or [`Field`](crate::cc::Field), which have barriers;
+/// and its own `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it on
+/// another thread is sound.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` cannot lie in a heap: nobody knows its edges",
     note = "declare it with `object!`; a value without edges goes in as `Static(value)`, or `Sent(value)` if any thread \
@@ -76,8 +76,8 @@ pub unsafe trait Edge<'gc>: Trace + Copy {
     fn leads_to(self) -> NonNull<u8>;
 }
 
-/// A branded type under a name without a brand, as [`Handle`](crate::typed::Handle) needs it. [`object!`](crate::object)
-/// implements it for `Name<'static>`.
+/// A branded type under a name without a brand, as [`Handle`](crate::typed::Handle) needs it.
+/// [`object!`](crate::object) implements it for `Name<'static>`.
 pub trait Family: 'static {
     /// The type within a closure.
     type At<'gc>: Trace;

@@ -4,8 +4,8 @@
 //!   Handle ──► entry of the heap's root table, from the host        CrossEdge ──► entry from the heap that it lies in
 //! ```
 //!
-//! X1  An edge from a tenant's object to another tenant's is a [`CrossEdge`], which has an entry in the root table there.
-//!     When both are collected together it is an edge like any other, so cycles through two heaps end.
+//! X1  An edge from a tenant's object to another tenant's is a [`CrossEdge`], which has an entry in the root table
+//!     there. When both are collected together it is an edge like any other, so cycles through two heaps end.
 //!
 //! Not here: root tables (`roots`).
 

@@ -6,14 +6,14 @@
 //!            └─ Tenant "tab 2" ─ heap ◄── CrossEdge (an object of tab 1's) keeps one object alive
 //! ```
 //!
-//! X1  An edge from a tenant's object to another tenant's is a [`CrossEdge`], which has an entry in the root table there.
-//!     When both are collected together it is an edge like any other, so cycles through two heaps end.
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
 //!     marked in slices a new tenant joins them.
 //! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by what,
 //!     and its memory goes with the last object that is held, or with [`Runtime::collect_all`].
 //! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other closure runs),
 //!     and on request; those that cannot happen are refused, with the reason, and stay due.
+//!
+//! X1 is that of `handle`.
 //!
 //! Not here: how heaps are collected (`collect`).
 

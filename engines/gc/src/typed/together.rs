@@ -4,9 +4,8 @@
 //!   object ── Counted ──► box ── Cc ──► box ── Anchor ──► object ── … back to the first
 //! ```
 //!
-//! C1  A [`Counted`] is branded, so it lies in an object, or in a closure that has not ended, where nothing is
-//!     collected.
-//! C2  An [`Anchor`] has an entry in its heap's root table.
+//! C1 and C2 of `counted::together` hold by the types: a [`Counted`] is branded, so it lies in an object, or in a closure
+//! that has not ended, and an [`Anchor`] has an entry in its heap's root table.
 //!
 //! Not here: how such cycles are found (`counted::together`).
 

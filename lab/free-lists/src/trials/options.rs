@@ -53,8 +53,8 @@ impl Options {
     }
 }
 
-/// Returns the policies of a list of names; `studied` and `all` are several. Legacy comes first, whether it was named or
-/// not, unless `alone` is set.
+/// Returns the policies of a list of names; `studied` and `all` are several. Legacy comes first, whether it was named
+/// or not, unless `alone` is set.
 ///
 /// # Errors
 /// A name is none; the error has all there are.

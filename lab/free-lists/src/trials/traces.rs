@@ -6,8 +6,8 @@
 //!           └─► … × rounds ─► Run ─┘
 //! ```
 //!
-//! G1  Ratios refer to legacy, which is the first. Times are medians over rounds, whose order rotates; memory is the same
-//!     in every round (asserted), since all collect at the same events.
+//! G1  Ratios refer to legacy, which is the first. Times are medians over rounds, whose order rotates; memory is the
+//!     same in every round (asserted), since all collect at the same events.
 //!
 //! Not here: programs that run themselves (`live`).
 
