@@ -9,7 +9,7 @@
 #   make real-programs  forty programs of Debian's, bare and recorded, judged against the kernel (half an hour, by hand)
 #   make model-test  rings, locks, frees by other threads, sweeping and what caches share under loom: all meetings
 #                    with up to three preemptions (a minute)
-#   make miri-test  the garbage-collected heap and counted natives under Miri (nightly; half an hour)
+#   make miri-test  the garbage-collected heap and counted values under Miri (nightly; half an hour)
 #   make test-busy  tests that touch time, threads or processes (tests/busy.txt), twenty times beside eight busy loops
 #                    (half an hour and more; ROUNDS=N)
 #   make test-busy-whole  all of `make test`, twice beside eight busy loops (some two hours; ROUNDS=N)
@@ -184,7 +184,7 @@ miri-deps:
 	  rustup toolchain install nightly --profile minimal --component miri,rust-src --no-self-update || \
 	  { echo "Miri is not installed: rustup toolchain install nightly --component miri,rust-src" >&2; exit 1; }
 
-# What safe code rests on: typed cells and their barrier, weak cells, counted natives. At most eight minutes.
+# What safe code rests on: typed cells and their barrier, weak cells, counted values. At most eight minutes.
 miri-short: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
 	  $(CARGO) +nightly miri test --locked -p skinflint-gc --no-fail-fast --test typed --test cells --test cycles
@@ -197,7 +197,8 @@ check:
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 	else echo "rustfmt is not installed: formatting not checked" >&2; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
+	$(CARGO) clippy --locked -p skinflint-gc -p skinflint-free-lists --no-default-features -- -D warnings; \
 	else echo "clippy is not installed: lints not checked" >&2; fi
 	$(CARGO) run --quiet --locked --package xtask -- tidy
 

@@ -11,7 +11,7 @@
 //!
 //! Not here: bars (`bench/gc`).
 
-use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Runtime, Slot, Tenant};
+use skinflint_gc::typed::{CrossEdge, Cx, Gc, Handle, Runtime, Slot, Tenant};
 use skinflint_gc::{Budget, Busy, Config, Progress, Reason, object};
 
 object! {
@@ -19,7 +19,7 @@ object! {
 }
 
 object! {
-    struct Tab<'gc> { tree: Gc<'gc, Node<'gc>>, next: Option<Cross<'gc, Tab<'static>>> }
+    struct Tab<'gc> { tree: Gc<'gc, Node<'gc>>, next: Option<CrossEdge<'gc, Tab<'static>>> }
 }
 
 type Kept = (Tenant, Handle<Tab<'static>>);
@@ -38,7 +38,7 @@ fn main() {
         let before = kept.last().map(|(_, handle)| handle);
         let handle = tenant.enter(|cx| {
             let tree = tree(cx, (objects / tenants).max(1), number);
-            let next = before.map(|handle| cx.cross(handle));
+            let next = before.map(|handle| cx.cross_edge(handle));
             cx.keep(cx.alloc(Tab { tree, next }).expect("memory"), "example")
         });
         kept.push((tenant, handle));

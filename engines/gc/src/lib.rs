@@ -1,7 +1,7 @@
 //! A garbage-collected heap for authors of language runtimes: tenants, off-thread sweeping, memory that goes back.
 //!
 //! ```text
-//!   safe code      typed: Tenant, Cx<'gc>, Gc<'gc, T>, Handle, Cross, object!     a runtime of its own, or a shim
+//!   safe code      typed: Tenant, Cx<'gc>, Gc<'gc, T>, Handle, CrossEdge, object!     a runtime of its own, or a shim
 //!        │                                                                              │ unsafe
 //!        ▼                                                                              ▼
 //!   core           World ─► Heap ─► Space (kind) ─► span ─► object          collect(set, reason, roots)
@@ -39,81 +39,55 @@
 //! G5  Nothing recurses with the size of a heap, and every list that a collection makes has a bound.
 //! G6  Free memory goes back: chunks when they are empty, arenas beyond what the next collection will need, all of it
 //!     on request (`source`, S1 and S2; `chunks`, U4).
-//! G7  A shortage is the error of one allocation of one tenant (`heap`, P5); a panic of a finalizer is contained
+//! G7  A shortage is the error of one allocation of one tenant (`alloc`, P5); a panic of a finalizer is contained
 //!     and reported (`sweep`, W3), in programs that unwind.
 //!
 //! Sources: the layout and the order of arenas are SpiderMonkey's (js/src/gc); bits apart from objects and lazy
 //! sweeping go back to Boehm and Weiser (1988) and Go; the branded pointers are those of gc-arena by kyren and of
 //! "GhostCell" (Yanovski et al., 2021).
 //!
-//! Files: [`layout`] what lies where · `bits` · `source`, `backing` chunks · `chunks` arenas · `space` cells · `heap`
-//! allocation · `limit` · `mark` · `incremental` · `collect` · `sweep`, `handover`, `sweeper` · `roots` ·
-//! `conservative` · `trigger` when a collection is due · `timer`, `stop` rest and pressure · `cc` counted natives ·
-//! `world` · `verify` · `typed` the safe side · `policy` a space of its own for objects of many sizes.
-//!
-//! [`snapshot`] heap snapshots, retaining paths ([`Retainers`]) · [`census`] sums by kind.
+//! Folders, each of which names those before it in this list and none after it: `heap` the core · `snapshot` heap
+//! [snapshots](snapshot), retaining paths ([`Retainers`]), [sums by kind](census) · `trace` values that tell their
+//! edges · `counted` counted values and their cycles · `typed` the safe side · `report` lines of a memory report (a
+//! feature). Inside a folder, too, files name each other in one direction. [`cc`] and [`typed`] have the names for safe
+//! code.
 //!
 //! Seams: a variable-size space (`space`).
 //!
 //! Not here: moving objects, threads that share a heap.
 #![cfg(not(loom))]
 
-#[cfg(not(miri))]
-mod backing;
-#[cfg(miri)]
-mod backing_miri;
-mod bits;
 pub mod cc;
-mod cells;
-pub mod census;
-mod chunks;
-mod clock;
-mod collect;
-#[cfg(all(not(miri), target_arch = "x86_64"))]
-pub mod conservative;
-mod handover;
+mod counted;
 mod heap;
-mod incremental;
-mod kind;
-pub mod layout;
-mod limit;
-mod mark;
-mod pace;
-// Miri has no reservations of address space; the models and properties of `policy` check it instead.
-#[cfg(not(miri))]
-pub mod policy;
+#[cfg(feature = "report")]
 mod report;
-mod roots;
 pub mod snapshot;
-mod source;
-mod space;
-mod stop;
-mod sweep;
-mod sweeper;
-mod sync;
-pub mod timer;
-pub mod trigger;
+mod trace;
 pub mod typed;
-mod verify;
-mod world;
 
-pub use cells::{heap_number, is_marked, mark, unmark};
-pub use chunks::Shortage;
-pub use clock::Clock;
-pub use collect::{Busy, Roots, collect};
-pub use heap::{Heap, Holds, SweepCounts};
-pub use incremental::{Budget, Incremental, PART_EDGES, Progress, begin_marking};
-pub use kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn, TracePartFn};
-pub use limit::OutOfMemory;
-pub use mark::{Pair, Tracer, WeakCell};
-pub use pace::Share;
-pub use roots::{From, RootId};
+pub use heap::clock::Clock;
+pub use heap::collect::collect;
+pub use heap::config::Config;
+#[cfg(all(not(miri), target_arch = "x86_64"))]
+pub use heap::conservative;
+pub use heap::incremental::{Budget, Incremental, PART_EDGES, Progress, begin_marking};
+pub use heap::kind::{Finalize, FinalizeFn, Kind, Origin, TraceFn, TracePartFn};
+pub use heap::roots::{From, RootId};
+pub use heap::set::{Busy, Roots};
+pub use heap::shortage::{OutOfMemory, Shortage};
+pub use heap::source::{Source, SourceCounts};
+pub use heap::state::Heap;
+pub use heap::sweep::Fault;
+pub use heap::timer::{Asker, Pressure, Relief};
+pub use heap::tracer::Tracer;
+pub use heap::trigger::{Collection, Growth, Reason};
+pub use heap::weak::{Pair, WeakCell};
+pub use heap::world::World;
+pub use heap::{Holds, Share, SweepCounts, heap_number, is_marked, mark, unmark};
+pub use heap::{layout, timer, trigger};
+pub use snapshot::census;
 pub use snapshot::retain::{Path, Retainers, Step, Wanted};
-pub use source::{Source, SourceCounts};
-pub use sweep::Fault;
-pub use timer::{Asker, Pressure, Relief};
-pub use trigger::{Collection, Growth, Reason};
-pub use world::{Config, World};
 
 /// Compiles and runs the guide's code.
 #[cfg(doctest)]

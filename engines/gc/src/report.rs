@@ -14,9 +14,10 @@
 
 use skinflint_reporters::{Owner, Sink, component};
 
-use crate::heap::Heap;
-use crate::layout::CHUNK_BYTES;
-use crate::world::World;
+use crate::heap::address::CHUNK_BYTES;
+use crate::heap::state::Heap;
+use crate::heap::world::World;
+use crate::typed::Runtime;
 
 impl World {
     /// Adds the lines of all heaps; those for which `is_system` holds are the program's own, the others are tenants'.
@@ -34,6 +35,14 @@ impl World {
         out.nonheap("explicit/gc-source/chunks-ready", ready, said);
         let said = "Tables of the page pool that chunks come from.";
         out.nonheap("explicit/gc-source/metadata", counts.metadata_bytes, said);
+    }
+}
+
+impl Runtime {
+    /// Adds lines of a memory report for all tenants, and for the shared heap (`system`).
+    pub fn report(&self, out: &mut Sink<'_>) {
+        let shared = self.shared().id();
+        self.world().report(out, |heap| heap.id() == shared);
     }
 }
 

@@ -147,15 +147,19 @@
 //!
 //! Not here: clients that must collect at any time (they use the core: `collect`, `conservative`).
 
+mod cx;
 mod ephemeron;
+mod handle;
 mod look;
-mod object;
 mod pointer;
-mod std_types;
+mod slot;
 mod tenant;
-mod trace;
+pub(crate) mod together;
 
+pub use crate::trace::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};
+pub use cx::{Cx, Foreign};
 pub use ephemeron::Ephemeron;
-pub use pointer::{Gc, Locked, LockedMut, Slot, Sys, Weak};
-pub use tenant::{Cross, Cx, Ended, Foreign, Handle, Row, Runtime, Survivors, Tenant};
-pub use trace::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};
+pub use handle::{CrossEdge, Handle};
+pub use pointer::{Gc, Sys, Weak};
+pub use slot::{Locked, LockedMut, Slot};
+pub use tenant::{Ended, Row, Runtime, Survivors, Tenant};

@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use skinflint_gc::typed::{Cross, Cx, Ended, Gc, Handle, Locked, Runtime, Sent, Slot, Tenant};
+use skinflint_gc::typed::{CrossEdge, Cx, Ended, Gc, Handle, Locked, Runtime, Sent, Slot, Tenant};
 use skinflint_gc::{Config, OutOfMemory, Reason, Shortage, object};
 
 object! {
@@ -20,7 +20,7 @@ object! {
 }
 
 object! {
-    struct Outside<'gc> { cross: Locked<Option<Cross<'gc, Node<'static>>>> }
+    struct Outside<'gc> { cross: Locked<Option<CrossEdge<'gc, Node<'static>>>> }
 }
 
 const LIMIT: usize = if cfg!(miri) { 64 << 10 } else { 1 << 20 };
@@ -93,7 +93,7 @@ fn a_tenant_at_its_limit_is_alone_with_that() {
                 cross: Locked::default(),
             })
             .expect("room");
-        *outside.cross.borrow_mut(cx) = Some(cx.cross(&list));
+        *outside.cross.borrow_mut(cx) = Some(cx.cross_edge(&list));
         cx.keep(outside, "outside")
     });
     let mut kept: Vec<Handle<Node<'static>>> = Vec::new();
@@ -224,7 +224,7 @@ fn held_by_another(runtime: &Runtime, kept: bool) -> (Tenant, Option<Handle<Outs
         cx.keep(first, "for a moment")
     });
     let holder: Handle<Outside<'static>> = b.enter(|cx| {
-        let cross = Locked::new(Some(cx.cross(&first)));
+        let cross = Locked::new(Some(cx.cross_edge(&first)));
         // Of the kind that is left in `a`, and nearer to a root.
         let decoy: Handle<Node<'static>> = cx.keep(node(cx, 3).expect("room"), "another");
         std::mem::forget(decoy);

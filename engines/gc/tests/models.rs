@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use skinflint_interleave::{Arc, Watched, check, thread};
 
-#[path = "../src/handover.rs"]
+#[path = "../src/heap/handover.rs"]
 mod handover;
-#[path = "../src/stop.rs"]
+#[path = "../src/heap/stop.rs"]
 mod stop;
-#[path = "../src/sync.rs"]
+#[path = "../src/heap/sync.rs"]
 mod sync;
 
-use handover::{Bell, Handover};
+use handover::{Handover, WakeQueue};
 use stop::Stop;
 
 const PREEMPTIONS: usize = 3;
@@ -52,8 +52,8 @@ fn items(count: usize) -> Vec<Arc<Item>> {
 type Shared = Arc<Handover<Arc<Item>, usize>>;
 
 /// As the sweeper's thread.
-fn sweeper(bell: &Bell<Shared>) {
-    while let Some(handover) = bell.wait() {
+fn sweeper(queue: &WakeQueue<Shared>) {
+    while let Some(handover) = queue.wait() {
         while let Some((lane, items)) = handover.claim_many(2) {
             items.iter().for_each(|item| sweep(item));
             let count = items.len();
@@ -63,7 +63,7 @@ fn sweeper(bell: &Bell<Shared>) {
 }
 
 /// As a heap's thread: one cycle with lazy sweeping beside the sweeper, then everything is looked at.
-fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) {
+fn cycle(handover: &Shared, queue: &WakeQueue<Shared>, all: &[Arc<Item>], round: u32) {
     let (first, second) = all.split_at(all.len() / 2);
     // As marking does: everything is touched, so nothing may be in flight.
     for item in all {
@@ -71,7 +71,7 @@ fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) 
     }
     handover.offer(0, first.to_vec());
     handover.offer(1, second.to_vec());
-    bell.ring(handover.clone());
+    queue.push(handover.clone());
     let mut own = 0;
     let mut got = handover.take_done(1).len();
     if let Some(item) = handover.claim(1) {
@@ -97,29 +97,29 @@ fn cycle(handover: &Shared, bell: &Bell<Shared>, all: &[Arc<Item>], round: u32) 
 #[test]
 fn two_cycles_beside_the_sweeper() {
     check(PREEMPTIONS, || {
-        let bell = Arc::new(Bell::new());
+        let queue = Arc::new(WakeQueue::new());
         let handover: Shared = Arc::new(Handover::new());
-        let other = bell.clone();
+        let other = queue.clone();
         let thread = thread::spawn(move || sweeper(&other));
         let all = items(3);
-        cycle(&handover, &bell, &all, 0);
-        cycle(&handover, &bell, &all, 1);
-        bell.close();
+        cycle(&handover, &queue, &all, 0);
+        cycle(&handover, &queue, &all, 1);
+        queue.close();
         thread.join().expect("the sweeper ends");
     });
 }
 
 #[test]
-fn what_was_rung_before_the_end_is_heard() {
+fn what_was_pushed_before_the_end_is_heard() {
     check(PREEMPTIONS, || {
-        let bell = Arc::new(Bell::new());
+        let queue = Arc::new(WakeQueue::new());
         let handover: Shared = Arc::new(Handover::new());
-        let other = bell.clone();
+        let other = queue.clone();
         let thread = thread::spawn(move || sweeper(&other));
         let all = items(2);
         handover.offer(0, all.clone());
-        bell.ring(handover.clone());
-        bell.close();
+        queue.push(handover.clone());
+        queue.close();
         thread.join().expect("the sweeper ends");
         assert_eq!(handover.take_done(0).len(), 2);
         for item in &all {
@@ -132,14 +132,14 @@ fn what_was_rung_before_the_end_is_heard() {
 #[test]
 fn two_heaps_with_one_sweeper() {
     check(PREEMPTIONS, || {
-        let bell = Arc::new(Bell::new());
-        let other = bell.clone();
+        let queue = Arc::new(WakeQueue::new());
+        let other = queue.clone();
         let thread = thread::spawn(move || sweeper(&other));
         let heaps: [Shared; 2] = [Arc::new(Handover::new()), Arc::new(Handover::new())];
         let sets = [items(2), items(1)];
         for (heap, all) in heaps.iter().zip(&sets) {
             heap.offer(0, all.clone());
-            bell.ring(heap.clone());
+            queue.push(heap.clone());
         }
         for (heap, all) in heaps.iter().zip(&sets) {
             while let Some(item) = heap.claim(0) {
@@ -150,7 +150,7 @@ fn two_heaps_with_one_sweeper() {
                 item.with(|times| assert_eq!(*times, 1));
             }
         }
-        bell.close();
+        queue.close();
         thread.join().expect("the sweeper ends");
     });
 }
@@ -160,13 +160,13 @@ fn two_heaps_with_one_sweeper() {
 #[test]
 fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
     check(PREEMPTIONS, || {
-        let bell = Arc::new(Bell::new());
+        let queue = Arc::new(WakeQueue::new());
         let handover: Shared = Arc::new(Handover::new());
-        let other = bell.clone();
+        let other = queue.clone();
         let thread = thread::spawn(move || sweeper(&other));
         let all = items(3);
         handover.offer(0, all.clone());
-        bell.ring(handover.clone());
+        queue.push(handover.clone());
         let mut mine = Vec::new();
         for _ in 0..2 {
             // Any of them may be with the sweeper still; those that come are the heap's own.
@@ -188,7 +188,7 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
         for item in &mine {
             item.with(|times| assert_eq!(*times, 2));
         }
-        bell.close();
+        queue.close();
         thread.join().expect("the sweeper ends");
     });
 }
@@ -219,11 +219,11 @@ fn a_stop_is_heard_whenever_it_comes() {
 #[test]
 fn pages_that_are_kept_are_those_of_the_last_offer() {
     check(PREEMPTIONS, || {
-        let bell = Arc::new(Bell::new());
+        let queue = Arc::new(WakeQueue::new());
         let handover: Shared = Arc::new(Handover::new());
-        let other = bell.clone();
+        let other = queue.clone();
         let thread = thread::spawn(move || {
-            while let Some(handover) = Bell::<Shared>::wait(&other) {
+            while let Some(handover) = WakeQueue::<Shared>::wait(&other) {
                 while let Some((lane, items)) = handover.claim_many(1) {
                     let kept = items.iter().filter(|_| handover.keep(1)).count();
                     handover.give(lane, items, kept);
@@ -233,13 +233,13 @@ fn pages_that_are_kept_are_those_of_the_last_offer() {
         for keep in [1, 0] {
             handover.set_keep(keep);
             handover.offer(0, items(2));
-            bell.ring(handover.clone());
+            queue.push(handover.clone());
             while handover.claim(0).is_some() {}
             handover.wait_quiet();
             let kept = handover.take_sums().iter().sum::<usize>();
             assert!(kept <= keep, "{kept} of {keep}");
         }
-        bell.close();
+        queue.close();
         thread.join().expect("the sweeper ends");
     });
 }

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use serde_json::Value;
 use skinflint_gc::snapshot::{Describe, Node, NodeType, Snapshot, SnapshotError};
-use skinflint_gc::typed::{Cross, Gc, Handle, Locked, Runtime, Slot, Static, Sys, Weak};
+use skinflint_gc::typed::{CrossEdge, Gc, Handle, Locked, Runtime, Slot, Static, Sys, Weak};
 use skinflint_gc::{
     Busy, Config, Finalize, Kind, Origin, Pair, Reason, Roots, Tracer, Wanted, World, object,
 };
@@ -107,7 +107,7 @@ object! {
         list: Locked<Vec<(u64, Option<Gc<'gc, Names<'gc>>>)>>,
         watched: Weak<'gc, Leaf<'gc>>,
         shape: Sys<'gc, u64>,
-        other: Locked<Vec<Cross<'gc, u32>>>,
+        other: Locked<Vec<CrossEdge<'gc, u32>>>,
     }
 }
 
@@ -136,7 +136,7 @@ fn two_tenants() -> Two {
                 list: Locked::default(),
                 watched: Weak::to(leaf),
                 shape: cx.alloc_shared(9u64).unwrap(),
-                other: Locked::new(vec![cx.cross(&number)]),
+                other: Locked::new(vec![cx.cross_edge(&number)]),
             })
             .unwrap();
         let names = || {

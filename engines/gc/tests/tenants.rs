@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
+use skinflint_gc::typed::{CrossEdge, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
 use skinflint_gc::{Budget, Config, Growth, Incremental, Progress, Reason, object};
 
 object! {
@@ -22,7 +22,7 @@ object! {
         id: u64,
         next: Slot<Gc<'gc, Node<'gc>>>,
         name: Slot<Sys<'gc, String>>,
-        cross: Locked<Vec<Cross<'gc, Node<'static>>>>,
+        cross: Locked<Vec<CrossEdge<'gc, Node<'static>>>>,
     }
 }
 
@@ -113,7 +113,7 @@ impl Model {
                 node.next.set(cx, b.open(cx).ok());
                 known.next = Some(to);
             } else if known.cross.len() < 3 {
-                node.cross.borrow_mut(cx).push(cx.cross(b));
+                node.cross.borrow_mut(cx).push(cx.cross_edge(b));
                 known.cross.push(to);
             } else {
                 node.cross.borrow_mut(cx).clear();

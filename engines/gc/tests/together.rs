@@ -15,7 +15,7 @@ mod heads;
 use std::panic::catch_unwind;
 use std::rc::Rc;
 
-use skinflint_gc::typed::{Cross, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
+use skinflint_gc::typed::{CrossEdge, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
 use skinflint_gc::{
     Busy, Config, From, Growth, Heap, Incremental, Progress, Reason, World, begin_marking, collect,
     object,
@@ -228,7 +228,7 @@ object! {
     struct Node<'gc> {
         next: Slot<Gc<'gc, Node<'gc>>>,
         name: Slot<Sys<'gc, String>>,
-        cross: Locked<Vec<Cross<'gc, Node<'static>>>>,
+        cross: Locked<Vec<CrossEdge<'gc, Node<'static>>>>,
         number: u64,
     }
 }
@@ -316,11 +316,11 @@ fn a_ring_through_tenants_goes_in_slices_while_they_are_used() {
     // Each holds the other, and is held by the host until marking has begun.
     first.enter(|cx| {
         let node = kept.open(cx).expect("its own");
-        node.cross.borrow_mut(cx).push(cx.cross(&other));
+        node.cross.borrow_mut(cx).push(cx.cross_edge(&other));
     });
     second.enter(|cx| {
         let node = other.open(cx).expect("its own");
-        node.cross.borrow_mut(cx).push(cx.cross(&kept));
+        node.cross.borrow_mut(cx).push(cx.cross_edge(&kept));
     });
     drop((kept, other));
     assert_eq!(runtime.begin_all(Reason::Asked), Ok(true));
@@ -329,7 +329,7 @@ fn a_ring_through_tenants_goes_in_slices_while_they_are_used() {
     let late: Handle<Node<'static>> = second.enter(|cx| cx.keep(node(cx, 20), "late"));
     let holder: Handle<Node<'static>> = first.enter(|cx| {
         let holder = node(cx, 10);
-        holder.cross.borrow_mut(cx).push(cx.cross(&late));
+        holder.cross.borrow_mut(cx).push(cx.cross_edge(&late));
         cx.keep(holder, "holder")
     });
     drop(late);
@@ -368,7 +368,7 @@ fn the_entries_of_what_ended_together_are_no_roots_later() {
         let (second, other) = tenant(&runtime, "second");
         first.enter(|cx| {
             let node = kept.open(cx).expect("its own");
-            node.cross.borrow_mut(cx).push(cx.cross(&other));
+            node.cross.borrow_mut(cx).push(cx.cross_edge(&other));
         });
         drop((kept, other));
         assert_eq!(second.heap().root_count(), 1);

@@ -1,39 +1,28 @@
-//! `skinflint gc`: object traces under free-list policies.
+//! `skinflint gc`: free-list policies on object traces, or on a program that runs.
 //!
 //! ```text
-//!   .sfo, .sft, --synthetic ─► source ─► Script ─┬─► legacy     ─► Run ─┐
-//!                                                ├─► many       ─► Run ─┼─► tables: three tables, better and worse
-//!                                                └─► … × rounds ─► Run ─┘        --json
-//!   --live FILE.js ─► live: the program itself under each policy ──► a row each ─┘
+//!   .sfo, .sft, --synthetic ─► Source ─► trials::measure ──────┐
+//!   --live FILE.js ────────────────────► trials::measure_live ─┴─► tables, or --json
 //! ```
 //!
-//! G1  Ratios refer to legacy, which runs whether it was asked for or not. Times are medians over rounds, whose order
-//!     rotates; memory is the same in every round (asserted), since all collect at the same events. A live program
-//!     runs itself (`live`, L3): its memory is a median, too.
 //! G2  What a trace lacks is reported on stderr before its figures.
 //! G3  Wrong policies and sizes are wrong use (status 2), found before a trace is read.
 //!
-//! Not here: what a policy does (`gc::policy`), formats (`objects`, `trace`), how it looks (`tables`).
-
-mod live;
-mod source;
-mod tables;
+//! Not here: what a policy does, how policies are tried and how figures look (`free_lists`).
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
-use serde::{Deserialize, Serialize};
-use skinflint_gc::policy::replay::{Plan, Run, run};
-use skinflint_gc::policy::{Compaction, Settings, Strategy};
-use skinflint_objects::Law;
-use skinflint_objects::synthetic::Shape;
+use skinflint_free_lists::trials::{self, Failed, Figures, Options, Source};
+use skinflint_free_lists::{Compaction, Strategy};
+
+use crate::js;
 
 /// Reports whether an error is of a trace or of a program that ran, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
-    source::is_of_trace(error) || error.is::<live::Failed>()
+    trials::is_of_trace(error) || error.is::<Failed>()
 }
 
 pub const HELP: &str = "\
@@ -122,8 +111,7 @@ pub struct GcArgs {
 }
 
 /// Which pages are evacuated in collections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compact {
     /// None
     Never,
@@ -134,12 +122,35 @@ pub enum Compact {
 }
 
 impl GcArgs {
-    fn compact(&self) -> Compact {
-        self.compact.unwrap_or(Compact::Sparse)
+    fn options(&self) -> Options {
+        Options {
+            growth: self.growth,
+            limit_bytes: self.heap_limit,
+            compaction: self.compact.map(|which| match which {
+                Compact::Never => Compaction::Never,
+                Compact::Sparse => Compaction::Sparse,
+                Compact::Always => Compaction::Always,
+            }),
+            purge: self.purge,
+            rounds: self.rounds,
+            max_objects: self.max_objects,
+            instructions: self.instructions,
+            check: self.check,
+        }
     }
 
-    fn max_objects(&self) -> u64 {
-        self.max_objects.unwrap_or(20_000_000)
+    fn sources(&self) -> Result<Vec<Source>> {
+        let mut sources: Vec<Source> = self.traces.iter().cloned().map(Source::File).collect();
+        for text in &self.synthetic {
+            let Some(source) = Source::synthetic(text) else {
+                bail!(
+                    "--synthetic {text}: SHAPE[:SEED[:PERCENT]] with steady, phases or independent, a number, and a \
+                     share from 1 to 99"
+                );
+            };
+            sources.push(source);
+        }
+        Ok(sources)
     }
 }
 
@@ -156,72 +167,6 @@ fn size(text: &str) -> Result<usize, String> {
     bytes
         .filter(|bytes| (1 << 18..=16 << 30).contains(bytes))
         .ok_or_else(|| "a number of bytes from 256K to 16G, with K, M or G".into())
-}
-
-/// The figures of one policy on one trace, in bytes and milliseconds.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Row {
-    /// The policy's name.
-    pub policy: String,
-    /// CPU time of the mutator's allocations, with its share of lazy sweeping.
-    pub mutator_ms: f64,
-    /// CPU time of the collector's allocations (promotion).
-    pub promotion_ms: f64,
-    /// All CPU time except that of marking.
-    pub total_ms: f64,
-    /// Instructions of all of that, if they were counted.
-    pub instructions: Option<u64>,
-    /// Mean bytes of pages over samples.
-    pub committed_mean: f64,
-    /// The largest number of bytes of pages.
-    pub committed_peak: f64,
-    /// Mean bytes of pages right after a collection.
-    pub committed_after: f64,
-    /// Mean bytes of pages and the list's descriptors.
-    pub with_tables_mean: f64,
-    /// Mean bytes of kernel pages that were written to and not purged.
-    pub resident_mean: f64,
-    /// Mean bytes that no policy can do without: objects that no collection has found dead.
-    pub needed_mean: f64,
-    /// Mean bytes of holes that are in no list.
-    pub wasted_mean: f64,
-    /// CPU time of sweeping, on whatever thread.
-    pub sweeping_ms: f64,
-    /// Mean CPU time from the beginning of a collection until allocation can go on, without marking.
-    pub latency_mean_ms: f64,
-    /// The longest such time.
-    pub latency_max_ms: f64,
-    /// Number of collections.
-    pub collections: u64,
-    /// How often an area was used up.
-    pub refills: u64,
-    /// Bytes of objects moved.
-    pub moved_bytes: u64,
-    /// Bytes purged.
-    pub purged_bytes: u64,
-}
-
-/// A trace and its figures.
-#[derive(Serialize)]
-pub struct Figures {
-    /// The trace's name.
-    pub trace: String,
-    /// How it was made.
-    pub source: String,
-    /// Whether the program itself ran: then times are of the whole program.
-    pub live: bool,
-    /// Number of objects that were run.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The most bytes that lived at once.
-    pub peak_live_bytes: u64,
-    /// Number of objects above half a page, which no policy places.
-    pub large_objects: u64,
-    /// What is missing, one sentence each.
-    pub missing: Vec<String>,
-    /// One row for each policy, legacy first.
-    pub rows: Vec<Row>,
 }
 
 /// Does what was asked. Returns the exit status.
@@ -241,16 +186,18 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         "--growth {}: a factor from 1.05 to 20",
         args.growth
     );
-    let policies = policies(&args.policies, args.alone)?;
+    let policies = trials::policies(&args.policies, args.alone)?;
+    let options = args.options();
     if !args.live.is_empty() {
-        live::check(args)?;
-        let measured = |file: &PathBuf| live::measure(file, &policies, args);
+        trials::check_live(&args.live, &options, args.write.is_some())?;
+        let host = js::host("skinflint-js")?;
+        let measured = |file: &PathBuf| trials::measure_live(&host, file, &policies, &options);
         return tell(
             &args.live.iter().map(measured).collect::<Result<Vec<_>>>()?,
             args,
         );
     }
-    let sources = sources(args)?;
+    let sources = args.sources()?;
     if let Some(path) = &args.write {
         let [source] = sources.as_slice() else {
             bail!("--write: one trace at a time; there are {}", sources.len());
@@ -264,7 +211,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         );
         return Ok(0);
     }
-    let measured = |source: &source::Source| measure(source, &policies, args);
+    let measured = |source: &Source| trials::measure(source, &policies, &options);
     tell(
         &sources.iter().map(measured).collect::<Result<Vec<_>>>()?,
         args,
@@ -283,253 +230,8 @@ fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
         serde_json::to_writer_pretty(&mut out, all)?;
         writeln!(out)?;
     } else {
-        out.write_all(tables::render(all).as_bytes())?;
+        out.write_all(trials::render(all).as_bytes())?;
     }
     out.flush()?;
     Ok(0)
-}
-
-fn policies(names: &[String], alone: bool) -> Result<Vec<Strategy>> {
-    let mut chosen: Vec<Strategy> = Vec::new();
-    let mut add = |strategy: Strategy| {
-        if chosen.iter().all(|known| known.name != strategy.name) {
-            chosen.push(strategy);
-        }
-    };
-    // G1.
-    Strategy::by_name("legacy")
-        .filter(|_| !alone)
-        .into_iter()
-        .for_each(&mut add);
-    for name in names {
-        match name.trim() {
-            // The map space is only for objects of one size.
-            "all" => Strategy::all()
-                .iter()
-                .filter(|s| s.name != "map-space")
-                .copied()
-                .for_each(&mut add),
-            "studied" => {
-                Strategy::all()
-                    .iter()
-                    .filter(|s| s.studied)
-                    .copied()
-                    .for_each(&mut add);
-                Strategy::by_name("tight").into_iter().for_each(&mut add);
-            }
-            name => match Strategy::by_name(name) {
-                Some(strategy) => add(strategy),
-                None => {
-                    let known: Vec<&str> = Strategy::all().iter().map(|s| s.name).collect();
-                    bail!(
-                        "--policies: there is no `{name}`; there are studied, all, {}",
-                        known.join(", ")
-                    );
-                }
-            },
-        }
-    }
-    Ok(chosen)
-}
-
-fn sources(args: &GcArgs) -> Result<Vec<source::Source>> {
-    let mut sources: Vec<source::Source> = args
-        .traces
-        .iter()
-        .cloned()
-        .map(source::Source::File)
-        .collect();
-    for text in &args.synthetic {
-        let Some(law) = law(text) else {
-            bail!(
-                "--synthetic {text}: SHAPE[:SEED[:PERCENT]] with steady, phases or independent, a number, and a \
-                 share from 1 to 99"
-            );
-        };
-        sources.push(source::Source::Synthetic(law));
-    }
-    Ok(sources)
-}
-
-/// Parses `steady`, `phases:7`, `steady:1:50`.
-fn law(text: &str) -> Option<Law> {
-    let mut parts = text.split(':');
-    let name = parts.next()?;
-    let shape = Shape::ALL.into_iter().find(|shape| shape.name() == name)?;
-    let mut law = Law::new(shape, 1);
-    if let Some(seed) = parts.next() {
-        law.seed = seed.parse().ok()?;
-    }
-    if let Some(percent) = parts.next() {
-        law.promoted_percent = percent.parse().ok().filter(|p| (1..=99).contains(p))?;
-    }
-    parts.next().is_none().then_some(law)
-}
-
-fn plan(args: &GcArgs) -> Plan {
-    Plan {
-        growth: args.growth,
-        check: args.check,
-        settings: Settings {
-            compaction: match args.compact() {
-                Compact::Never => Compaction::Never,
-                Compact::Sparse => Compaction::Sparse,
-                Compact::Always => Compaction::Always,
-            },
-            purge: args.purge,
-            limit_bytes: args.heap_limit,
-            ..Settings::default()
-        },
-        ..Plan::default()
-    }
-}
-
-fn measure(source: &source::Source, policies: &[Strategy], args: &GcArgs) -> Result<Figures> {
-    let read = source.read(args.max_objects())?;
-    let script = &read.script;
-    ensure!(
-        !script.is_empty(),
-        "{}: no objects in it; record a run that allocates",
-        source.name()
-    );
-    let mut runs: Vec<Vec<Run>> = vec![Vec::new(); policies.len()];
-    for round in 0..args.rounds as usize {
-        for turn in 0..policies.len() {
-            let index = (turn + round) % policies.len();
-            let strategy = policies[index];
-            let ran = run(script, strategy, plan(args))
-                .with_context(|| format!("{}: policy {}", source.name(), strategy.name))?;
-            runs[index].push(ran);
-        }
-    }
-    let mut rows = Vec::new();
-    for (strategy, runs) in policies.iter().zip(&runs) {
-        let mut row = row(strategy.name, runs);
-        if args.instructions {
-            row.instructions = Some(instructions(source, strategy.name, args)?);
-        }
-        rows.push(row);
-    }
-    Ok(Figures {
-        trace: source.name(),
-        source: read.source,
-        live: false,
-        objects: script.objects,
-        bytes: script.bytes,
-        peak_live_bytes: script.peak_live_bytes,
-        large_objects: script.large_objects,
-        missing: read.missing,
-        rows,
-    })
-}
-
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => values[count / 2],
-        count => (values[count / 2 - 1] + values[count / 2]) / 2.0,
-    }
-}
-
-fn row(policy: &str, runs: &[Run]) -> Row {
-    let Some(first) = runs.first() else {
-        return Row::default();
-    };
-    for run in runs {
-        assert_eq!(
-            run.committed, first.committed,
-            "G1: memory differs between rounds of {policy}"
-        );
-    }
-    let ms = |time: fn(&Run) -> std::time::Duration| {
-        median(runs.iter().map(|run| time(run).as_secs_f64() * 1e3))
-    };
-    Row {
-        policy: policy.to_owned(),
-        mutator_ms: ms(|run| run.mutator),
-        promotion_ms: ms(|run| run.promotion),
-        total_ms: ms(Run::total),
-        instructions: None,
-        committed_mean: first.committed.mean,
-        committed_peak: first.committed.peak as f64,
-        committed_after: first.committed.after,
-        with_tables_mean: first.with_tables.mean,
-        resident_mean: first.resident.mean,
-        needed_mean: first.needed.mean,
-        wasted_mean: first.wasted.mean,
-        sweeping_ms: ms(|run| run.sweeping),
-        latency_mean_ms: ms(|run| run.finishing + run.ending) / first.collections.max(1) as f64,
-        latency_max_ms: ms(|run| run.latency_max),
-        collections: first.collections,
-        refills: first.figures.refills_total,
-        moved_bytes: first.figures.moved_bytes_total,
-        purged_bytes: first.figures.purged_bytes_total,
-    }
-}
-
-/// Counts the instructions of one policy on one trace, without marking: it runs this program under callgrind, which
-/// counts from the entry of `play` to its end and leaves `mark_all` out.
-fn instructions(source: &source::Source, policy: &str, args: &GcArgs) -> Result<u64> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new("valgrind");
-    command
-        .args([
-            "--tool=callgrind",
-            "--callgrind-out-file=/dev/null",
-            "--collect-atstart=no",
-        ])
-        .args([
-            "--toggle-collect=*policy*replay*play*",
-            "--toggle-collect=*policy*replay*mark_all*",
-        ])
-        .arg(own)
-        .args([
-            "gc",
-            "--json",
-            "--rounds",
-            "1",
-            "--alone",
-            "--policies",
-            policy,
-        ])
-        .args(["--growth", &args.growth.to_string()])
-        .args(["--heap-limit", &args.heap_limit.to_string()])
-        .args(["--max-objects", &args.max_objects().to_string()])
-        .args([
-            "--compact",
-            args.compact()
-                .to_possible_value()
-                .map_or("sparse".into(), |v| v.get_name().to_owned())
-                .as_str(),
-        ])
-        .args(args.purge.then_some("--purge"));
-    source.as_arguments(&mut command);
-    let done = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
-        .context("--instructions: cannot run valgrind: install it")?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    let line = said
-        .lines()
-        .rev()
-        .find_map(|line| line.split_once("Collected : "));
-    let counted = line
-        .and_then(|(_, digits)| digits.trim().parse().ok())
-        .filter(|count| *count > 0);
-    counted.with_context(|| {
-        let tail: Vec<&str> = said.lines().rev().take(3).collect();
-        format!(
-            "--instructions: valgrind counted nothing ({}): {}",
-            done.status,
-            tail.join(" / ")
-        )
-    })
-}
-
-/// Formats a path for an error.
-pub(crate) fn shown(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -13,15 +13,15 @@
 //! X3  A cycle frees nothing that was not freed by counts or by an examination before: it only makes that into room.
 //!     So a program does the same under every policy.
 //!
-//! Not here: the choice of a hole (`skinflint_gc::policy`).
+//! Not here: the choice of a hole (`skinflint_free_lists`).
 
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use std::rc::Rc;
 
-use skinflint_gc::policy::Strategy;
-use skinflint_gc::policy::live::{ALIGN, MAX_OBJECT, Placed, Told, client_of};
-use skinflint_gc::policy::replay::Plan;
+use skinflint_free_lists::Strategy;
+use skinflint_free_lists::live::{ALIGN, MAX_OBJECT, Placed, Told, client_of};
+use skinflint_free_lists::replay::Plan;
 use skinflint_gc::{OutOfMemory, Shortage};
 
 use crate::local::Local;

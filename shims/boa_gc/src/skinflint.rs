@@ -24,9 +24,9 @@
 use std::fmt;
 use std::rc::Rc;
 
-pub use skinflint_gc::policy::Strategy;
-pub use skinflint_gc::policy::live::Told;
-pub use skinflint_gc::policy::replay::Size;
+pub use skinflint_free_lists::Strategy;
+pub use skinflint_free_lists::live::Told;
+pub use skinflint_free_lists::replay::Size;
 pub use skinflint_gc::{Growth, Reason};
 
 use crate::local::{self, Local};

@@ -5,7 +5,7 @@
 //!                            └─ under each policy ───► the same, with every cycle checked
 //! ```
 //!
-//! Not here: the choice of a hole (`skinflint_gc::policy`).
+//! Not here: the choice of a hole (`skinflint_free_lists`).
 
 use boa_gc::skinflint::{self, OutOfMemory, Strategy, Tenant, place_by, stats};
 use boa_gc::{Finalize, Gc, GcRefCell, Trace, WeakGc, force_collect};

@@ -137,9 +137,10 @@ const STAGES: &[(&str, &[Above])] = &[
         "gc",
         &[
             ("heap-snapshot", &["--test", "judges"]),
-            ("cli", &["--test", "heap", "--test", "policies"]),
+            ("cli", &["--test", "heap"]),
         ],
     ),
+    ("free-lists", &[("cli", &["--test", "policies"])]),
     (
         "alloc",
         &[

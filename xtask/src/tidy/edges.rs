@@ -70,6 +70,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "top",
         &["trace", "symbols", "analysis", "recording", "view"],
     ),
+    // `compare`: medians are those of every other comparison; `objects` and `recording`: what is replayed.
+    ("free-lists", &["compare", "objects", "recording", "trace"]),
     // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
     ("browser", &["compare", "view"]),
     (
@@ -90,8 +92,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "recording",
             "reporters",
             "heap-snapshot",
-            "gc",
-            "objects",
+            "free-lists",
             "browser",
         ],
     ),

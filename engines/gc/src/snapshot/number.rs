@@ -14,9 +14,9 @@
 
 use core::ptr::NonNull;
 
-use crate::collect::Busy;
-use crate::heap::Heap;
-use crate::layout::{ARENAS, Arena, Chunk};
+use crate::heap::address::{ARENAS, Arena, Chunk};
+use crate::heap::set::Busy;
+use crate::heap::state::Heap;
 
 /// Heaps that are settled and stay as they are while this lives: no collection, no sweep, no span taken.
 pub(crate) struct Still<'a>(&'a [&'a Heap]);

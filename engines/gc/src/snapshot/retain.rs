@@ -15,15 +15,17 @@ use core::ptr::NonNull;
 use std::collections::HashMap;
 
 use super::number::{Numbering, Still, each_arena};
-use super::tell::{Listener, Name, Segment, Strength, Trail, listen};
+use super::trail::{Name, Trail};
 use super::write::each_object;
-use crate::bits::each;
-use crate::collect::{Busy, Roots};
-use crate::heap::Heap;
-use crate::kind::Kind;
-use crate::layout::{Arena, Chunk};
-use crate::mark::Tracer;
-use crate::roots::From;
+use crate::heap::address::{Arena, Chunk};
+use crate::heap::bits::each;
+use crate::heap::kind::Kind;
+use crate::heap::listen::listen;
+use crate::heap::listener::{Listener, Segment, Strength};
+use crate::heap::roots::From;
+use crate::heap::set::{Busy, Roots};
+use crate::heap::state::Heap;
+use crate::heap::tracer::Tracer;
 
 /// The most steps that are printed of a long path, at either end.
 const SHOWN: usize = 12;

@@ -15,17 +15,20 @@ use core::ptr::NonNull;
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use super::describe::{Describe, Node, NodeType, class_of};
 use super::names::Names;
 use super::number::{Numbering, Still, each_arena};
 use super::out::Out;
-use super::tell::{Listener, Name, Segment, Strength, Trail, listen};
-use super::{Describe, Node, NodeType, SnapshotError, Written, class_of};
-use crate::bits::each;
-use crate::collect::{Busy, Roots};
-use crate::heap::Heap;
-use crate::kind::Kind;
-use crate::layout::Arena;
-use crate::roots::From;
+use super::outcome::{SnapshotError, Written};
+use super::trail::{Name, Trail};
+use crate::heap::address::Arena;
+use crate::heap::bits::each;
+use crate::heap::kind::Kind;
+use crate::heap::listen::listen;
+use crate::heap::listener::{Listener, Segment, Strength};
+use crate::heap::roots::From;
+use crate::heap::set::{Busy, Roots};
+use crate::heap::state::Heap;
 
 /// Number of fields of a node's line.
 const NODE_FIELDS: u64 = 7;

@@ -16,9 +16,10 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::pointer::{Brand, Gc};
-use super::trace::Trace;
-use crate::kind::Finalize;
-use crate::mark::{Pair, Tracer, WeakCell};
+use crate::heap::kind::Finalize;
+use crate::heap::tracer::Tracer;
+use crate::heap::weak::{Pair, WeakCell};
+use crate::trace::Trace;
 
 /// A value that is alive as long as its key. Cost: each round of marking looks at all pairs whose keys are not reached
 /// yet, so a chain of n of them takes n rounds at worst.

@@ -14,12 +14,12 @@ use std::io::Write;
 use std::rc::Rc;
 
 use super::tenant::{Runtime, Tenant};
-use crate::census::Census;
-use crate::collect::Busy;
-use crate::heap::Heap;
+use crate::heap::set::Busy;
+use crate::heap::state::Heap;
+use crate::heap::trigger::Reason;
+use crate::snapshot::census::Census;
 use crate::snapshot::retain::{Path, Retainers, Wanted};
 use crate::snapshot::{Snapshot, SnapshotError, Written};
-use crate::trigger::Reason;
 
 fn refs(heaps: &[Rc<Heap>]) -> Vec<&Heap> {
     heaps.iter().map(Rc::as_ref).collect()

@@ -3,17 +3,17 @@
 //! ```text
 //!   Runtime ─┬─ shared heap            system objects and strings of all tenants
 //!            ├─ Tenant "tab 1" ─ heap ◄── Handle (the host's) ─┐
-//!            └─ Tenant "tab 2" ─ heap ◄── Cross (an object of tab 1's) keeps one object alive
+//!            └─ Tenant "tab 2" ─ heap ◄── CrossEdge (an object of tab 1's) keeps one object alive
 //! ```
 //!
-//! X1  An edge from a tenant's object to another tenant's is a [`Cross`], which has an entry in the root table there.
-//!     When both are collected together it is an edge like any other, so cycles through two heaps end.
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
 //!     marked in slices a new tenant joins them.
 //! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by what,
 //!     and its memory goes with the last object that is held, or with [`Runtime::collect_all`].
 //! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other closure runs),
 //!     and on request; those that cannot happen are refused, with the reason, and stay due.
+//!
+//! X1 is that of `handle`.
 //!
 //! Not here: how heaps are collected (`collect`).
 
@@ -22,21 +22,19 @@ use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::pointer::{Brand, Gc, Sys};
-use super::trace::{Family, KindOf, System, Trace};
-use crate::cc::Cycles;
-use crate::collect::{Busy, collect};
-use crate::heap::{Heap, Holds};
-use crate::incremental::{Budget, Progress, begin_marking};
-use crate::kind::{Finalize, Origin};
-use crate::limit::OutOfMemory;
-use crate::mark::Tracer;
-use crate::roots::{From, RootId};
+use super::cx::Cx;
+use crate::heap::collect::collect;
+use crate::heap::config::Config;
+use crate::heap::counts::Holds;
+use crate::heap::incremental::{Budget, Progress, begin_marking};
+use crate::heap::kind::Origin;
+use crate::heap::set::Busy;
+use crate::heap::source::Source;
+use crate::heap::state::Heap;
+use crate::heap::timer::{Pressure, Relief, collect_due};
+use crate::heap::trigger::Reason;
+use crate::heap::world::World;
 use crate::snapshot::retain::{Path, Retainers, Wanted};
-use crate::source::Source;
-use crate::timer::{Pressure, Relief, collect_due};
-use crate::trigger::Reason;
-use crate::world::{Config, Shared, World};
 
 /// Tenants and the heap that they share.
 pub struct Runtime {
@@ -51,12 +49,6 @@ impl Default for Runtime {
 }
 
 impl Runtime {
-    /// Adds lines of a memory report for all tenants, and for the shared heap (`system`).
-    pub fn report(&self, out: &mut skinflint_reporters::Sink<'_>) {
-        let shared = self.shared.id();
-        self.world.report(out, |heap| heap.id() == shared);
-    }
-
     /// Creates a runtime without tenants.
     pub fn new(config: Config) -> Runtime {
         let world = World::new(config);
@@ -87,10 +79,9 @@ impl Runtime {
         &self.shared
     }
 
-    /// Returns a collector of counted values that may have edges to and from objects of this runtime's tenants.
-    pub fn cycles(&self) -> Cycles {
-        let number = self.world.0.source.take_number();
-        Cycles::of(&self.world.0, number)
+    /// Returns the world.
+    pub(crate) fn world(&self) -> &World {
+        &self.world
     }
 
     pub(crate) fn heaps(&self) -> Vec<Rc<Heap>> {
@@ -370,7 +361,7 @@ impl Tenant {
         self.heap.each_object(|object, kind| {
             let sum = kinds.entry((kind.name)()).or_default();
             sum.0 += 1;
-            sum.1 += crate::layout::Arena::of(object).object_bytes();
+            sum.1 += crate::heap::address::Arena::of(object).object_bytes();
         });
         if kinds.is_empty() {
             return Ok(Ended::Clean);
@@ -445,222 +436,6 @@ pub struct Survivors {
     pub bytes: usize,
     /// The path to one of them.
     pub path: Option<Path>,
-}
-
-/// The right to use a tenant's heap, within a closure.
-#[derive(Clone, Copy)]
-pub struct Cx<'gc> {
-    heap: &'gc Heap,
-    shared: &'gc Heap,
-    brand: Brand<'gc>,
-}
-
-/// The error for a handle of another heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreign;
-
-impl std::fmt::Display for Foreign {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the handle leads into another heap than the one that was entered")
-    }
-}
-
-impl std::error::Error for Foreign {}
-
-impl<'gc> Cx<'gc> {
-    /// Allocates an object.
-    ///
-    /// # Errors
-    /// The tenant is at its limit, or the system has no memory. A collection may help, after the closure.
-    #[inline]
-    pub fn alloc<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
-        // SAFETY: `put` writes it at once.
-        let object = unsafe { self.heap.alloc(KindOf::<T>::USER) }?;
-        Ok(Gc::made(put(object, value)))
-    }
-
-    /// Allocates an object of the runtime's own that lives about as long as the tenant: it does not lie among the
-    /// user's objects.
-    ///
-    /// # Errors
-    /// As [`Cx::alloc`].
-    pub fn alloc_system<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
-        // SAFETY: `put` writes it at once.
-        let object = unsafe { self.heap.alloc(KindOf::<T>::SYSTEM) }?;
-        Ok(Gc::made(put(object, value)))
-    }
-
-    /// Allocates an object of the shared heap.
-    ///
-    /// # Errors
-    /// As [`Cx::alloc`], for the shared heap.
-    pub fn alloc_shared<T: System>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
-        // SAFETY: `put` writes it at once.
-        let object = unsafe { self.shared.alloc(KindOf::<T>::SYSTEM) }?;
-        Ok(Sys::made(put(object, value)))
-    }
-
-    /// Keeps an object alive beyond the closure. `why` appears where the program asks what holds it.
-    pub fn keep<F: Family>(self, gc: Gc<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
-        Handle::made(self.heap, gc.raw(), why)
-    }
-
-    /// Keeps an object of the shared heap alive beyond the closure, like [`Cx::keep`].
-    pub fn keep_shared<F: Family>(self, sys: Sys<'gc, F::At<'gc>>, why: &'static str) -> Handle<F> {
-        Handle::made(self.shared, sys.raw(), why)
-    }
-
-    /// Makes an edge to another tenant's object, to be put into an object of this tenant.
-    pub fn cross<F: Family>(self, to: &Handle<F>) -> Cross<'gc, F> {
-        // SAFETY: the handle keeps it alive.
-        let id = unsafe { to.heap.root(to.object, From::Heap(self.heap.id())) };
-        Cross {
-            heap: to.heap.clone(),
-            id,
-            object: to.object,
-            brand: PhantomData,
-            to: PhantomData,
-        }
-    }
-
-    /// Returns its heap.
-    pub(crate) fn own(self) -> &'gc Heap {
-        self.heap
-    }
-
-    /// Reports whether it is for this heap.
-    pub(crate) fn is_of(self, heap: &Rc<Heap>) -> bool {
-        core::ptr::eq(Rc::as_ptr(heap), self.heap)
-    }
-
-    /// Returns the world, for barriers.
-    pub(crate) fn world(self) -> &'gc Shared {
-        &self.heap.world
-    }
-
-    /// Notes that an edge to `target` is written into an object of the tenant.
-    #[inline]
-    pub(crate) fn barrier(self, target: NonNull<u8>) {
-        self.heap.barrier(target);
-    }
-
-    /// Returns why the tenant should be collected, if it should: a long closure may then end. Cost: a load.
-    pub fn due(self) -> Option<Reason> {
-        self.heap.due()
-    }
-
-    /// Counts `change` more bytes (or fewer) that the tenant's objects hold outside of its heap: see
-    /// [`Heap::client_bytes`]. Returns whether the tenant is now over its limit, and is refused allocations until it is
-    /// not.
-    pub fn client_bytes(self, change: isize) -> bool {
-        self.heap.client_bytes(change)
-    }
-}
-
-fn put<T>(object: NonNull<u8>, value: T) -> NonNull<T> {
-    let object = object.cast::<T>();
-    // SAFETY: P3: the cell is this thread's, aligned and large enough for the kind.
-    unsafe { object.write(value) };
-    object
-}
-
-/// Keeps an object alive, from outside of all heaps. A handle that lies in an object of its own tenant (within
-/// [`Static`](super::Static)) keeps its object, and the heap, for as long as that object: for ever, if its object leads
-/// back to that one.
-pub struct Handle<F: Family> {
-    heap: Rc<Heap>,
-    id: RootId,
-    object: NonNull<u8>,
-    why: &'static str,
-    to: PhantomData<F>,
-}
-
-impl<F: Family> Handle<F> {
-    fn made(heap: &Heap, object: NonNull<u8>, why: &'static str) -> Handle<F> {
-        // SAFETY: Q1, or another handle keeps it alive; `heap` is the heap that it lies in.
-        let id = unsafe { heap.root(object, From::Host(why)) };
-        Handle {
-            heap: heap.this(),
-            id,
-            object,
-            why,
-            to: PhantomData,
-        }
-    }
-
-    /// Returns the object.
-    ///
-    /// # Errors
-    /// It is in another tenant's heap.
-    pub fn open<'gc>(&self, cx: Cx<'gc>) -> Result<Gc<'gc, F::At<'gc>>, Foreign> {
-        open(&self.heap, cx.heap, self.object).map(Gc::made)
-    }
-
-    /// Returns the object of the shared heap.
-    ///
-    /// # Errors
-    /// It is in a tenant's heap.
-    pub fn open_shared<'gc>(&self, cx: Cx<'gc>) -> Result<Sys<'gc, F::At<'gc>>, Foreign> {
-        open(&self.heap, cx.shared, self.object).map(Sys::made)
-    }
-}
-
-fn open<T>(held: &Rc<Heap>, entered: &Heap, object: NonNull<u8>) -> Result<NonNull<T>, Foreign> {
-    if core::ptr::eq(Rc::as_ptr(held), entered) {
-        Ok(object.cast())
-    } else {
-        Err(Foreign)
-    }
-}
-
-impl<F: Family> Clone for Handle<F> {
-    fn clone(&self) -> Self {
-        Handle::made(&self.heap, self.object, self.why)
-    }
-}
-
-impl<F: Family> Drop for Handle<F> {
-    fn drop(&mut self) {
-        // SAFETY: from `root` of this heap, and ended only here.
-        unsafe { self.heap.unroot(self.id) };
-    }
-}
-
-/// An edge to an object of another tenant (X1). It lies in an object; it is branded, so that none can be kept outside,
-/// where it would not be told.
-pub struct Cross<'gc, F: Family> {
-    heap: Rc<Heap>,
-    id: RootId,
-    object: NonNull<u8>,
-    brand: Brand<'gc>,
-    to: PhantomData<F>,
-}
-
-impl<F: Family> Cross<'_, F> {
-    /// Returns the object, within a closure of its own tenant.
-    ///
-    /// # Errors
-    /// `cx` is of another tenant.
-    pub fn open<'to>(&self, cx: Cx<'to>) -> Result<Gc<'to, F::At<'to>>, Foreign> {
-        open(&self.heap, cx.heap, self.object).map(Gc::made)
-    }
-}
-
-// SAFETY: J1: it is one edge. Its `Drop` removes the entry and does not look at the object; on the mutator, since
-// the table is its heap's.
-unsafe impl<F: Family> Trace for Cross<'_, F> {
-    const EDGES: bool = true;
-    const FINALIZE: Finalize = Finalize::Mutator;
-    fn trace(&self, tracer: &mut Tracer) {
-        tracer.edge(self.object);
-    }
-}
-
-impl<F: Family> Drop for Cross<'_, F> {
-    fn drop(&mut self) {
-        // SAFETY: from `root` of this heap, and ended only here.
-        unsafe { self.heap.unroot(self.id) };
-    }
 }
 
 const _: () = assert!(Origin::ALL.len() == 2);

@@ -1,4 +1,4 @@
-//! Counted natives: random graphs against a naive tracer, weak pointers, slices with a program between them, panics,
+//! Counted values: random graphs against a naive tracer, weak pointers, slices with a program between them, panics,
 //! depth.
 //!
 //! ```text

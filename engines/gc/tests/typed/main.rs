@@ -14,7 +14,9 @@ mod parameters;
 
 use std::thread;
 
-use skinflint_gc::typed::{Cross, Cx, Ended, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant, Weak};
+use skinflint_gc::typed::{
+    CrossEdge, Cx, Ended, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant, Weak,
+};
 use skinflint_gc::{Busy, Config, Growth, Reason, Shortage, object};
 
 object! {
@@ -37,7 +39,7 @@ object! {
 
 object! {
     struct Outside<'gc> {
-        cross: Cross<'gc, Node<'static>>,
+        cross: CrossEdge<'gc, Node<'static>>,
         own: Slot<Gc<'gc, Outside<'gc>>>,
     }
 }
@@ -361,7 +363,7 @@ fn tenants_share_system_objects_and_nothing_else() {
 
 fn outside<'gc>(cx: Cx<'gc>, to: &Handle<Node<'static>>) -> Gc<'gc, Outside<'gc>> {
     cx.alloc(Outside {
-        cross: cx.cross(to),
+        cross: cx.cross_edge(to),
         own: Slot::new(None),
     })
     .unwrap()
@@ -401,7 +403,7 @@ object! {
 }
 
 /// A cross edge that is set later, for cycles.
-type Slot2<'gc> = Locked<Option<Cross<'gc, Knot<'static>>>>;
+type Slot2<'gc> = Locked<Option<CrossEdge<'gc, Knot<'static>>>>;
 
 #[test]
 fn a_cycle_through_two_tenants_goes_when_both_are_collected() {
@@ -420,8 +422,8 @@ fn a_cycle_through_two_tenants_goes_when_both_are_collected() {
         })
     };
     let (in_a, in_b) = (knot(&a), knot(&b));
-    a.enter(|cx| *in_a.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross(&in_b)));
-    b.enter(|cx| *in_b.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross(&in_a)));
+    a.enter(|cx| *in_a.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross_edge(&in_b)));
+    b.enter(|cx| *in_b.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross_edge(&in_a)));
     assert_eq!(a.enter(|cx| in_a.open(cx).unwrap().number), 1);
     drop((in_a, in_b));
     a.collect().unwrap();

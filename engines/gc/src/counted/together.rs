@@ -1,0 +1,226 @@
+//! Cycles through counted boxes and garbage-collected heaps: found when all of them are collected together.
+//!
+//! ```text
+//!   graph from the boxes that objects hold ─► held by others: alive ─► anchors of live boxes are roots of the marking
+//!        ▲                                                                      │
+//!        └────────── a marked object holds a box: alive, too ◄──────────────────┘   until nothing is new
+//! ```
+//!
+//! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts
+//!     them, box by box: a cycle through both sides contains a box that is held.
+//! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those
+//!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle.
+//! C3  Heaps are swept before the graph is made, so that no finalizer runs between the graph and the verdict.
+//!
+//! Not here: cycles of boxes alone (`cycles`); how safe code makes such pointers (`typed::together`).
+
+use core::ops::Deref;
+use core::ptr::NonNull;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use super::boxes::{Header, Inner, NODE};
+use super::cycles::Cycles;
+use super::pointer::Cc;
+use crate::heap::collect::collect;
+use crate::heap::kind::Finalize;
+use crate::heap::roots::{From, RootId};
+use crate::heap::set::{Busy, Roots, refuse};
+use crate::heap::state::{Heap, Shared};
+use crate::heap::tracer::{CountedEdges, Tracer};
+use crate::heap::trigger::Reason;
+use crate::trace::Trace;
+
+/// A counted pointer that lies in an object of a heap (C1).
+pub(crate) struct Held<T: Trace + 'static> {
+    cc: Cc<T>,
+    inner: Rc<Inner>,
+}
+
+impl<T: Trace> Held<T> {
+    pub(crate) fn new(cc: Cc<T>) -> Held<T> {
+        let inner = cc.head().inner();
+        *inner.held.borrow_mut().entry(cc.header()).or_default() += 1;
+        Held { cc, inner }
+    }
+}
+
+impl<T: Trace> Deref for Held<T> {
+    type Target = Cc<T>;
+    fn deref(&self) -> &Cc<T> {
+        &self.cc
+    }
+}
+
+impl<T: Trace> Drop for Held<T> {
+    fn drop(&mut self) {
+        let mut held = self.inner.held.borrow_mut();
+        if let Some(times) = held.get_mut(&self.cc.header()) {
+            *times -= 1;
+            if *times == 0 {
+                held.remove(&self.cc.header());
+            }
+        }
+    }
+}
+
+// SAFETY: J1: it has no edge to an object, and its counted pointer is told once; counts are its thread's. Its `Drop`
+// looks at the counts only.
+unsafe impl<T: Trace> Trace for Held<T> {
+    const EDGES: bool = true;
+    const FINALIZE: Finalize = Finalize::Mutator;
+    fn trace(&self, tracer: &mut Tracer) {
+        self.cc.trace(tracer);
+    }
+}
+
+/// The anchors of living boxes, as roots of a marking.
+struct Both<'a> {
+    inner: &'a Inner,
+    /// Objects of the anchors, by node.
+    anchors: Vec<Vec<NonNull<u8>>>,
+    outside: Vec<NonNull<u8>>,
+    alive: Vec<NonNull<u8>>,
+}
+
+impl Both<'_> {
+    /// Follows what is alive; returns the anchors that are new. (No value is traced: the graph is complete.)
+    fn follow(&mut self) -> Vec<NonNull<u8>> {
+        let mut new = Vec::new();
+        let mut graph = self.inner.graph.borrow_mut();
+        while let Some((node, _)) = graph.follow() {
+            new.append(&mut self.anchors[node]);
+        }
+        new
+    }
+}
+
+impl Roots for Both<'_> {
+    fn trace(&mut self, tracer: &mut Tracer) {
+        for &object in self.outside.iter().chain(&self.alive) {
+            tracer.edge(object);
+        }
+        tracer.counted = Some(Box::default());
+    }
+
+    fn reached(&mut self, tracer: &mut Tracer) -> bool {
+        let told = tracer.take_counted();
+        tracer.counted = Some(Box::default());
+        for header in told.counted {
+            // SAFETY: told pointers are counted. A box that nothing in a heap held may be no node.
+            let header = unsafe { header.cast::<Header>().as_ref() };
+            if header.has(NODE) && header.is_of(self.inner) {
+                self.inner.graph.borrow_mut().live(header.index());
+            }
+        }
+        let new = self.follow();
+        new.iter().for_each(|&object| tracer.edge(object));
+        !new.is_empty()
+    }
+}
+
+/// Lives while anchors are no roots by themselves (C2).
+struct Aside<'a>(&'a Shared);
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        self.0.counted.set(None);
+    }
+}
+
+impl Inner {
+    /// Builds the graph of what objects hold and what that leads to, with everything known to be held from outside.
+    fn graph_of_held(&self, set: &[&Heap], number: u32) -> Both<'_> {
+        self.begin();
+        let held: Vec<_> = self.held.borrow().iter().map(|(h, n)| (*h, *n)).collect();
+        for (header, times) in held {
+            let node = self.node(header);
+            // Counted like edges of nodes: being held by objects is not being held from outside.
+            self.graph.borrow_mut().nodes[node].inner += times;
+        }
+        let mut anchors: Vec<Vec<NonNull<u8>>> = Vec::new();
+        let mut told: HashSet<(u32, RootId)> = HashSet::new();
+        let look = |_: usize, edges: &CountedEdges| {
+            told.extend(edges.anchors.iter().map(|(heap, id, _)| (*heap, *id)));
+            anchors.push(edges.anchors.iter().map(|(_, _, object)| *object).collect());
+        };
+        let mut look = look;
+        while self.build(&mut look).is_some() {}
+        {
+            let mut graph = self.graph.borrow_mut();
+            for node in 0..graph.nodes.len() {
+                let entry = &graph.nodes[node];
+                // SAFETY: nodes exist, or are holes.
+                let strong = entry.header.map(|h| unsafe { h.as_ref() }.strong());
+                if strong != Some(entry.inner) {
+                    graph.live(node);
+                }
+            }
+        }
+        let mut both = Both {
+            inner: self,
+            anchors,
+            outside: Vec::new(),
+            alive: Vec::new(),
+        };
+        for heap in set {
+            let anchored = heap
+                .roots
+                .borrow()
+                .with_ids()
+                .filter(|(id, _, from)| {
+                    *from == From::Heap(number) && !told.contains(&(heap.id(), *id))
+                })
+                .map(|(_, object, _)| object)
+                .collect::<Vec<_>>();
+            both.outside.extend(anchored);
+        }
+        both.alive = both.follow();
+        both
+    }
+}
+
+impl Cycles {
+    /// Collects heaps and all counted values together: every cycle that nothing outside holds ends, whatever it goes
+    /// through.
+    ///
+    /// # Errors
+    /// As of [`collect`], or the collector is not of the heaps' world; nothing was collected.
+    ///
+    /// # Safety
+    /// As of [`collect`] without roots of the client's own.
+    pub(crate) unsafe fn collect_with_heaps(
+        &self,
+        heaps: &[Rc<Heap>],
+        reason: Reason,
+    ) -> Result<(), Busy> {
+        let Some((world, number)) = &self.0.world else {
+            return Err(Busy::Strangers);
+        };
+        if heaps.iter().any(|heap| !Rc::ptr_eq(world, &heap.world)) {
+            return Err(Busy::Strangers);
+        }
+        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        refuse(&set)?;
+        if !self.0.finish() {
+            return Err(Busy::Collecting);
+        }
+        // C3.
+        set.iter().for_each(|heap| heap.finish_sweep());
+        let mut both = self.0.graph_of_held(&set, *number);
+        world.counted.set(Some(*number));
+        let aside = Aside(world);
+        // SAFETY: as the caller promises; anchors are told, here or by the boxes that hold them.
+        let done = unsafe { collect(&set, reason, &mut both) };
+        drop(aside);
+        if done.is_err() {
+            let mut graph = self.0.graph.borrow_mut();
+            for node in 0..graph.nodes.len() {
+                graph.live(node);
+            }
+        }
+        self.0.judged();
+        self.0.finish();
+        done
+    }
+}

@@ -1,0 +1,185 @@
+//! A collection: one heap, or several together.
+//!
+//! ```text
+//!   finish the last sweep ─► retire spans ─► roots ─► mark ─► pairs ─► the client's look ─► verify ─► weak cells
+//!                                                                                              │
+//!        log, threshold ◄── hand everything over to be swept (by the mutator, or by both)  ◄───┘
+//! ```
+//!
+//! L1  When marking begins no mark bit of the set is set, and the sweeper has nothing of the set.
+//! L2  Roots are the entries of the heaps' tables (except those that come from a heap of the set, which tells them
+//!     itself), and what the client tells. Edges out of heaps that are not in the set are roots only if they have
+//!     entries.
+//! L3  The pause sweeps only what the last collection left.
+//! L4  While a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
+//! L5  An object that ends in this collection is no root of a later one, however long its sweep takes
+//!     ([`empty_roots`]).
+//!
+//! Not here: following edges (`mark`), what a set of heaps is asked first (`set`), sweeping (`sweeping`, `sweeper`).
+
+use crate::heap::address::ARENA_BYTES;
+use crate::heap::set::Busy;
+use crate::heap::set::NoUnwind;
+use crate::heap::set::Refused;
+use crate::heap::set::Roots;
+use crate::heap::set::refuse;
+use crate::heap::set::tell_roots;
+use crate::heap::state::Heap;
+use crate::heap::state::Pauses;
+use crate::heap::tracer::Tracer;
+use crate::heap::trigger::{Collection, Reason};
+use crate::heap::verify;
+
+/// Collects the heaps of `set` together.
+///
+/// # Errors
+/// Nothing was done, for the reason given (L4).
+///
+/// # Safety
+/// `roots` tells every object of the set that is used later and that no entry of a root table leads to, and each kind
+/// tells all edges of a reached object. Edges from heaps that are not in the set have entries
+/// ([`From::Heap`](crate::From::Heap)).
+pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
+    let Some(first) = set.first() else {
+        return Ok(());
+    };
+    refuse(set)?;
+    let clock = &first.world.config.clock;
+    let started_ns = clock.wall_ns();
+    let _pause = first.world.pace.pause();
+    for heap in set {
+        heap.abandon_marking();
+        heap.collecting.set(true);
+        heap.finish_sweep();
+        heap.retire();
+    }
+    let finished_ns = clock.wall_ns();
+    let mut collected = vec![false; first.world.numbers()];
+    for heap in set {
+        if let Some(flag) = collected.get_mut(heap.id as usize) {
+            *flag = true;
+        }
+    }
+    let verify = first.world.config.verify;
+    let refused = Refused(set);
+    let walked = verify.then(|| verify::walk(set, &collected, roots));
+    std::mem::forget(refused);
+    let guard = NoUnwind;
+    let mut tracer = Tracer::marking(collected.clone(), first.world.config.mark_stack);
+    tell_roots(set, &collected, roots, &mut tracer);
+    let looked = mark_all(&mut tracer, roots);
+    std::mem::forget(guard);
+    if let Some(walked) = walked {
+        // What the client told while it looked is not among its roots.
+        verify::reached(set, &walked, &tracer, looked);
+    }
+    let pauses = Pauses {
+        started_ns,
+        finish_ns: finished_ns - started_ns,
+        ..Pauses::default()
+    };
+    conclude(set, tracer, reason, pauses);
+    Ok(())
+}
+
+/// Marks everything that was told, and what the client tells when it looks. Returns whether it told anything then.
+pub(crate) fn mark_all(tracer: &mut Tracer, roots: &mut dyn Roots) -> bool {
+    tracer.drain_pairs();
+    let mut looked = false;
+    while roots.reached(tracer) {
+        looked = true;
+        tracer.drain_pairs();
+    }
+    // Edges that it told when it asked for no more marking.
+    tracer.drain_pairs();
+    looked
+}
+
+/// Concludes a collection when everything that is reached is marked: empties weak cells, hands everything over to be
+/// swept, and records the collection.
+pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
+    tracer.empty_weak();
+    empty_roots(set, &tracer);
+    let now_ns = || {
+        set.first()
+            .map_or(0, |heap| heap.world.config.clock.wall_ns())
+    };
+    let marked_ns = now_ns();
+    let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
+    for heap in set {
+        let live_bytes = tracer.reach(heap.id).bytes as usize;
+        let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
+        begin_sweep(heap, expected);
+        heap.collecting.set(false);
+    }
+    let now_ns = now_ns();
+    let last_began_ns = pauses.last_ns.unwrap_or(pauses.started_ns);
+    let last_ns = now_ns - last_began_ns;
+    let spent = set.first().and_then(|heap| heap.world.pace.spent());
+    for (heap, before_bytes) in set.iter().zip(before) {
+        let reach = tracer.reach(heap.id);
+        let record = Collection {
+            reason,
+            heaps: set.len(),
+            started_ns: pauses.started_ns,
+            pause_ns: pauses.earlier_ns + last_ns,
+            slices: pauses.earlier + 1,
+            longest_ns: pauses.longest_ns.max(last_ns),
+            forced: pauses.forced,
+            finish_ns: pauses.finish_ns,
+            mark_ns: pauses.earlier_ns + (marked_ns - last_began_ns) - pauses.finish_ns,
+            before_bytes,
+            live_bytes: reach.bytes as usize,
+            live_cells: reach.cells,
+            client_bytes: heap.triggers.client_bytes.get(),
+            // The triggers fill these three.
+            threshold_bytes: 0,
+            factor: 0.0,
+            share: None,
+            overflows: tracer.overflows,
+        };
+        heap.triggers.collected(record, spent);
+        let wanted = heap.wanted_bytes();
+        heap.chunks.borrow_mut().set_reserve(wanted);
+    }
+}
+
+/// Empties entries of objects that were not reached (O3 of `roots`): the other objects are reached, since they are
+/// roots, or told by an object that is. Cost: a look at each entry of the set's tables, where the set is more than one
+/// heap; those of a heap alone are swept before its next collection.
+fn empty_roots(set: &[&Heap], tracer: &Tracer) {
+    let counted = set.first().and_then(|heap| heap.world.counted.get());
+    if set.len() < 2 && counted.is_none() {
+        return;
+    }
+    for heap in set {
+        let mut roots = heap.roots.borrow_mut();
+        roots.empty(|object| !tracer.is_reached(object));
+    }
+}
+
+/// Begins to sweep a heap. `expected`: bytes that will be taken before the next collection; free pages that are already
+/// resident are a part of these.
+fn begin_sweep(heap: &Heap, expected: usize) {
+    let mut offered = false;
+    let resident = heap.chunks.borrow().dirty_bytes();
+    let keep = expected.saturating_sub(resident) / ARENA_BYTES;
+    // Before anything is offered, since the sweeper may still be awake.
+    heap.handover.set_keep(keep);
+    for space in heap.spaces() {
+        let arenas = space.take_all();
+        if arenas.is_empty() {
+            continue;
+        }
+        heap.sweeping.set(true);
+        if space.elsewhere() {
+            heap.handover.offer(usize::from(space.index), arenas);
+            offered = true;
+        } else {
+            space.set_own(arenas);
+        }
+    }
+    if offered && let Some(sweeper) = heap.world.sweeper() {
+        sweeper.request(heap.handover.clone(), heap.world.config.poison);
+    }
+}

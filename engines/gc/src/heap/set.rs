@@ -1,0 +1,130 @@
+//! A set of heaps that are collected together: may they be, and what are their roots?
+//!
+//! Not here: the collection (`collect`, `incremental`).
+
+use crate::heap::roots::From;
+use crate::heap::state::Heap;
+use crate::heap::tracer::Tracer;
+
+/// The roots that the client knows.
+pub trait Roots {
+    /// Tells each root; may be called several times in a collection, and tells the same each time.
+    fn trace(&mut self, tracer: &mut Tracer);
+
+    /// Runs when everything that is reached is marked. The client may look ([`Tracer::is_reached`]), run finalizers of
+    /// its own, and tell more edges; `true` asks for more marking and another call.
+    fn reached(&mut self, _tracer: &mut Tracer) -> bool {
+        false
+    }
+}
+
+/// No roots except those in tables.
+impl Roots for () {
+    fn trace(&mut self, _tracer: &mut Tracer) {}
+}
+
+/// Why nothing was collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// A closure that may have pointers into a heap has not ended.
+    Entered,
+    /// A finalizer or trace function of a heap asked for the collection.
+    Collecting,
+    /// The heaps are of different worlds.
+    Strangers,
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Busy::Entered => {
+                "a closure with pointers into the heap has not ended; collect after it"
+            }
+            Busy::Collecting => "a finalizer or trace function may not collect its own heap",
+            Busy::Strangers => "heaps of different worlds cannot be collected together",
+        })
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// Aborts the process when a trace function unwinds: marking is incomplete, and live objects that are not marked would
+/// be freed.
+pub(crate) struct NoUnwind;
+
+impl Drop for NoUnwind {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            skinflint_base::sys::stderr(
+                b"skinflint-gc: a trace function panicked; the heap cannot be kept\n",
+            );
+            std::process::abort();
+        }
+    }
+}
+
+/// Undoes the refusal of collections when a walk panics, which has changed nothing. (A fault that is found after
+/// marking leaves marks, and the heaps are not collected again.)
+pub(crate) struct Refused<'a>(pub(crate) &'a [&'a Heap]);
+
+impl Drop for Refused<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|heap| heap.collecting.set(false));
+    }
+}
+
+/// Checks whether the collection must be refused (L4).
+pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
+    for heap in set {
+        if !set
+            .iter()
+            .all(|h| std::rc::Rc::ptr_eq(&h.world, &heap.world))
+        {
+            return Err(Busy::Strangers);
+        }
+        if heap.entered.get() > 0 {
+            return Err(Busy::Entered);
+        }
+        if heap.collecting.get() || heap.is_finalizing() {
+            return Err(Busy::Collecting);
+        }
+    }
+    Ok(())
+}
+
+/// Tells the roots (L2).
+pub(crate) fn tell_roots(
+    set: &[&Heap],
+    collected: &[bool],
+    roots: &mut dyn Roots,
+    tracer: &mut Tracer,
+) {
+    for heap in set {
+        for (object, from) in heap.roots.borrow().all() {
+            let told = |id: u32| {
+                heap.world.counted.get() == Some(id)
+                    || collected.get(id as usize).copied().unwrap_or(false)
+            };
+            if !matches!(from, From::Heap(id) if told(id)) {
+                tracer.edge(object);
+            }
+        }
+    }
+    roots.trace(tracer);
+}
+
+/// Lives while heaps are looked at, so that nothing that is called collects one of them (K3).
+pub(super) struct Collecting<'a>(&'a [&'a Heap]);
+
+impl<'a> Collecting<'a> {
+    pub(super) fn new(heaps: &'a [&'a Heap]) -> Collecting<'a> {
+        heaps.iter().for_each(|heap| heap.collecting.set(true));
+        Collecting(heaps)
+    }
+}
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|heap| heap.collecting.set(false));
+    }
+}

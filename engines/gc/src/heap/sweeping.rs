@@ -1,0 +1,229 @@
+//! Sweeping in a heap: on demand, at rest, to the end; and what becomes of swept arenas.
+//!
+//! ```text
+//!   pending, or done by the sweeper ─► sweep_one ─► settle ─┬─ objects left: on its space's list
+//!                                                           └─ none: free, and back to the source in time
+//! ```
+//!
+//! P4  A finalizer may allocate and remove roots. While one runs nothing else is swept and nothing collected:
+//!     allocations take swept or fresh arenas. So finalizers do not nest, however many of them allocate.
+//!
+//! Not here: sweeping one arena (`sweep`), the sweeper's side (`sweeper`).
+
+use crate::heap::address::Arena;
+use crate::heap::space::Space;
+use crate::heap::state::Heap;
+use crate::heap::sweep::{Tally, sweep};
+
+/// The most arenas that one slow allocation sweeps before it takes a fresh one: twenty microseconds.
+pub(super) const LAZY: usize = 8;
+
+/// The most arenas that a poll sweeps.
+const POLL: usize = 64;
+
+impl Heap {
+    /// Returns an arena with room out of those that are not swept yet, if the first few include one. Empty ones are
+    /// freed.
+    pub(super) fn sweep_for(&self, space: &Space) -> Option<Arena> {
+        for arena in self.handover.take_done(usize::from(space.index)) {
+            self.settle(space, arena);
+        }
+        for _ in 0..LAZY {
+            if let Some(arena) = space.take_available() {
+                return Some(arena);
+            }
+            let arena = self.sweep_one(space)?;
+            self.settle(space, arena);
+        }
+        space.take_available()
+    }
+
+    /// Sweeps one pending arena of a space on this thread (P4).
+    pub(super) fn sweep_one(&self, space: &Space) -> Option<Arena> {
+        if !self.sweeping.get() || self.finalizing.get() {
+            return None;
+        }
+        let lane = usize::from(space.index);
+        let arena = space.take_own().or_else(|| self.handover.claim(lane))?;
+        let mut tally = Tally::default();
+        self.finalizing.set(true);
+        sweep(arena, self.world.config.poison, &mut tally);
+        self.finalizing.set(false);
+        let mut counts = self.counts.borrow_mut();
+        let cells = if self.collecting.get() {
+            &mut counts.pause_cells
+        } else {
+            &mut counts.lazy_cells
+        };
+        *cells += tally.cells;
+        counts.add(tally);
+        Some(arena)
+    }
+
+    /// Puts a swept arena on the list where it belongs; frees it if nothing is left in it. Returns the pages freed.
+    pub(super) fn settle(&self, space: &Space, arena: Arena) -> usize {
+        if arena.head().live.get() > 0 {
+            space.place(arena);
+            return 0;
+        }
+        let pages = arena.head().pages.get() as usize;
+        self.chunks.borrow_mut().free(arena);
+        pages
+    }
+
+    /// Sweeps everything that is pending, on this thread, and waits for what the sweeper has. Does nothing within a
+    /// finalizer (P4).
+    pub(crate) fn finish_sweep(&self) {
+        if !self.sweeping.get() || self.finalizing.get() {
+            return;
+        }
+        for space in self.spaces() {
+            while let Some(arena) = self.sweep_one(&space) {
+                self.settle(&space, arena);
+            }
+        }
+        self.handover.wait_quiet();
+        self.absorb();
+        // Finalizers that allocated meanwhile have offered nothing: all is swept.
+        self.sweeping.set(false);
+        debug_assert!(self.handover.is_quiet());
+    }
+
+    /// Takes over the arenas that the sweeper has done.
+    pub(crate) fn absorb(&self) {
+        let spaces = self.spaces();
+        for (space, arenas) in spaces.iter().zip(self.handover.take_all_done()) {
+            for arena in arenas {
+                self.settle(space, arena);
+            }
+        }
+        self.take_sums();
+    }
+
+    /// Adds up the sums of what the sweeper has done.
+    pub(super) fn take_sums(&self) {
+        let mut purged = 0;
+        let mut counts = self.counts.borrow_mut();
+        for tally in self.handover.take_sums() {
+            counts.background_cells += tally.cells;
+            purged += tally.purged_bytes;
+            counts.add(tally);
+        }
+        if purged > 0 {
+            self.world.source.count_purged(purged);
+        }
+    }
+
+    /// Does waiting work, for an event loop that has nothing better to do: takes over what was swept meanwhile, sweeps
+    /// some of the arenas that only this thread may sweep, and once all is swept gives back what will not be needed
+    /// before the next collection. Returns whether all is swept. Bounded to some hundred microseconds, without
+    /// finalizers.
+    pub fn poll(&self) -> bool {
+        if self.collecting.get() || self.finalizing.get() {
+            return false;
+        }
+        self.absorb();
+        let spaces = self.spaces();
+        let elsewhere = self.world.sweeper().is_some();
+        let mut swept = 0;
+        for space in spaces.iter().filter(|s| !elsewhere || !s.elsewhere()) {
+            while swept < POLL
+                && let Some(arena) = self.sweep_one(space)
+            {
+                self.settle(space, arena);
+                swept += 1;
+            }
+        }
+        let own = spaces.iter().any(|space| space.has_own());
+        if self.sweeping.get() && !own && self.handover.is_quiet() {
+            self.finish_sweep();
+            self.trim();
+        }
+        !self.sweeping.get()
+    }
+
+    /// Returns the bytes that may still be taken before the next collection.
+    pub(crate) fn wanted_bytes(&self) -> usize {
+        let threshold = self.triggers.threshold_bytes.get();
+        threshold.saturating_sub(self.triggers.used_bytes.get())
+    }
+
+    /// Gives back the free arenas that will not be needed before the next collection. Returns their bytes.
+    pub fn trim(&self) -> usize {
+        let wanted = self.wanted_bytes();
+        let slack: usize = self.spaces().iter().map(|space| space.slack_bytes()).sum();
+        self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
+    }
+
+    /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns
+    /// the bytes of arenas.
+    pub fn shrink(&self) -> usize {
+        self.finish_sweep();
+        let bytes = self.chunks.borrow_mut().trim(0);
+        self.chunks.borrow().source().shrink();
+        self.spaces().iter().for_each(|space| space.shrink());
+        bytes
+    }
+
+    /// Takes back what is left of all spans (E2), so that the bits show objects.
+    pub(crate) fn retire(&self) {
+        for space in self.spaces() {
+            self.triggers.returned(space.retire());
+        }
+    }
+
+    /// Reports whether a finalizer of this heap is running on this thread.
+    pub(crate) fn is_finalizing(&self) -> bool {
+        self.finalizing.get()
+    }
+
+    /// Sweeps everything and takes back all spans: the bits show objects.
+    pub(crate) fn settle_all(&self) {
+        assert!(
+            !self.finalizing.get() && !self.collecting.get(),
+            "a finalizer or tracer may not look at all of its heap"
+        );
+        self.finish_sweep();
+        self.retire();
+    }
+
+    /// Ends everything as unreached: finalizers run, arenas are freed. Objects that finalizers allocate end with the
+    /// rest.
+    pub(crate) fn end_all(&self) {
+        // Objects that finalizers make have finalizers in turn: this has a bound, beyond which they end without.
+        for _ in 0..LAZY {
+            let mut ended = false;
+            for space in self.spaces().iter().filter(|s| s.kind.finalize.is_some()) {
+                self.triggers.returned(space.retire());
+                let arenas = space.take_all();
+                ended |= !arenas.is_empty();
+                space.set_own(arenas);
+                self.sweeping.set(true);
+                while let Some(arena) = self.sweep_one(space) {
+                    self.settle(space, arena);
+                }
+                self.sweeping.set(false);
+            }
+            if !ended {
+                break;
+            }
+        }
+        for space in self.spaces() {
+            space.retire();
+            space.take_all();
+        }
+        self.triggers.used_bytes.set(0);
+        self.chunks.borrow_mut().release();
+    }
+}
+
+impl Drop for Heap {
+    /// Ends every object and gives everything back.
+    fn drop(&mut self) {
+        self.abandon_marking();
+        self.finish_sweep();
+        self.retire();
+        self.end_all();
+        self.world.forget(self.id);
+    }
+}

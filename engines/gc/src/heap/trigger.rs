@@ -1,0 +1,651 @@
+//! When to collect, as data, and the reasons.
+//!
+//! ```text
+//!   cells taken    > threshold(live after the last one)      ─► Growth
+//!   client's bytes > threshold(client's bytes then)          ─► ClientBytes
+//!   nothing taken for `idle_ns`, and something since the last ─► Idle          ──► due ──► collect(reason) ─► log
+//!   the system is short of memory                            ─► Pressure
+//!   the tenant is refused memory, and not just after another  ─► Shortage
+//!   every nth allocation                                     ─► Stress
+//! ```
+//!
+//! T1  The reason is recorded with each collection, with the figures before and after: [`Collection`].
+//! T2  A threshold is at least `factor × live` and at least `floor_bytes`, with a factor above 1: the work of
+//!     marking is paid by allocation. Near a tenant's limit it is lower (T5).
+//! T3  What is due stays due until a collection, and the first reason is kept.
+//! T4  Where marking is incremental it begins before the threshold, so that it is done by then, and is finished at
+//!     once at a limit above it (`incremental`).
+//! T5  Before a tenant's limit is reached it is collected, whatever the table says: at seven eighths of the limit, or
+//!     where it holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's
+//!     bytes count together. Between two such collections at least a sixty-fourth of the limit is taken.
+//! T6  A refusal makes a collection due, unless the last one was so short ago that collections would take more than a
+//!     sixteenth of the time ([`REST`]): a tenant that is really full gets the refusal, and goes on.
+//!
+//! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and 1.5
+//! by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much time
+//! as its share allows (`pace`).
+//!
+//! Not here: how a collection is done (`collect`).
+
+use core::cell::Cell;
+use std::collections::VecDeque;
+
+use crate::heap::incremental::Incremental;
+use crate::heap::pace::{Pacer, Share, Spent};
+
+/// Why a collection was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Cells were taken since the last collection.
+    Growth,
+    /// Bytes outside of the heap that objects hold, as the client says, have grown.
+    ClientBytes,
+    /// Nothing was allocated for a while.
+    Idle,
+    /// The system, or another part of the process, is short of memory.
+    Pressure,
+    /// The tenant is at its limit, or the kernel refused.
+    Shortage,
+    /// The client asked.
+    Asked,
+    /// Each nth allocation, to find missing roots and edges.
+    Stress,
+    /// The tenant ends.
+    End,
+}
+
+/// How far a heap may grow before it is collected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// Below this many bytes nothing is collected for growth.
+    pub floor_bytes: usize,
+    /// Threshold over live bytes while collections are rare.
+    pub factor: f64,
+    /// The same factor while they are frequent, for heaps up to `small_bytes` …
+    pub often_small: f64,
+    /// … and for heaps from `large_bytes` on; between them it falls evenly.
+    pub often_large: f64,
+    /// The largest size for `often_small`, in bytes.
+    pub small_bytes: usize,
+    /// The smallest size for `often_large`, in bytes.
+    pub large_bytes: usize,
+    /// Two collections within this time are frequent.
+    pub often_ns: u64,
+    /// Like `floor_bytes`, for the client's bytes. Their factor is `factor`.
+    pub client_floor_bytes: usize,
+    /// After this time without an allocation the heap is collected, if anything was allocated since the last
+    /// collection.
+    pub idle_ns: u64,
+    /// The share from which the factor is computed by what collections cost; it begins with `factor`, and the other two
+    /// factors are ignored.
+    pub share: Option<Share>,
+}
+
+const MIB: usize = 1 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Growth {
+    /// The table that Firefox has for a zone.
+    pub const SPIDERMONKEY: Growth = Growth {
+        floor_bytes: 27 * MIB,
+        factor: 1.5,
+        often_small: 3.0,
+        often_large: 1.5,
+        small_bytes: 100 * MIB,
+        large_bytes: 500 * MIB,
+        often_ns: SECOND_NS,
+        client_floor_bytes: 38 * MIB,
+        idle_ns: 20 * SECOND_NS,
+        share: None,
+    };
+
+    /// For many small heaps: a megabyte to begin with, half as much again later, twice while collections are frequent.
+    pub const TENANT: Growth = Growth {
+        floor_bytes: MIB,
+        factor: 1.5,
+        often_small: 2.0,
+        often_large: 1.5,
+        small_bytes: 16 * MIB,
+        large_bytes: 128 * MIB,
+        client_floor_bytes: 4 * MIB,
+        ..Growth::SPIDERMONKEY
+    };
+
+    /// A seventh beyond the live bytes: for hosts that count megabytes and have time.
+    pub const TIGHT: Growth = Growth {
+        factor: 1.15,
+        often_small: 1.15,
+        often_large: 1.15,
+        ..Growth::TENANT
+    };
+
+    /// As much room as a tenth of the processor time pays for, between [`TIGHT`](Growth::TIGHT)'s and
+    /// [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
+    pub const ADAPTIVE: Growth = Growth {
+        share: Some(Share {
+            target: 0.1,
+            least: 1.15,
+            most: 2.0,
+        }),
+        ..Growth::TENANT
+    };
+
+    /// Returns the factor for a heap of `live` bytes, by a table without `share`.
+    pub fn factor_for(&self, live: usize, since_last_ns: u64) -> f64 {
+        let factor = if since_last_ns > self.often_ns {
+            self.factor
+        } else if live <= self.small_bytes || self.small_bytes >= self.large_bytes {
+            self.often_small
+        } else {
+            let span = (self.large_bytes - self.small_bytes) as f64;
+            let part = ((live - self.small_bytes) as f64 / span).min(1.0);
+            self.often_small + (self.often_large - self.often_small) * part
+        };
+        // T2: a table with a lower factor would collect at each allocation.
+        if factor > 1.05 { factor } else { 1.05 }
+    }
+
+    /// Returns the bytes at which a heap is collected next, by a table without `share`.
+    pub fn threshold(&self, live: usize, since_last_ns: u64) -> usize {
+        self.threshold_by(self.factor_for(live, since_last_ns), live)
+    }
+
+    fn threshold_by(&self, factor: f64, live: usize) -> usize {
+        ((live as f64 * factor) as usize).max(self.floor_bytes)
+    }
+}
+
+/// A refusal makes a collection due when this many times the length of the last pause has passed since (T6).
+const REST: u64 = 16;
+
+/// The room of a heap below its limit (T5).
+#[derive(Clone, Copy)]
+struct Room {
+    limit_bytes: usize,
+    /// Live bytes at the last collection, the client's bytes included; the least of them since.
+    base_bytes: usize,
+}
+
+impl Room {
+    /// Returns the cells and client's bytes at which the heap is collected.
+    fn threshold(self) -> usize {
+        let limit = self.limit_bytes;
+        let left = limit.saturating_sub(self.base_bytes);
+        let least = self.base_bytes.saturating_add((left / 2).max(limit / 64));
+        (limit - limit / 8).max(least)
+    }
+
+    /// Returns the bytes at which marking in slices is finished at once: half-way from the threshold to the limit.
+    fn forced(self) -> usize {
+        let threshold = self.threshold();
+        threshold + self.limit_bytes.saturating_sub(threshold) / 2
+    }
+}
+
+/// One collection, of one heap.
+#[derive(Clone, Copy, Debug)]
+pub struct Collection {
+    /// The reason.
+    pub reason: Reason,
+    /// Number of heaps that were collected together.
+    pub heaps: usize,
+    /// The time at which it began, on the monotonic clock.
+    pub started_ns: u64,
+    /// How long the mutator stood still in all: one pause, or the sum of `slices`.
+    pub pause_ns: u64,
+    /// Number of pauses: 1, unless marking was incremental.
+    pub slices: u32,
+    /// The longest of the pauses.
+    pub longest_ns: u64,
+    /// Whether marking was incremental and had to be finished at once, since the heap grew faster.
+    pub forced: bool,
+    /// The part of the pause that finished the sweep of the collection before.
+    pub finish_ns: u64,
+    /// The part of the pause for roots, marking, weak cells.
+    pub mark_ns: u64,
+    /// Bytes of cells taken before the collection.
+    pub before_bytes: usize,
+    /// Bytes that were reached.
+    pub live_bytes: usize,
+    /// Number of objects that were reached.
+    pub live_cells: u64,
+    /// The client's bytes at that time.
+    pub client_bytes: usize,
+    /// Bytes at which the heap is collected next.
+    pub threshold_bytes: usize,
+    /// The factor of live bytes that the threshold came from; the threshold may be higher, at the table's floor.
+    pub factor: f64,
+    /// Processor time of all pauses over that of the heaps' thread, since this heap's last collection. `None`: the
+    /// table has no [`Share`], or it is the first collection.
+    pub share: Option<f64>,
+    /// Number of arenas that were delayed because the mark stack was full.
+    pub overflows: u64,
+}
+
+/// The consequence of a heap's rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdleAction {
+    /// Nothing: it is no rest, or all was done.
+    Nothing,
+    /// A collection: something was taken since the last one.
+    Collect,
+    /// Giving back: free memory is kept for allocations that do not come.
+    GiveBack,
+}
+
+/// The most collections that a heap remembers.
+pub const LOG: usize = 256;
+
+/// The state of a heap's triggers.
+pub(crate) struct Triggers {
+    pub(crate) growth: Cell<Growth>,
+    pacer: Pacer,
+    pub(crate) used_bytes: Cell<usize>,
+    pub(crate) threshold_bytes: Cell<usize>,
+    live_bytes: Cell<usize>,
+    pub(crate) client_bytes: Cell<usize>,
+    client_threshold_bytes: Cell<usize>,
+    /// Where marking begins, and where it may no longer be done in slices; both are the threshold unless the heap is
+    /// marked incrementally.
+    incremental: Cell<Option<Incremental>>,
+    begin_bytes: Cell<usize>,
+    limit_bytes: Cell<usize>,
+    /// The most that the heap may hold, and what it held after the last collection without the client's bytes.
+    room: Cell<Room>,
+    begin: Cell<Option<Reason>>,
+    due: Cell<Option<Reason>>,
+    last_ns: Cell<u64>,
+    /// Bytes taken so far; what it was at the last look of the timer, and at the last collection.
+    taken_total: Cell<u64>,
+    looked: Cell<(u64, u64)>,
+    collected_total: Cell<u64>,
+    given_total: Cell<Option<u64>>,
+    pub(crate) log: std::cell::RefCell<VecDeque<Collection>>,
+    pub(crate) collections: Cell<u64>,
+}
+
+impl Triggers {
+    pub(crate) fn new(growth: Growth) -> Triggers {
+        Triggers {
+            growth: Cell::new(growth),
+            pacer: Pacer::new(),
+            used_bytes: Cell::new(0),
+            threshold_bytes: Cell::new(growth.floor_bytes),
+            live_bytes: Cell::new(0),
+            client_bytes: Cell::new(0),
+            client_threshold_bytes: Cell::new(growth.client_floor_bytes),
+            incremental: Cell::new(None),
+            begin_bytes: Cell::new(usize::MAX),
+            limit_bytes: Cell::new(growth.floor_bytes),
+            room: Cell::new(Room {
+                limit_bytes: usize::MAX,
+                base_bytes: 0,
+            }),
+            begin: Cell::new(None),
+            due: Cell::new(None),
+            last_ns: Cell::new(0),
+            taken_total: Cell::new(0),
+            looked: Cell::new((0, 0)),
+            collected_total: Cell::new(0),
+            given_total: Cell::new(Some(0)),
+            log: std::cell::RefCell::default(),
+            collections: Cell::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Reason> {
+        self.due.get()
+    }
+
+    pub(crate) fn raise(&self, reason: Reason) {
+        if self.due.get().is_none() {
+            self.due.set(Some(reason));
+        }
+    }
+
+    /// Counts cells that were taken.
+    pub(crate) fn took(&self, bytes: usize) {
+        let used = self.used_bytes.get() + bytes;
+        self.used_bytes.set(used);
+        self.taken_total.set(self.taken_total.get() + bytes as u64);
+        let all = used.saturating_add(self.client_bytes.get());
+        let room = self.room.get();
+        if used > self.limit_bytes.get() || all > room.forced() {
+            self.raise(Reason::Growth);
+        } else if used > self.begin_bytes.get() || all > room.threshold() {
+            self.raise_begin(Reason::Growth);
+        }
+    }
+
+    /// Sets the most that the heap may hold.
+    pub(crate) fn set_room(&self, limit_bytes: usize) {
+        let room = Room {
+            limit_bytes,
+            ..self.room.get()
+        };
+        self.room.set(room);
+        self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
+    }
+
+    /// Notes pages taken so near to the limit that the next ones will be refused, though the cells in them are fewer.
+    /// `held`: all bytes that are held (T5).
+    pub(crate) fn held(&self, held: usize) {
+        let room = self.room.get();
+        let taken = self.used_bytes.get().saturating_sub(self.live_bytes.get());
+        if held <= room.limit_bytes - room.limit_bytes / 8 || taken < room.limit_bytes / 64 {
+            return;
+        }
+        if held > room.limit_bytes - room.limit_bytes / 16 {
+            self.raise(Reason::Growth);
+        } else {
+            self.raise_begin(Reason::Growth);
+        }
+    }
+
+    /// Notes that an allocation was refused (T6).
+    pub(crate) fn refused(&self, now_ns: u64) {
+        let last = self
+            .log
+            .borrow()
+            .back()
+            .map(|last| (last.started_ns, last.pause_ns));
+        let rested = last.is_none_or(|(started_ns, pause_ns)| {
+            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(REST)
+        });
+        if rested {
+            self.raise(Reason::Shortage);
+        }
+    }
+
+    /// Makes the begin of marking in slices due; where marking is not done so, a collection.
+    pub(crate) fn raise_begin(&self, reason: Reason) {
+        if self.incremental.get().is_none() {
+            self.raise(reason);
+        } else if self.begin.get().is_none() {
+            self.begin.set(Some(reason));
+        }
+    }
+
+    /// Returns why marking in slices should begin, if it should.
+    pub(crate) fn begin_due(&self) -> Option<Reason> {
+        self.begin.get()
+    }
+
+    pub(crate) fn incremental(&self) -> Option<Incremental> {
+        self.incremental.get()
+    }
+
+    pub(crate) fn set_incremental(&self, incremental: Option<Incremental>) {
+        self.incremental.set(incremental);
+        if let Some(reason) = self.begin.take().filter(|_| incremental.is_none()) {
+            self.raise(reason);
+        }
+        self.set_thresholds(self.threshold_bytes.get(), self.live_bytes.get());
+    }
+
+    /// Sets a new threshold, and what follows from it (T4, T5).
+    pub(crate) fn set_thresholds(&self, threshold: usize, live: usize) {
+        let room = self.room.get().threshold();
+        let threshold = threshold.min(room.saturating_sub(self.client_bytes.get()));
+        self.threshold_bytes.set(threshold);
+        self.live_bytes.set(live);
+        let (begin, limit) = match self.incremental.get() {
+            None => (usize::MAX, threshold),
+            Some(table) => table.thresholds(threshold, live),
+        };
+        self.begin_bytes.set(begin);
+        self.limit_bytes.set(limit);
+    }
+
+    /// Returns the bytes at which the heap is collected in one go, whatever was begun.
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes.get()
+    }
+
+    /// Returns the bytes taken so far.
+    pub(crate) fn taken_total(&self) -> u64 {
+        self.taken_total.get()
+    }
+
+    /// Counts a cell that was freed.
+    pub(crate) fn freed(&self, bytes: usize) {
+        let used = self.used_bytes.get();
+        self.used_bytes.set(used.saturating_sub(bytes));
+    }
+
+    /// Counts cells that were taken and not used.
+    pub(crate) fn returned(&self, bytes: usize) {
+        self.used_bytes
+            .set(self.used_bytes.get().saturating_sub(bytes));
+        self.taken_total.set(self.taken_total.get() - bytes as u64);
+    }
+
+    pub(crate) fn client(&self, change: isize) {
+        let bytes = self.client_bytes.get().saturating_add_signed(change);
+        self.client_bytes.set(bytes);
+        let mut room = self.room.get();
+        // Bytes of garbage go when it is swept, after the collection: the live bytes are known only then.
+        let base = self.live_bytes.get().saturating_add(bytes);
+        if base < room.base_bytes {
+            room.base_bytes = base;
+            self.room.set(room);
+        }
+        let threshold = self.client_threshold_bytes.get();
+        let all = self.used_bytes.get().saturating_add(bytes);
+        if change > 0 && all > room.threshold() {
+            if all > room.forced() {
+                self.raise(Reason::ClientBytes);
+            } else {
+                self.raise_begin(Reason::ClientBytes);
+            }
+        }
+        if bytes <= threshold {
+            return;
+        }
+        let limit = self
+            .incremental
+            .get()
+            .map_or(threshold, |table| table.thresholds(threshold, threshold).1);
+        if bytes > limit {
+            self.raise(Reason::ClientBytes);
+        } else {
+            self.raise_begin(Reason::ClientBytes);
+        }
+    }
+
+    /// Returns what a rest requires: whether nothing was taken between a look at least `idle_ns` ago and now.
+    pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
+        let taken = self.taken_total.get();
+        let (since_ns, then) = self.looked.get();
+        if since_ns == 0 || then != taken {
+            self.looked.set((now_ns.max(1), taken));
+            return IdleAction::Nothing;
+        }
+        if now_ns.saturating_sub(since_ns) < self.growth.get().idle_ns {
+            IdleAction::Nothing
+        } else if taken != self.collected_total.get() {
+            IdleAction::Collect
+        } else if self.given_total.get() != Some(taken) {
+            IdleAction::GiveBack
+        } else {
+            IdleAction::Nothing
+        }
+    }
+
+    /// Sets another table, for a heap that holds `live` bytes. `spent`: the times from which a table with a share is
+    /// measured.
+    pub(crate) fn set_growth(&self, growth: Growth, live: usize, spent: Option<Spent>) {
+        self.growth.set(growth);
+        let mut factor = growth.factor_for(live, u64::MAX);
+        if let Some(share) = &growth.share {
+            self.pacer.begin(share, growth.factor, spent);
+            factor = self.pacer.factor();
+        }
+        self.set_thresholds(growth.threshold_by(factor, live), live);
+    }
+
+    /// Notes that everything that is free was given back.
+    pub(crate) fn gave_back(&self) {
+        self.given_total.set(Some(self.taken_total.get()));
+    }
+
+    /// Returns the bytes that will be taken before the next collection when one that began then leaves `live` bytes; by
+    /// the last factor, where the table has a share.
+    pub(crate) fn expected(&self, live: usize, started_ns: u64) -> usize {
+        let growth = self.growth.get();
+        let since = started_ns.saturating_sub(self.last_ns.get());
+        let factor = match &growth.share {
+            Some(_) => self.pacer.factor(),
+            None => growth.factor_for(live, since),
+        };
+        let room = Room {
+            base_bytes: live.saturating_add(self.client_bytes.get()),
+            ..self.room.get()
+        };
+        let threshold = growth.threshold_by(factor, live).min(room.threshold());
+        threshold.saturating_sub(live)
+    }
+
+    /// Sets new thresholds after a collection; nothing is due. The record gets its threshold, and where that came from.
+    pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
+        let growth = self.growth.get();
+        let since = record.started_ns.saturating_sub(self.last_ns.get());
+        self.last_ns.set(record.started_ns);
+        record.factor = growth.factor_for(record.live_bytes, since);
+        if let (Some(share), Some(spent)) = (&growth.share, spent) {
+            let grown = record.reason == Reason::Growth;
+            record.share = self.pacer.collected(share, spent, grown);
+            record.factor = self.pacer.factor();
+        }
+        let room = Room {
+            base_bytes: record.live_bytes.saturating_add(self.client_bytes.get()),
+            ..self.room.get()
+        };
+        self.room.set(room);
+        let threshold = growth.threshold_by(record.factor, record.live_bytes);
+        self.set_thresholds(threshold, record.live_bytes);
+        record.threshold_bytes = self.threshold_bytes.get();
+        self.used_bytes.set(record.live_bytes);
+        let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);
+        let client = (client as usize).max(growth.client_floor_bytes);
+        self.client_threshold_bytes.set(client);
+        self.collected_total.set(self.taken_total.get());
+        self.due.set(None);
+        self.begin.set(None);
+        self.collections.set(self.collections.get() + 1);
+        let mut log = self.log.borrow_mut();
+        if log.len() == LOG {
+            log.pop_front();
+        }
+        log.push_back(record);
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_firefox() {
+        let table = Growth::SPIDERMONKEY;
+        let rare = 2 * SECOND_NS;
+        assert_eq!(table.factor_for(10 * MIB, rare), 1.5);
+        assert_eq!(table.factor_for(100 * MIB, 0), 3.0);
+        assert_eq!(table.factor_for(300 * MIB, 0), 2.25);
+        assert_eq!(table.factor_for(500 * MIB, 0), 1.5);
+        assert_eq!(table.factor_for(5000 * MIB, 0), 1.5);
+        assert_eq!(table.threshold(MIB, rare), 27 * MIB);
+        assert_eq!(table.threshold(100 * MIB, rare), 150 * MIB);
+    }
+
+    #[test]
+    fn no_table_collects_for_ever() {
+        let mut table = Growth::TENANT;
+        for factor in [0.0, 1.0, -3.0, f64::NAN] {
+            table.factor = factor;
+            table.often_small = factor;
+            assert!(table.threshold(100 * MIB, 0) >= 105 * MIB - 1);
+            assert!(table.threshold(100 * MIB, u64::MAX) >= 105 * MIB - 1);
+        }
+    }
+
+    #[test]
+    fn the_first_reason_is_kept_and_idle_needs_rest() {
+        let triggers = Triggers::new(Growth::TENANT);
+        triggers.took(MIB);
+        assert_eq!(triggers.due(), None);
+        triggers.client(5 * MIB as isize);
+        triggers.took(1);
+        assert_eq!(triggers.due(), Some(Reason::ClientBytes));
+        let second = |n: u64| n * SECOND_NS;
+        assert_eq!(
+            triggers.idle_action(second(100)),
+            IdleAction::Nothing,
+            "the first look"
+        );
+        assert_eq!(triggers.idle_action(second(119)), IdleAction::Nothing);
+        assert_eq!(triggers.idle_action(second(120)), IdleAction::Collect);
+        triggers.took(1);
+        assert_eq!(
+            triggers.idle_action(second(121)),
+            IdleAction::Nothing,
+            "something was taken"
+        );
+        assert_eq!(triggers.idle_action(second(141)), IdleAction::Collect);
+    }
+
+    fn in_slices(limit_bytes: usize) -> Triggers {
+        let triggers = Triggers::new(Growth::TENANT);
+        triggers.set_incremental(Some(Incremental::DEFAULT));
+        triggers.set_room(limit_bytes);
+        triggers
+    }
+
+    #[test]
+    fn pages_near_the_limit_begin_at_an_eighth_and_force_at_a_sixteenth() {
+        let due = |taken: usize, held: usize| {
+            let triggers = in_slices(64 * MIB);
+            triggers.used_bytes.set(taken);
+            triggers.held(held);
+            (triggers.begin_due(), triggers.due())
+        };
+        let growth = Some(Reason::Growth);
+        assert_eq!(due(MIB, 56 * MIB), (None, None), "not beyond the eighth");
+        assert_eq!(due(MIB, 56 * MIB + 1), (growth, None));
+        assert_eq!(due(MIB - 1, 56 * MIB + 1), (None, None), "too little taken");
+        assert_eq!(due(MIB, 60 * MIB), (growth, None));
+        assert_eq!(due(MIB, 60 * MIB + 1), (None, growth));
+    }
+
+    #[test]
+    fn a_new_limit_moves_the_thresholds_at_once() {
+        let triggers = Triggers::new(Growth::TENANT);
+        let floor = triggers.threshold_bytes.get();
+        let limit = floor / 2;
+        triggers.set_room(limit);
+        assert_eq!(triggers.threshold_bytes.get(), limit - limit / 8);
+        assert_eq!(triggers.limit_bytes(), limit - limit / 8);
+    }
+
+    #[test]
+    fn client_bytes_begin_at_the_rooms_threshold_and_force_half_way_to_the_limit() {
+        // The threshold of an empty room of 2 MiB is 7/8 of it, half-way from there to the limit 15/16.
+        let due = |client: usize| {
+            let triggers = in_slices(2 * MIB);
+            triggers.client(client as isize);
+            (triggers.begin_due(), triggers.due())
+        };
+        let reason = Some(Reason::ClientBytes);
+        let (threshold, forced) = (2 * MIB / 8 * 7, 2 * MIB / 16 * 15);
+        assert_eq!(due(threshold), (None, None));
+        assert_eq!(due(threshold + 1), (reason, None));
+        assert_eq!(due(forced), (reason, None));
+        assert_eq!(due(forced + 1), (None, reason));
+        let triggers = in_slices(2 * MIB);
+        triggers.used_bytes.set(forced + 1);
+        triggers.client(0);
+        assert_eq!(triggers.due(), None, "nothing was added");
+    }
+}

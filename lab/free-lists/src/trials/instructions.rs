@@ -1,0 +1,78 @@
+//! Instructions of a policy on a trace, counted by valgrind's callgrind.
+//!
+//! ```text
+//!   this program gc --alone --policies POLICY … ─► callgrind: from the entry of `play` to its end, without `mark_all`
+//! ```
+//!
+//! Not here: what is counted (`replay`).
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+
+use super::options::Options;
+use super::source::Source;
+use crate::space::Compaction;
+
+/// Returns the word that the command line has for it.
+fn word(compaction: Compaction) -> &'static str {
+    match compaction {
+        Compaction::Never => "never",
+        Compaction::Sparse => "sparse",
+        Compaction::Always => "always",
+    }
+}
+
+/// Counts the instructions of one policy on one trace, without marking: it runs this program under callgrind, which
+/// counts from the entry of `play` to its end and leaves `mark_all` out.
+pub(crate) fn instructions(source: &Source, policy: &str, options: &Options) -> Result<u64> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new("valgrind");
+    command
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--collect-atstart=no",
+        ])
+        .args([
+            "--toggle-collect=*free_lists*replay*play*",
+            "--toggle-collect=*free_lists*replay*mark_all*",
+        ])
+        .arg(own)
+        .args([
+            "gc",
+            "--json",
+            "--rounds",
+            "1",
+            "--alone",
+            "--policies",
+            policy,
+        ])
+        .args(["--growth", &options.growth.to_string()])
+        .args(["--heap-limit", &options.limit_bytes.to_string()])
+        .args(["--max-objects", &options.max_objects().to_string()])
+        .args(["--compact", word(options.compaction())])
+        .args(options.purge.then_some("--purge"));
+    source.as_arguments(&mut command);
+    let done = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .context("--instructions: cannot run valgrind: install it")?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    let line = said
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once("Collected : "));
+    let counted = line
+        .and_then(|(_, digits)| digits.trim().parse().ok())
+        .filter(|count| *count > 0);
+    counted.with_context(|| {
+        let tail: Vec<&str> = said.lines().rev().take(3).collect();
+        format!(
+            "--instructions: valgrind counted nothing ({}): {}",
+            done.status,
+            tail.join(" / ")
+        )
+    })
+}
