@@ -5,7 +5,8 @@
 //!               ├─► clocks::check (tests: sleeps, judged clocks)
 //!               ├─► rust::check   (*.rs, over source::Source: code and comments told apart)
 //!               ├─► orders::check (*.rs of crates with models: what each ordering is proved by)
-//!               └─► links::check  (*.md)
+//!               ├─► links::check  (*.md)
+//!               └─► glossary::check (GLOSSARY.md: each word once)
 //!   all *.rs    ──► circles::check (files of a crate that name each other in a circle)
 //!               └─► labels::check (invariants: defined once, cited with their file)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
@@ -21,6 +22,7 @@
 mod circles;
 mod clocks;
 mod edges;
+mod glossary;
 mod labels;
 mod links;
 mod orders;
@@ -128,6 +130,9 @@ fn check_file(root: &Path, file: &str, content: &str) -> Vec<Fault> {
     faults.extend(clocks::check(file, content));
     if file.ends_with(".rs") {
         faults.extend(rust::check(file, content));
+    }
+    if file == "GLOSSARY.md" {
+        faults.extend(glossary::check(file, content));
     }
     if file.ends_with(".md") {
         faults.extend(links::check(file, content, &|target| {
