@@ -93,8 +93,10 @@ fn each_operator_new_is_one_block() {
             assert_eq!(report.blocks_of(size), (1, 0), "{library}: {size}");
         }
         // Operators that call each other through the program's tables are one call (jemalloc's do).
+        // tcmalloc makes a few of its own as it begins, however many operators follow.
         let passed = report.number("completeness.unrecorded_calls");
-        assert_eq!(passed, 0, "{library}");
+        let own = if library.contains("tcmalloc") { 8 } else { 0 };
+        assert!(passed <= own, "{library}: {passed}");
         // mimalloc 2.0 aborts when memory runs out in `operator new`; the others go on.
         if alone.status.success() {
             assert_eq!(report.blocks_of(23), (1, 0), "{library}");
