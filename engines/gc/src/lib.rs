@@ -38,9 +38,9 @@
 //!     into the shared heap have none, since that one is collected only together with all others.
 //! G5  Nothing recurses with the size of a heap, and every list that a collection makes has a bound.
 //! G6  Free memory goes back: chunks when they are empty, arenas beyond what the next collection will need, all of it
-//!     on request (`source`, S1 and S2; `chunks`, U4).
-//! G7  A shortage is the error of one allocation of one tenant (`alloc`, P5); a panic of a finalizer is contained
-//!     and reported (`sweep`, W3), in programs that unwind.
+//!     on request (source.S1 and source.S2; chunks.U4).
+//! G7  A shortage is the error of one allocation of one tenant (alloc.P5); a panic of a finalizer is contained
+//!     and reported (sweep.W3), in programs that unwind.
 //!
 //! Sources: the layout and the order of arenas are SpiderMonkey's (js/src/gc); bits apart from objects and lazy
 //! sweeping go back to Boehm and Weiser (1988) and Go; the branded pointers are those of gc-arena by kyren and of

@@ -423,7 +423,7 @@ fn a_marking_that_is_overtaken_is_finished_at_once() {
     assert!(log.iter().any(|c| c.forced), "{log:?}");
     for collection in &log {
         assert_eq!(collection.reason, Reason::Growth);
-        // T4, and what one closure took beyond it.
+        // trigger.T4, and what one closure took beyond it.
         let limit = collection.before_bytes as f64;
         assert!(limit <= 1.1 * 1.16 * (collection.live_bytes as f64).max(floor as f64) + 9000.0);
         assert!(collection.pause_ns >= collection.longest_ns);

@@ -179,7 +179,7 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
             }
             thread::yield_now();
         }
-        // First what is pending: the sweeper may claim it as long as it is (H2).
+        // First what is pending: the sweeper may claim it as long as it is (handover.H2).
         let pending = std::iter::from_fn(|| handover.claim(0)).count();
         handover.wait_quiet();
         let done: usize = handover.take_all_done().iter().map(Vec::len).sum();

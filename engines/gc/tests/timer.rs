@@ -88,7 +88,7 @@ fn a_heap_at_rest_is_collected_once_and_shrinks() {
         assert_eq!(reasons(&quiet), [Reason::Idle]);
         assert!(reasons(&busy).is_empty());
         if !cfg!(miri) {
-            // T3: chunks went back, and it says how many bytes.
+            // timer.T3: chunks went back, and it says how many bytes.
             assert!(relief.returned_bytes > 8 << 20, "{relief:?}");
         }
         assert!(runtime.source().counts().taken <= 3);

@@ -531,7 +531,7 @@ fn the_shared_heaps_growth_has_all_marked_in_slices() {
     }
 }
 
-/// D1: the others are not finished in one pause for one that is past its limit. D2: nor does a closure of another keep
+/// due.D1: the others are not finished in one pause for one that is past its limit. due.D2: nor does a closure of another keep
 /// it from being collected.
 #[test]
 fn one_that_is_past_its_limit_neither_stops_nor_waits_for_the_others() {

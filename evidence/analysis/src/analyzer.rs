@@ -281,7 +281,7 @@ impl Analyzer {
         self.plan.at_time_ns.min(step)
     }
 
-    /// Does what is due: every event up to the due ticket has been applied (S1).
+    /// Does what is due: every event up to the due ticket has been applied (schedule.S1).
     fn reach(&mut self, due: Due) {
         match due {
             Due::Level(instant) => self.level(instant),

@@ -241,7 +241,7 @@ impl Cells {
         count.ever += 1;
         let site = &mut self.sites[count.site as usize];
         site.last_serial = serial;
-        // Time may step back by a stamp interval between threads (E3); first and last must not.
+        // Time may step back by a stamp interval between threads (trace::event.E3); first and last must not.
         site.first_ns = site.first_ns.min(time_ns);
         site.last_ns = site.last_ns.max(time_ns);
     }

@@ -10,7 +10,7 @@
 //! D2  A saving is never more than what is held now; if nothing shows that memory can be given back (a holder, blocks
 //!     at exit), the saving is 0.
 //! D3  Blocks that live when a program exits are not called a leak.
-//! D4  Free memory is free as far as the recording goes: if blocks may live that no event reported (`missing.rs` M2),
+//! D4  Free memory is free as far as the recording goes: if blocks may live that no event reported (missing.M2),
 //!     nothing is promised. For a process that was not recorded from its birth, only pages that are known from end to
 //!     end (`covered.rs`) count as saved.
 //! D5  Of free pages, as much counts as saved as live memory had fallen, or as is not requested again later if that
@@ -232,7 +232,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         what: what.clone(),
         change: change.into(),
         now_bytes: bytes,
-        // What the kernel's count does not have cannot be given back (K3 of the books).
+        // What the kernel's count does not have cannot be given back (closing.K3 of the books).
         saved_bytes: bytes.min(free),
         confidence: Confidence::Likely,
         ..Finding::default()

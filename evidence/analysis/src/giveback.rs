@@ -7,7 +7,7 @@
 //! ```
 //!
 //! B1  Only resident pages of heap mappings whose pages were read count; so `whole + tops + pinned` is never more
-//!     than the free memory of the books, except for K3.
+//!     than the free memory of the books, except for closing.K3.
 //! B2  glibc keeps the first bytes of a free chunk, where its links are: a page that a free chunk
 //!     begins on stays. It never gives back what lies behind the last block of a thread's arena
 //!     (`tops`), only the arena's next blocks use it.

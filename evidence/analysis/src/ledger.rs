@@ -9,7 +9,7 @@
 //!
 //! G1  `live` is the sum over the map and the parked blocks, always; cells add up to it.
 //! G2  A block whose realloc is under way is parked with its thread: it counts as live, but its address is free for
-//!     other blocks (E2 of the trace). It stays live if the trace ends there.
+//!     other blocks (trace::event.E2). It stays live if the trace ends there.
 //! G3  An acquisition at the address of a live block means that a release was lost: the old block is
 //!     closed first, as a release by the same thread, and counted.
 //! G4  Blocks inherited over a fork live, but the process did not acquire them: passes never see them.

@@ -15,7 +15,7 @@
 //! P3  A block counts in the process that acquired it, even while children of `fork` share it: live bytes of several
 //!     processes can be added up.
 //! P4  A process that became another program (`exec`) is one row with several images.
-//! P5  Nothing is called whole that is not: what a member misses is what its own report says (`missing.rs` M1); and
+//! P5  Nothing is called whole that is not: what a member misses is what its own report says (missing.M1); and
 //!     every ticket that the program took must have its event.
 //!
 //! Not here: reading traces (cli), words and tables (view).

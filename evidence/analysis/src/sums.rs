@@ -68,7 +68,7 @@ pub struct Counts {
     pub usable_bytes: u64,
     /// Releases of unknown addresses.
     pub unknown_frees: u64,
-    /// Acquisitions at an address that was still live (G3).
+    /// Acquisitions at an address that was still live (ledger.G3).
     pub lost_frees: u64,
     /// Reallocs whose beginning or end is missing.
     pub lost_reallocs: u64,

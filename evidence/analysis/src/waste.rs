@@ -13,7 +13,7 @@
 //! O4  A moment lies in the exit of a program that ended by itself if next to nothing is acquired after it (a
 //!     hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`): destructors
 //!     free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free less than a
-//!     span of time (`rest.rs` E1) before the end, whatever is acquired meanwhile. A program that was killed did not
+//!     span of time (rest.E1) before the end, whatever is acquired meanwhile. A program that was killed did not
 //!     exit: that is how daemons end.
 //! O5  If more has been requested since than half of what was kept, that was taken again, and as much kept later
 //!     counts anew: so a program that rests after its last round is looked at there. Such looks lie a quarter of the

@@ -11,7 +11,7 @@
 //!
 //! W1  An edge is a place in the order of events; the content of a bucket is exact, whatever was merged.
 //! W2  An instant is an edge and stays one. The heap peak is known only at the end: its bucket is cut
-//!     in two by the counts that cells saved (C2 of `cells.rs`).
+//!     in two by the counts that cells saved (cells.C2).
 //! W3  There are at most `WindowLimits::edges` edges (instants among them are never merged), and
 //!     `WindowLimits::changes` changes, unless three for each edge are more. Between two compactions there is at most
 //!     one bucket more, so memory is bounded by cells and limits, never by events.

@@ -53,7 +53,7 @@ enum Outcome {
 const NODES: u32 = 12;
 const THREADS: u32 = 4;
 
-/// A legal trace: no address twice, releases before acquisitions, E1 to E3.
+/// A legal trace: no address twice, releases before acquisitions (trace::event.E1, trace::event.E2).
 fn trace(seed: u64, count: u64) -> (Vec<Event>, Vec<Mark>) {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut live: Vec<u64> = Vec::new();
@@ -107,7 +107,7 @@ fn trace(seed: u64, count: u64) -> (Vec<Event>, Vec<Mark>) {
                 let outcome =
                     [Outcome::Fails, Outcome::Stays, Outcome::Moves][random.below(3) as usize];
                 if outcome == Outcome::Moves {
-                    // From here on another thread may take the address (E2).
+                    // From here on another thread may take the address (trace::event.E2).
                     free.push(addr);
                 }
                 parked[thread] = Some((addr, outcome));

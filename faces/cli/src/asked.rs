@@ -5,7 +5,7 @@
 //!                                                                  └─► a memory report, kept until the next one
 //! ```
 //!
-//! A1  What is judged later is what lives at both marks (`export::dark`, D1): so the measurement's own blocks are
+//! A1  What is judged later is what lives at both marks (export::dark.D1): so the measurement's own blocks are
 //!     left out, and what the program did meanwhile is known.
 //! A2  While a program grows, the newest measurement is kept; asking takes at most a tenth of the time.
 //! A3  At one of the program's own marks, and at its end, the program stands still while it is asked, for ten seconds

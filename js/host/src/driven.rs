@@ -228,7 +228,7 @@ impl Driven<'_> {
             }
             "report" => {
                 let rows: Vec<_> = self.tabs.values().filter_map(Tab::row).collect();
-                // The stock heap tells of no tenants and of nothing that is left (H1 of heap.rs): absent, not 0.
+                // The stock heap tells of no tenants and of nothing that is left (heap.H1): absent, not 0.
                 let told = !rows.is_empty() || heap::NAME == "skinflint";
                 Ok(Some(json!({
                     "heap": heap::NAME,

@@ -1,6 +1,6 @@
 //! What is said in the end: as text on stderr, or as JSON on stdout.
 //!
-//! Y1  The JSON has everything that the text has; figures that a heap does not tell are null (heap H1).
+//! Y1  The JSON has everything that the text has; figures that a heap does not tell are null (heap.H1).
 //!
 //! Not here: the log of collections as they happen (`heap`).
 

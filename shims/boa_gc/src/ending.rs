@@ -76,7 +76,7 @@ fn contained(act: impl FnOnce()) {
 unsafe fn finalize(object: Erased) {
     // SAFETY: as the caller promises.
     let vtable = unsafe { head(object) }.vtable;
-    // SAFETY: H3.
+    // SAFETY: object.H3.
     contained(|| unsafe { (vtable.finalize)(object) });
 }
 
@@ -88,7 +88,7 @@ unsafe fn drop_value(object: Erased) {
     // SAFETY: as the caller promises.
     let head = unsafe { head(object) };
     let vtable = head.vtable;
-    // SAFETY: H3.
+    // SAFETY: object.H3.
     contained(|| dropping(|| unsafe { (vtable.drop)(object) }));
     head.set(ENDED);
 }

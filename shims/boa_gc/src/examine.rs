@@ -12,7 +12,7 @@
 //! J2  What is not suspected is considered alive. So garbage that hangs on a dead object outside of the set is found
 //!     when both are suspected.
 //! J3  The work is that of the suspects and of the ephemerons on them; the edges of other objects are not looked at.
-//! J4  A pair's value is followed when the pair and the key are alive (W2).
+//! J4  A pair's value is followed when the pair and the key are alive (weak.W2).
 //!
 //! Source: examining a subset by counts comes from CPython's collector (N. Schemenauer, 2000) and from trial deletion
 //! (Lins 1990; Bacon and Rajan 2001).
@@ -24,7 +24,7 @@ use crate::trace::Tracer;
 
 /// Reports whether an object can be suspected: not if it is already ending.
 pub(crate) fn can_be_suspected(object: Erased) -> bool {
-    // SAFETY: the caller walks cells that are not free, or free with a head (`tenant`, N1).
+    // SAFETY: the caller walks cells that are not free, or free with a head (tenant.N1).
     !unsafe { head(object) }.has(QUEUED | DOOMED | ENDED)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn garbage_of(mut suspects: Vec<Erased>, pairs: &[&[Erased]]) -> Vec<
         unsafe { head(object) }.suspect();
     }
     for &object in &suspects {
-        // SAFETY: J1, H3.
+        // SAFETY: J1, object.H3.
         unsafe { (head(object).vtable.count)(object) };
     }
     let mut reached = Reached {
@@ -78,7 +78,7 @@ impl Reached {
     /// Adds an ephemeron that is no suspect, and so alive, but whose key is a suspect: its value is alive only if the
     /// key is, so its edges are counted like a suspect's.
     fn add_open(&mut self, pair: Erased) {
-        // SAFETY: those on the list are not free (`tenant`, N2).
+        // SAFETY: those on the list are not free (tenant.N2).
         let head = unsafe { head(pair) };
         if head.has(SUSPECT | QUEUED | DOOMED | ENDED) {
             return;
@@ -86,10 +86,10 @@ impl Reached {
         let Some(fns) = head.vtable.pair else {
             return;
         };
-        // SAFETY: it has not ended; W1.
+        // SAFETY: it has not ended; weak.W1.
         let open = unsafe { (fns.key)(pair).is_some_and(|key| self::head(key).has(SUSPECT)) };
         if open {
-            // SAFETY: J1, H3.
+            // SAFETY: J1, object.H3.
             unsafe { (head.vtable.count)(pair) };
             self.pairs.push(pair);
         }
@@ -98,7 +98,7 @@ impl Reached {
     /// Follows all edges that were reported, among suspects.
     fn follow(&mut self) {
         while let Some(object) = self.tracer.stack.pop() {
-            // SAFETY: edges lead to objects whose cells are not free (H1).
+            // SAFETY: edges lead to objects whose cells are not free (object.H1).
             let head = unsafe { head(object) };
             if !head.has(SUSPECT) {
                 continue;
@@ -107,7 +107,7 @@ impl Reached {
             if head.vtable.pair.is_some() {
                 self.pairs.push(object);
             } else {
-                // SAFETY: J1, H3.
+                // SAFETY: J1, object.H3.
                 unsafe { (head.vtable.trace)(object, &mut self.tracer) };
             }
         }
@@ -122,7 +122,7 @@ impl Reached {
                 let Some(fns) = unsafe { head(pair) }.vtable.pair else {
                     continue;
                 };
-                // SAFETY: J1; W1: its key has not ended.
+                // SAFETY: J1; weak.W1: its key has not ended.
                 let open = unsafe { (fns.key)(pair).is_some_and(|key| head(key).has(SUSPECT)) };
                 if open {
                     self.pairs.push(pair);
@@ -153,7 +153,7 @@ impl Reached {
 pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
     let mut dead = Vec::new();
     pairs.retain(|&pair| {
-        // SAFETY: those on the list are not free (`tenant`, N2).
+        // SAFETY: those on the list are not free (tenant.N2).
         let head = unsafe { head(pair) };
         if head.has(ENDED) {
             return true;
@@ -161,7 +161,7 @@ pub(crate) fn take_dead_pairs(pairs: &mut Vec<Erased>) -> Vec<Erased> {
         let Some(fns) = head.vtable.pair else {
             return true;
         };
-        // SAFETY: it has not ended; a key that is there has not been freed (W1).
+        // SAFETY: it has not ended; a key that is there has not been freed (weak.W1).
         let key = unsafe { (fns.key)(pair) };
         // SAFETY: as above.
         let gone = key.is_some_and(|key| unsafe { self::head(key) }.has(DOOMED));

@@ -4,7 +4,7 @@
 //!   Gc<T> ──► │ handles, state │ vtable │ value │        clone: +1      drop: −1, and at 0: queued (`local`)
 //! ```
 //!
-//! P1  A handle leads to an object whose cell is not free (H1), and whose value has not ended unless the handle lies
+//! P1  A handle leads to an object whose cell is not free (object.H1), and whose value has not ended unless the handle lies
 //!     in garbage.
 //! P2  Dropping a handle ends nothing at once: an object that loses its last handle ends within a later allocation.
 //!     So a list of ten million nodes drops without recursion.
@@ -208,7 +208,7 @@ impl<T: Trace + ?Sized> Drop for Gc<T> {
 
 impl<T: Trace + ?Sized> Finalize for Gc<T> {}
 
-// SAFETY: a handle is one edge; finalizers stop at it (A3).
+// SAFETY: a handle is one edge; finalizers stop at it (trace.A3).
 unsafe impl<T: Trace + ?Sized> Trace for Gc<T> {
     #[inline]
     unsafe fn trace(&self, tracer: &mut Tracer) {
@@ -292,7 +292,7 @@ impl<T: Trace + ?Sized> AsRef<T> for Gc<T> {
 pub(crate) struct Unknown(());
 
 impl Finalize for Unknown {}
-// SAFETY: it has no parts. (The collector goes by the object's vtable, H3.)
+// SAFETY: it has no parts. (The collector goes by the object's vtable, object.H3.)
 unsafe impl Trace for Unknown {
     empty_trace!();
 }

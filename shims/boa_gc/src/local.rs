@@ -55,7 +55,7 @@ pub(crate) struct Local {
     pub(crate) weak_maps: RefCell<Vec<Box<dyn AnyWeakMap>>>,
     pub(crate) stress: Cell<u32>,
     pub(crate) verify: Cell<bool>,
-    /// Whether a tenant has a limit (W2).
+    /// Whether a tenant has a limit (outside.W2).
     pub(crate) limits_outside: Cell<bool>,
     /// The bytes that the client counted at the last look.
     pub(crate) outside_seen: Cell<usize>,
@@ -264,7 +264,7 @@ impl Local {
 
     /// Forgets a tenant without objects.
     pub(crate) fn forget_tenant(&self, tenant: &Rc<Tenant>) {
-        // Pointers into its memory may be waiting elsewhere (`marking`, M3).
+        // Pointers into its memory may be waiting elsewhere (marking.M3).
         self.abandon_marking(tenant);
         tenant.give_back(0);
         let slot = &mut self.tenants.borrow_mut()[tenant.heap.id() as usize];

@@ -171,10 +171,10 @@ fn count_open(pair: Erased) {
     let Some(fns) = head.vtable_if_alive().and_then(|vtable| vtable.pair) else {
         return;
     };
-    // SAFETY: it has not ended; W1.
+    // SAFETY: it has not ended; weak.W1.
     let suspected = unsafe { (fns.key)(pair).is_some_and(|key| self::head(key).has(SUSPECT)) };
     if suspected && !head.has(SUSPECT) {
-        // SAFETY: it has not ended; H3.
+        // SAFETY: it has not ended; object.H3.
         unsafe { (head.vtable.count)(pair) };
     }
 }
@@ -236,7 +236,7 @@ impl Marking {
             let head = unsafe { head(object) };
             match sift.pass {
                 Pass::Suspect if can_be_suspected(object) => head.suspect(),
-                // SAFETY: it has not ended since: then it would be no suspect; H3.
+                // SAFETY: it has not ended since: then it would be no suspect; object.H3.
                 Pass::Count if head.has(SUSPECT) => unsafe { (head.vtable.count)(object) },
                 Pass::Tell if head.has(SUSPECT) => {
                     head.clear(SUSPECT);
@@ -291,7 +291,7 @@ impl Marking {
             if head.vtable.pair.is_some() {
                 self.pairs.push(object);
             } else {
-                // SAFETY: it has not ended; H3.
+                // SAFETY: it has not ended; object.H3.
                 unsafe { (head.vtable.trace)(object, &mut self.tracer) };
             }
         }
@@ -311,7 +311,7 @@ impl Marking {
             let Some(key) = (unsafe { (fns.key)(pair) }) else {
                 return false;
             };
-            // SAFETY: W1: the key's cell is not free.
+            // SAFETY: weak.W1: the key's cell is not free.
             let open = unsafe { number_of(key) != heap || tenant.is_marked(key) };
             if open {
                 // SAFETY: it has not ended.

@@ -7,7 +7,7 @@
 //!
 //! X1  Objects above [`MAX_OBJECT`] bytes, or aligned to more than a word, lie in the heap as usual, and are counted.
 //! X2  A freed object's head has [`ENDED`](crate::object::ENDED) and [`PLACED`] without handles, and stays until the
-//!     next cycle: pointers that are out of date (`marking`, M3) find it as they would find a freed cell. A cycle
+//!     next cycle: pointers that are out of date (marking.M3) find it as they would find a freed cell. A cycle
 //!     corresponds to giving memory back elsewhere: it does not run while the tenant is marked, and runs after
 //!     others' stacks have forgotten it.
 //! X3  A cycle frees nothing that was not freed by counts or by an examination before: it only makes that into room.

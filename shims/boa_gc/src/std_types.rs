@@ -4,7 +4,7 @@
 //!   leaves!      no edges            each!   what an iterator gives       functions!   pointers to code, tuples
 //! ```
 //!
-//! Each list is the interface of boa_gc 0.22; the rules are those of `trace` (A1 to A3).
+//! Each list is the interface of boa_gc 0.22; the rules are those of `trace` (trace.A1 to trace.A3).
 //!
 //! Not here: `Gc`, weak references and cells, which have rules of their own.
 

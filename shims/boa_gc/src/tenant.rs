@@ -249,7 +249,7 @@ impl Tenant {
         // SAFETY: the cell is not free yet.
         if unsafe { head(object) }.has(PLACED) {
             // SAFETY: it is ours, and free from now on; its head stays, for code that may still have its address
-            //        (`placed`, X2).
+            //        (placed.X2).
             unsafe {
                 object.cast::<[u32; 2]>().write([0, ENDED | PLACED]);
                 self.of_policy().free(object);
@@ -277,7 +277,7 @@ impl Tenant {
     }
 
     /// Gives freed cells to the core, at most `most`; returns whether none is left. It must not run while the tenant
-    /// is being marked (`marking`, M3).
+    /// is being marked (marking.M3).
     pub(crate) fn flush(&self, most: usize) -> bool {
         debug_assert!(!self.is_marking.get());
         let mut left = most;

@@ -20,7 +20,7 @@ use crate::trace::Tracer;
 /// Returns what an object leads to, including the value of an ephemeron.
 fn edges(object: Erased) -> Vec<Erased> {
     let mut tracer = Tracer::new();
-    // SAFETY: the caller has it from a walk over objects that have not ended; H3.
+    // SAFETY: the caller has it from a walk over objects that have not ended; object.H3.
     unsafe {
         let vtable = head(object).vtable;
         match vtable.pair {

@@ -23,15 +23,6 @@ use super::source::Source;
 const RULE: &str = "label";
 /// Names of other things that look like labels.
 const WORDS: &[&str] = &["V8", "C11", "C17", "C23"];
-/// Crates whose citations are still to be written so.
-const EXEMPT: &[&str] = &[
-    "engines/gc",
-    "evidence/analysis",
-    "faces/cli",
-    "shims/boa_gc",
-    "js/host",
-];
-
 /// The folders of a crate that have sources: files of one name in two of them are told apart by where they are cited.
 const REALMS: &[&str] = &["src", "tests", "examples", "benches", "fuzz_targets"];
 
@@ -68,11 +59,9 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
         });
     }
     let mut faults = Vec::new();
-    for (name, files) in &crates {
-        if !EXEMPT.contains(&name.as_str()) {
-            faults.extend(defined_twice(files));
-            faults.extend(files.iter().flat_map(|file| judge(file, files)));
-        }
+    for files in crates.values() {
+        faults.extend(defined_twice(files));
+        faults.extend(files.iter().flat_map(|file| judge(file, files)));
     }
     faults
 }

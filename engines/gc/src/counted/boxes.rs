@@ -10,7 +10,7 @@
 //! Y2  DEAD: the value was dropped. Only pointers within values that are destroyed with it still lead to it.
 //! Y3  A box holds a count of its collector, which lives as long as any box.
 //!
-//! Z1, Z2 and Z4 of `cc`, and V1, V2, V4 of `cycles`, are kept here as far as counts are concerned.
+//! cc.Z1, cc.Z2 and cc.Z4, and cycles.V1, cycles.V2, cycles.V4, are kept here as far as counts are concerned.
 //!
 //! Not here: which boxes are collected (`cycles`).
 
@@ -78,7 +78,7 @@ impl<T: Trace> VTableOf<T> {
 
 unsafe fn end<T>(header: NonNull<Header>) {
     let this = header.cast::<CcBox<T>>().as_ptr();
-    // SAFETY: the box is of this type, and its value is dropped once (Z1). The header is used meanwhile: only the value
+    // SAFETY: the box is of this type, and its value is dropped once (cc.Z1). The header is used meanwhile: only the value
     // is borrowed.
     unsafe { ManuallyDrop::drop(&mut (*this).value) };
 }
@@ -153,7 +153,7 @@ pub(crate) struct Inner {
     /// Reused for each node.
     pub(super) tracer: RefCell<Option<Tracer>>,
     pub(super) touched: RefCell<Vec<u32>>,
-    /// Values whose count is 0 (Z2).
+    /// Values whose count is 0 (cc.Z2).
     pub(super) falling: RefCell<Vec<NonNull<Header>>>,
     pub(super) dropping: Cell<bool>,
     pub(super) stepping: Cell<bool>,
@@ -207,13 +207,13 @@ impl Inner {
         let mut candidates = self.candidates.borrow_mut();
         candidates.swap_remove(header.index());
         if let Some(moved) = candidates.get(header.index()) {
-            // SAFETY: a box among the candidates exists (V4).
+            // SAFETY: a box among the candidates exists (cycles.V4).
             unsafe { moved.as_ref() }.set_index(header.index());
         }
         header.clear(BUFFERED);
     }
 
-    /// Drops the value of a box whose count is 0, at once or, if values are being dropped already, after these (Z2).
+    /// Drops the value of a box whose count is 0, at once or, if values are being dropped already, after these (cc.Z2).
     pub(super) fn drop_value_of(&self, this: NonNull<Header>) {
         // SAFETY: nothing frees it before its value is dropped.
         let header = unsafe { this.as_ref() };
@@ -237,12 +237,12 @@ impl Inner {
         self.dropping.set(false);
     }
 
-    /// Drops a value, and frees the box if no pointer to it is left (Z4).
+    /// Drops a value, and frees the box if no pointer to it is left (cc.Z4).
     pub(super) unsafe fn end(&self, this: NonNull<Header>) {
         // SAFETY: as the caller promises.
         let header = unsafe { this.as_ref() };
         let vtable = header.vtable;
-        // SAFETY: Z1.
+        // SAFETY: cc.Z1.
         let end = AssertUnwindSafe(|| unsafe { (vtable.drop)(this) });
         if let Err(payload) = catch_unwind(end) {
             let mut counts = self.counts.borrow_mut();
@@ -403,7 +403,7 @@ impl Header {
         }
     }
 
-    /// Frees the box if its counts are 0 (Z1).
+    /// Frees the box if its counts are 0 (cc.Z1).
     ///
     /// # Safety
     /// The value was dropped.

@@ -75,7 +75,7 @@ impl<T: Trace> Drop for FieldMut<'_, T> {
     }
 }
 
-// SAFETY: J1: what it holds is told. While the field is being written it tells nothing: then what it holds counts as
+// SAFETY: values.J1: what it holds is told. While the field is being written it tells nothing: then what it holds counts as
 // held from outside, which it is. Finalizers run on its parts' threads.
 unsafe impl<T: Trace + 'static> Trace for Field<T> {
     const EDGES: bool = T::EDGES;

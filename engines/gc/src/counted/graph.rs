@@ -5,7 +5,7 @@
 use core::ptr::NonNull;
 
 pub(crate) struct Node<H> {
-    /// What it stands for; `None`: that has ended (V4 of `cycles`).
+    /// What it stands for; `None`: that has ended (cycles.V4).
     pub(super) header: Option<NonNull<H>>,
     /// Number of edges of nodes that lead to it.
     pub(super) inner: u32,

@@ -6,7 +6,7 @@
 //!                                                    └─► each counted value that it holds is touched
 //! ```
 //!
-//! Not here: what becomes of values that are touched (`cycles`, V1).
+//! Not here: what becomes of values that are touched (cycles.V1).
 
 use core::cell::Cell;
 
@@ -33,7 +33,7 @@ fn moved_slow<T: Trace>(value: &T) {
     let mut tracer = Tracer::listing_counted();
     value.trace(&mut tracer);
     for header in tracer.take_counted().counted {
-        // SAFETY: Z3: told pointers are counted, so their boxes are there.
+        // SAFETY: cc.Z3: told pointers are counted, so their boxes are there.
         unsafe { header.cast::<Header>().as_ref() }.touch();
     }
 }

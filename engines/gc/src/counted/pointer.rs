@@ -1,6 +1,6 @@
 //! Counted pointers.
 //!
-//! Z1 to Z3 of `cc` are kept here.
+//! cc.Z1 to cc.Z3 are kept here.
 //!
 //! Not here: what a count's change causes (`boxes`).
 
@@ -33,7 +33,7 @@ impl<T: Trace> Cc<T> {
     }
 
     pub(super) fn head(&self) -> &Header {
-        // SAFETY: Z1: this pointer is counted.
+        // SAFETY: cc.Z1: this pointer is counted.
         unsafe { self.to.cast::<Header>().as_ref() }
     }
 
@@ -58,8 +58,8 @@ impl<T: Trace> Deref for Cc<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: Z1: the value is dropped when no pointer is left, or only those within destroyed values, which no
-        // code can use (Z3).
+        // SAFETY: cc.Z1: the value is dropped when no pointer is left, or only those within destroyed values, which no
+        // code can use (cc.Z3).
         unsafe { &(*self.to.as_ptr()).value }
     }
 }
@@ -78,7 +78,7 @@ impl<T: Trace> Clone for Cc<T> {
 impl<T: Trace> Drop for Cc<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Z1: this pointer was counted, and is no more.
+        // SAFETY: cc.Z1: this pointer was counted, and is no more.
         unsafe { Header::remove_strong(self.header()) };
     }
 }
@@ -89,7 +89,7 @@ impl<T: Trace + core::fmt::Debug> core::fmt::Debug for Cc<T> {
     }
 }
 
-// SAFETY: J1: it is one counted pointer, told once; counts are its thread's.
+// SAFETY: values.J1: it is one counted pointer, told once; counts are its thread's.
 unsafe impl<T: Trace> Trace for Cc<T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
@@ -105,7 +105,7 @@ pub struct Weak<T: Trace + 'static> {
 
 impl<T: Trace> Weak<T> {
     fn head(&self) -> &Header {
-        // SAFETY: Z1: boxes stay as long as weak pointers to them.
+        // SAFETY: cc.Z1: boxes stay as long as weak pointers to them.
         unsafe { self.to.cast::<Header>().as_ref() }
     }
 
@@ -127,12 +127,12 @@ impl<T: Trace> Clone for Weak<T> {
 
 impl<T: Trace> Drop for Weak<T> {
     fn drop(&mut self) {
-        // SAFETY: Z1: this pointer was counted, and is no more.
+        // SAFETY: cc.Z1: this pointer was counted, and is no more.
         unsafe { Header::remove_weak(self.to.cast()) };
     }
 }
 
-// SAFETY: J1: it keeps nothing alive; counts are its thread's.
+// SAFETY: values.J1: it keeps nothing alive; counts are its thread's.
 unsafe impl<T: Trace> Trace for Weak<T> {
     const EDGES: bool = false;
     const FINALIZE: Finalize = Finalize::Mutator;

@@ -64,7 +64,7 @@ impl<T: Trace> Drop for Held<T> {
     }
 }
 
-// SAFETY: J1: it has no edge to an object, and its counted pointer is told once; counts are its thread's. Its `Drop`
+// SAFETY: values.J1: it has no edge to an object, and its counted pointer is told once; counts are its thread's. Its `Drop`
 // looks at the counts only.
 unsafe impl<T: Trace> Trace for Held<T> {
     const EDGES: bool = true;

@@ -36,7 +36,7 @@ pub(crate) struct Chunk(pub(crate) NonNull<u8>);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub(crate) struct Arena(pub(crate) NonNull<u8>);
 
-// SAFETY: C2: the thread that has an arena for sweeping is the only one to use its head and cells.
+// SAFETY: layout.C2: the thread that has an arena for sweeping is the only one to use its head and cells.
 unsafe impl Send for Arena {}
 
 // SAFETY: empty chunks wait in the source, which is shared between threads behind a lock.

@@ -13,7 +13,7 @@
 //!     not reach it, it stays where it is.
 //! P5  A shortage in one heap is an error of that heap's allocation, and of no other's.
 //!
-//! P1 is that of `state`, P4 that of `sweeping`.
+//! state.P1 is that of `state`, sweeping.P4 that of `sweeping`.
 //!
 //! Not here: allocation that collects first (`incremental::due`), sweeping (`sweeping`).
 
@@ -130,7 +130,7 @@ impl Heap {
         // Under stress each allocation comes here.
         let most = config.stress_every.map_or(usize::MAX >> 1, |_| 1);
         loop {
-            // E4: a space that was pushed out of the cache still has a span, and a finalizer above may have taken one.
+            // space.E4: a space that was pushed out of the cache still has a span, and a finalizer above may have taken one.
             if let Some(object) = space.bump() {
                 return Ok(object);
             }

@@ -154,7 +154,7 @@ impl Purger {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // SAFETY: the source is dropped after every heap that has chunks of it (S3).
+        // SAFETY: the source is dropped after every heap that has chunks of it (source.S3).
         unsafe { self.pool.region.release() };
     }
 }

@@ -144,7 +144,7 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
     }
 }
 
-/// Empties entries of objects that were not reached (O3 of `roots`): the other objects are reached, since they are
+/// Empties entries of objects that were not reached (roots.O3): the other objects are reached, since they are
 /// roots, or told by an object that is. Cost: a look at each entry of the set's tables, where the set is more than one
 /// heap; those of a heap alone are swept before its next collection.
 fn empty_roots(set: &[&Heap], tracer: &Tracer) {

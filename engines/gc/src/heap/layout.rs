@@ -19,7 +19,7 @@
 //!     A run of arenas (one large object) has `recip` 0: each offset is in cell 0.
 //! C5  A head is valid exactly for the arenas that are not in `free`.
 //!
-//! C1 and C4 are those of `address`.
+//! address.C1 and address.C4 are those of `address`.
 //!
 //! Not here: where chunks come from (`source`), the owners of arenas (`chunks`, `space`).
 
@@ -62,7 +62,7 @@ pub(crate) struct ChunkHead {
     pub(crate) free: Bits,
     /// Free arenas that may be resident.
     pub(crate) dirty: Bits,
-    /// Arenas with marked objects whose edges were not told yet (`mark`, M3).
+    /// Arenas with marked objects whose edges were not told yet (mark.M3).
     pub(crate) delayed: Bits,
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct ArenaHead {
 impl Chunk {
     #[inline]
     pub(crate) fn head(&self) -> &ChunkHead {
-        // SAFETY: C1: taken chunks begin with a head, all of whose fields are valid for any bytes that `source`
+        // SAFETY: address.C1: taken chunks begin with a head, all of whose fields are valid for any bytes that `source`
         // hands out (zero or written by `init`).
         unsafe { self.0.cast::<ChunkHead>().as_ref() }
     }
@@ -105,7 +105,7 @@ impl Chunk {
     /// Writes the head of a chunk that was just taken. `zero`: its pages are not resident.
     pub(crate) fn init(self, heap: u32, slots: u32, origin: u8, zero: bool) {
         let head: *mut ChunkHead = self.0.cast().as_ptr();
-        // SAFETY: C1: the chunk is ours, aligned, and large enough; all-zero is a valid head.
+        // SAFETY: address.C1: the chunk is ours, aligned, and large enough; all-zero is a valid head.
         unsafe { head.write_bytes(0, 1) };
         let head = self.head();
         head.heap.set(heap);
@@ -160,7 +160,7 @@ impl Arena {
     #[inline]
     pub(crate) fn head(&self) -> &ArenaHead {
         let offset = self.index() * size_of::<ArenaHead>();
-        // SAFETY: C1, C4: the head lies in the same chunk; C5: it was written by `init`.
+        // SAFETY: address.C1, address.C4: the head lies in the same chunk; C5: it was written by `init`.
         unsafe { self.chunk().0.add(offset).cast::<ArenaHead>().as_ref() }
     }
 
@@ -182,7 +182,7 @@ impl Arena {
             clean: Cell::new(false),
             allocated: zeros(),
         };
-        // SAFETY: C1, C2: the arena is this thread's alone; the head is aligned, since a chunk is, and the alignment
+        // SAFETY: address.C1, C2: the arena is this thread's alone; the head is aligned, since a chunk is, and the alignment
         // divides 96.
         unsafe { self.chunk().0.add(offset).cast::<ArenaHead>().write(head) };
     }

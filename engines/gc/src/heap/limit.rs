@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   arenas and heads held  ─┐
-//!   the client's bytes     ─┴─► more than the limit? ─► OutOfMemory ─► due: Shortage (`trigger`, T6)
+//!   the client's bytes     ─┴─► more than the limit? ─► OutOfMemory ─► due: Shortage (trigger.T6)
 //! ```
 //!
 //! B1  The client's bytes count as if the heap held them. While they and what is held exceed the limit every allocation
 //!     is refused, even of a cell in a page that is already held.
 //! B2  A request that even an empty heap could not meet is refused without making a collection due.
 //!
-//! Not here: collecting before the limit is reached (`trigger`, T5), the pages (`chunks`, U5).
+//! Not here: collecting before the limit is reached (trigger.T5), the pages (chunks.U5).
 
 use crate::heap::shortage::OutOfMemory;
 use crate::heap::shortage::Shortage;

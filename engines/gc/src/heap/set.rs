@@ -73,7 +73,7 @@ impl Drop for Refused<'_> {
     }
 }
 
-/// Checks whether the collection must be refused (L4).
+/// Checks whether the collection must be refused (collect.L4).
 pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     for heap in set {
         if !set
@@ -92,7 +92,7 @@ pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     Ok(())
 }
 
-/// Tells the roots (L2).
+/// Tells the roots (collect.L2).
 pub(crate) fn tell_roots(
     set: &[&Heap],
     collected: &[bool],
@@ -113,7 +113,7 @@ pub(crate) fn tell_roots(
     roots.trace(tracer);
 }
 
-/// Lives while heaps are looked at, so that nothing that is called collects one of them (K3).
+/// Lives while heaps are looked at, so that nothing that is called collects one of them (marking.K3).
 pub(super) struct Collecting<'a>(&'a [&'a Heap]);
 
 impl<'a> Collecting<'a> {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! S1  At most `taken / 16` empty chunks stay resident after a give; when there are more, they are given back until
-//!     `taken / 32` are left. A heap itself keeps what it will need again (`chunks`, U3); this is for tenants that come
+//!     `taken / 32` are left. A heap itself keeps what it will need again (chunks.U3); this is for tenants that come
 //!     and go.
 //! S2  [`Source::shrink`] keeps none.
 //! S3  A heap holds its source by reference count, so memory outlives every heap that lies in it.

@@ -83,7 +83,7 @@ pub(crate) struct Shared {
 pub(crate) struct Marking {
     pub(super) tracer: Tracer,
     pub(super) reason: Reason,
-    /// The heaps (K1), and the same by number.
+    /// The heaps (marking.K1), and the same by number.
     pub(super) members: Vec<Weak<Heap>>,
     pub(super) set: Vec<bool>,
     /// The root table that is told next, and its next entry.

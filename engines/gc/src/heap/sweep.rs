@@ -5,7 +5,7 @@
 //!   marks      1 0 1 0 0 1        allocated := marks, marks := 0
 //! ```
 //!
-//! W1  The thread that sweeps an arena has it for itself (C2), and its kind allows that thread (K2).
+//! W1  The thread that sweeps an arena has it for itself (layout.C2), and its kind allows that thread (kind.K2).
 //! W2  After it `allocated` is what was marked, nothing is marked, and `live` counts it.
 //! W3  A finalizer that panics has run: its object is freed, the rest of the arena is swept, and the panic is
 //!     reported. (Where the program aborts on panics, it aborts.)
@@ -107,7 +107,7 @@ fn finalize(arena: Arena, kind: &'static Kind, dead: [u64; 4], tally: &mut Tally
     for cell in each(dead) {
         let object = arena.cell(cell);
         tally.finalized += 1;
-        // SAFETY: K2, W1: the object is of this kind, has not ended yet, and nothing leads to it.
+        // SAFETY: kind.K2, W1: the object is of this kind, has not ended yet, and nothing leads to it.
         let end = AssertUnwindSafe(|| unsafe { finalize(object) });
         if let Err(payload) = catch_unwind(end) {
             tally.panicked(kind, payload.as_ref());

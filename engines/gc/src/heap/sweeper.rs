@@ -64,7 +64,7 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         self.queue.close();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic: finalizers are contained (W3).
+            // The thread does not panic: finalizers are contained (sweep.W3).
             let _ = thread.join();
         }
     }

@@ -165,7 +165,7 @@ impl Heap {
         bytes
     }
 
-    /// Takes back what is left of all spans (E2), so that the bits show objects.
+    /// Takes back what is left of all spans (space.E2), so that the bits show objects.
     pub(crate) fn retire(&self) {
         for space in self.spaces() {
             self.triggers.returned(space.retire());

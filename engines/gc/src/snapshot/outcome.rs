@@ -15,7 +15,7 @@ pub struct Written {
     pub nodes: u64,
     /// Number of all edges.
     pub edges: u64,
-    /// Bytes of the objects' cells, which is what the heaps hold in objects (H2).
+    /// Bytes of the objects' cells, which is what the heaps hold in objects (snapshot.H2).
     pub cell_bytes: u64,
     /// Bytes outside that the client told. The sizes of all nodes sum to both together.
     pub outside_bytes: u64,
@@ -34,7 +34,7 @@ pub enum SnapshotError {
     Out(io::Error),
     /// There are more than 2^32 objects. Nothing was written.
     TooMany,
-    /// Objects told other edges than a moment before (H3); the written text is not a snapshot.
+    /// Objects told other edges than a moment before (snapshot.H3); the written text is not a snapshot.
     Changed,
 }
 

@@ -13,7 +13,7 @@ use crate::heap::state::Heap;
 /// A snapshot about to be written.
 ///
 /// Cost: three walks over the objects and their edges; about a second for a million objects with three edges each.
-/// Memory: a thousandth of the heaps, and at most `max(256 KiB, heap / 32)` for names (H1). Threads: the heaps' own.
+/// Memory: a thousandth of the heaps, and at most `max(256 KiB, heap / 32)` for names (snapshot.H1). Threads: the heaps' own.
 ///
 /// It shows everything that is allocated: collect before, if garbage is not wanted
 /// ([`Tenant::snapshot`](crate::typed::Tenant) does).

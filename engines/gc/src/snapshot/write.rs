@@ -4,7 +4,7 @@
 //!   survey: edges, which heaps are outside ─► nodes ─► edges ─► strings ─► (loose names: nodes and edges again, muted)
 //! ```
 //!
-//! W1  Nodes are written in the order of their numbers: made-up ones first, then objects (`number`, U2); the edges of a
+//! W1  Nodes are written in the order of their numbers: made-up ones first, then objects (number.U2); the edges of a
 //!     node in the order of the nodes.
 //! W2  A made-up node's edges come from tables, an object's from its kind or the client; both go through the same
 //!     counting and the same writing, so that the counts are those of what is written.
@@ -412,7 +412,7 @@ impl Draw for Edges<'_, '_, '_> {
 struct Shape {
     nodes: u64,
     edges: u64,
-    /// Hash of the counts of all nodes, in order (H3).
+    /// Hash of the counts of all nodes, in order (snapshot.H3).
     hash: u64,
 }
 
@@ -424,7 +424,7 @@ impl Shape {
     }
 }
 
-/// Returns the number of an object: an odd number from its place (H4).
+/// Returns the number of an object: an odd number from its place (snapshot.H4).
 fn id_of(object: NonNull<u8>) -> u64 {
     ((object.as_ptr().addr() as u64 >> 4) & 0x7fff_ffff) << 1 | 1
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! B1  Every field is told: the fields that are declared are the ones that are traced.
-//! B2  `Drop` for the type is a compile error (F3).
+//! B2  `Drop` for the type is a compile error (typed.F3).
 //!
 //! B3  Input that the macro does not support is explained in words, not by "no rules expected the token".
 //!

@@ -21,14 +21,14 @@ use crate::heap::tracer::Tracer;
 
 macro_rules! leaves {
     ($finalize:expr => $($name:ty),* $(,)?) => {$(
-        // SAFETY: J2.
+        // SAFETY: values.J2.
         unsafe impl Trace for $name {
             const EDGES: bool = false;
             const FINALIZE: Finalize = $finalize;
             fn trace(&self, _: &mut Tracer) {}
         }
 
-        // SAFETY: J2.
+        // SAFETY: values.J2.
         unsafe impl System for $name {}
 
         impl Family for $name {
@@ -43,17 +43,17 @@ leaves!(Finalize::Nothing => Cell<i8>, Cell<i16>, Cell<i32>, Cell<i64>, Cell<isi
 leaves!(Finalize::Nothing => &'static str);
 leaves!(Finalize::Any => String, Box<str>);
 
-// SAFETY: J2: what is 'static holds no edges.
+// SAFETY: values.J2: what is 'static holds no edges.
 unsafe impl<T: 'static + Trace> Trace for RefCell<T> {
     const EDGES: bool = false;
     const FINALIZE: Finalize = T::FINALIZE;
     fn trace(&self, _: &mut Tracer) {}
 }
 
-// SAFETY: J2.
+// SAFETY: values.J2.
 unsafe impl<T: 'static + Trace> System for RefCell<T> {}
 
-// SAFETY: J1: its part is told.
+// SAFETY: values.J1: its part is told.
 unsafe impl<T: Trace> Trace for Option<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;
@@ -92,7 +92,7 @@ fn number_pairs<'a, K: Trace + 'a, V: Trace + 'a>(
 
 macro_rules! wholes {
     ($($finalize:expr, [$($parts:tt)*] $name:ty, $first:ident $(, $more:ident)* => $tell:expr $(, $names:expr)?;)*) => {$(
-        // SAFETY: J1: every part is told; I1.
+        // SAFETY: values.J1: every part is told; I1.
         unsafe impl<$($parts)*> Trace for $name {
             const EDGES: bool = $first::EDGES $(|| $more::EDGES)*;
             const FINALIZE: Finalize = $finalize.and($first::FINALIZE)$(.and($more::FINALIZE))*;
@@ -154,7 +154,7 @@ wholes! {
 
 macro_rules! lists {
     ($($name:ty;)*) => {$(
-        // SAFETY: J1: every part is told; I1.
+        // SAFETY: values.J1: every part is told; I1.
         unsafe impl<T: Trace> Trace for $name {
             const EDGES: bool = T::EDGES;
             const FINALIZE: Finalize = Any.and(T::FINALIZE);
@@ -189,7 +189,7 @@ lists! {
     Box<[T]>;
 }
 
-// SAFETY: J1: what it holds is told; I1.
+// SAFETY: values.J1: what it holds is told; I1.
 unsafe impl<T: Trace> Trace for Box<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = Any.and(T::FINALIZE);

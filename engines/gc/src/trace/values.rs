@@ -202,7 +202,7 @@ const fn kind<T: Trace>(origin: Origin) -> Kind {
 }
 
 unsafe fn trace<T: Trace>(object: NonNull<u8>, tracer: &mut Tracer) {
-    // SAFETY: objects of this kind are values of `T` (K1).
+    // SAFETY: objects of this kind are values of `T` (kind.K1).
     let value = unsafe { object.cast::<T>().as_ref() };
     if tracer.wants_names() {
         value.name_edges(tracer);
@@ -221,6 +221,6 @@ unsafe fn trace_part<T: Trace>(
 }
 
 unsafe fn end<T>(object: NonNull<u8>) {
-    // SAFETY: as above; it ends once (G1), on a thread that J1 allows.
+    // SAFETY: as above; it ends once (gc.G1), on a thread that J1 allows.
     unsafe { object.cast::<T>().drop_in_place() };
 }

@@ -100,7 +100,7 @@ impl<'gc> Cx<'gc> {
 
 fn put<T>(object: NonNull<u8>, value: T) -> NonNull<T> {
     let object = object.cast::<T>();
-    // SAFETY: P3: the cell is this thread's, aligned and large enough for the kind.
+    // SAFETY: alloc.P3: the cell is this thread's, aligned and large enough for the kind.
     unsafe { object.write(value) };
     object
 }

@@ -8,7 +8,7 @@
 //! W1  The value is alive if holder and key are, whatever the value itself leads to (even its key). When a collection
 //!     finds that the key is not, both become empty.
 //! W2  Key and value are set when it is created and changed by collections only, so it has no barrier of its own: the
-//!     object that it is put into has one (F5).
+//!     object that it is put into has one (typed.F5).
 //!
 //! Not here: following pairs (`mark`, `incremental`); maps, which are the client's, as below.
 
@@ -78,18 +78,18 @@ impl<'gc, K, V> Ephemeron<'gc, K, V> {
 
     /// Returns the key, if no collection has found that nothing leads to it.
     pub fn key(&self) -> Option<Gc<'gc, K>> {
-        // Q1: emptied by the collection that does not reach it (W1), and none runs before the closure ends.
+        // pointer.Q1: emptied by the collection that does not reach it (W1), and none runs before the closure ends.
         self.pair.key.get().map(|object| Gc::made(object.cast()))
     }
 
     /// Returns the value, if the key is there.
     pub fn value(&self) -> Option<Gc<'gc, V>> {
-        // Q1: as above; the value is reached where the key is.
+        // pointer.Q1: as above; the value is reached where the key is.
         self.pair.value.get().map(|object| Gc::made(object.cast()))
     }
 }
 
-// SAFETY: J1: its edges are told as those of a pair, and emptied before the key ends; W2.
+// SAFETY: values.J1: its edges are told as those of a pair, and emptied before the key ends; W2.
 unsafe impl<K, V> Trace for Ephemeron<'_, K, V> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;

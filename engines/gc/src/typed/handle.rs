@@ -59,7 +59,7 @@ pub struct Handle<F: Family> {
 
 impl<F: Family> Handle<F> {
     fn made(heap: &Heap, object: NonNull<u8>, why: &'static str) -> Handle<F> {
-        // SAFETY: Q1, or another handle keeps it alive; `heap` is the heap that it lies in.
+        // SAFETY: pointer.Q1, or another handle keeps it alive; `heap` is the heap that it lies in.
         let id = unsafe { heap.root(object, From::Host(why)) };
         Handle {
             heap: heap.this(),
@@ -128,7 +128,7 @@ impl<F: Family> CrossEdge<'_, F> {
     }
 }
 
-// SAFETY: J1: it is one edge. Its `Drop` removes the entry and does not look at the object; on the mutator, since
+// SAFETY: values.J1: it is one edge. Its `Drop` removes the entry and does not look at the object; on the mutator, since
 // the table is its heap's.
 unsafe impl<F: Family> Trace for CrossEdge<'_, F> {
     const EDGES: bool = true;

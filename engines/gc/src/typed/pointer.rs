@@ -8,7 +8,7 @@
 //!
 //! Q1  A `Gc` or `Sys` of a brand leads to an object that does not end while the brand's closure runs: it was allocated
 //!     in it, or read from an object or handle that is reachable.
-//! Q2  Brands are invariant, so a pointer belongs to the closure that it came from (F1).
+//! Q2  Brands are invariant, so a pointer belongs to the closure that it came from (typed.F1).
 //!
 //! Not here: where pointers come from (`cx`), the cells that hold them (`slot`).
 
@@ -85,7 +85,7 @@ macro_rules! pointer {
             }
         }
 
-        // SAFETY: J1: it is one edge, and has no `Drop`.
+        // SAFETY: values.J1: it is one edge, and has no `Drop`.
         unsafe impl<T> Trace for $name<'_, T> {
             const EDGES: bool = true;
             const FINALIZE: Finalize = Finalize::Nothing;
@@ -121,7 +121,7 @@ pointer! {
     Sys
 }
 
-// SAFETY: F4: the object is the shared heap's.
+// SAFETY: typed.F4: the object is the shared heap's.
 unsafe impl<T> System for Sys<'_, T> {}
 
 /// A pointer that keeps nothing alive.
@@ -148,7 +148,7 @@ impl<'gc, T> Weak<'gc, T> {
     }
 }
 
-// SAFETY: J1: its edge is told as one that keeps nothing alive, and emptied before the object ends.
+// SAFETY: values.J1: its edge is told as one that keeps nothing alive, and emptied before the object ends.
 unsafe impl<T> Trace for Weak<'_, T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;

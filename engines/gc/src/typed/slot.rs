@@ -1,4 +1,4 @@
-//! The cells that hold pointers to objects, with their write barrier (F5).
+//! The cells that hold pointers to objects, with their write barrier (typed.F5).
 //!
 //! ```text
 //!   Slot<P>    a pointer that changes       Locked<T>  a value that changes (as RefCell)
@@ -52,7 +52,7 @@ impl<P: Copy> Slot<P> {
     }
 }
 
-// SAFETY: J1: what it holds is told.
+// SAFETY: values.J1: what it holds is told.
 unsafe impl<P: Pointer> Trace for Slot<P> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;
@@ -140,8 +140,8 @@ impl<T: Trace> Drop for LockedMut<'_, T> {
     }
 }
 
-// SAFETY: J1: what it holds is told. While a guard for writing exists its content is unknown: the object is traced
-// again after the guard's end (`Tracer::locked`), and marking does not end before (F1). If a guard was leaked, this
+// SAFETY: values.J1: what it holds is told. While a guard for writing exists its content is unknown: the object is traced
+// again after the guard's end (`Tracer::locked`), and marking does not end before (typed.F1). If a guard was leaked, this
 // panics, and the collection with it.
 unsafe impl<T: Trace> Trace for Locked<T> {
     const EDGES: bool = T::EDGES;
@@ -182,7 +182,7 @@ impl Shared {
         let addr = core::ptr::from_ref(part).addr();
         if let Some(owner) = self.owner_of(addr) {
             // The barrier of the target's own heap, whichever object was written. Where that heap is not marked the
-            // sweeper may have the object's arena, and its bits must not be looked at (I5).
+            // sweeper may have the object's arena, and its bits must not be looked at (incremental.I5).
             if let Some(heap) = self.heap(owner).filter(|heap| heap.is_marking())
                 && let Some(object) = self.object_at(addr)
             {

@@ -13,7 +13,7 @@
 //! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other closure runs),
 //!     and on request; those that cannot happen are refused, with the reason, and stay due.
 //!
-//! X1 is that of `handle`.
+//! handle.X1 is that of `handle`.
 //!
 //! Not here: how heaps are collected (`collect`).
 
@@ -64,7 +64,7 @@ impl Runtime {
     pub fn tenant(&self, name: &str, limit_bytes: usize) -> Tenant {
         let heap = self.world.heap(name, limit_bytes);
         // SAFETY: objects are written at once, exclusive references into them are those of `Locked`, which tracing
-        // handles, and edges are written with barriers (F5).
+        // handles, and edges are written with barriers (typed.F5).
         unsafe { heap.set_slices_at_alloc(true) };
         // X2: it also joins a marking that is on.
         self.shared.is_joined_by(&heap);
@@ -218,7 +218,7 @@ impl Runtime {
 fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
     let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
     // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
-    // handles; all edges are told (F3, J1), and none comes from outside of the set. The world is a runtime's own: no
+    // handles; all edges are told (typed.F3, values.J1), and none comes from outside of the set. The world is a runtime's own: no
     // other roots exist.
     unsafe { collect(&set, reason, &mut ()) }
 }
@@ -227,7 +227,7 @@ fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
 fn begin_world(shared: &Heap, reason: Reason) -> Result<bool, Busy> {
     let heaps = shared.world.heaps();
     let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
-    // SAFETY: objects are written at once, and edges with barriers (F5); heaps that are made meanwhile join (X2).
+    // SAFETY: objects are written at once, and edges with barriers (typed.F5); heaps that are made meanwhile join (X2).
     unsafe { begin_marking(&set, reason, &mut ()) }
 }
 
@@ -269,7 +269,7 @@ pub struct Tenant {
     shared: Rc<Heap>,
 }
 
-/// Counts a closure that runs (F2), while it lives.
+/// Counts a closure that runs (typed.F2), while it lives.
 struct Entered<'a>(&'a Heap);
 
 impl<'a> Entered<'a> {
@@ -286,7 +286,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Tenant {
-    /// Runs a closure that may have pointers into the heap (F1), and then collects, if that is due.
+    /// Runs a closure that may have pointers into the heap (typed.F1), and then collects, if that is due.
     pub fn enter<R>(&self, act: impl for<'gc> FnOnce(Cx<'gc>) -> R) -> R {
         let result = {
             let _own = Entered::new(&self.heap);
@@ -298,7 +298,7 @@ impl Tenant {
             })
         };
         // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
-        // SAFETY: as in `collect_for`; edges are written with barriers (F5).
+        // SAFETY: as in `collect_for`; edges are written with barriers (typed.F5).
         let _ = unsafe { self.heap.advance(&mut ()) };
         // The same for the shared heap; its end needs every tenant to be at rest.
         let _ = advance_world(&self.shared);
@@ -307,7 +307,7 @@ impl Tenant {
 
     fn collect_for(&self, reason: Reason) -> Result<(), Busy> {
         // SAFETY: no closure of this tenant runs (it is refused otherwise), so all objects that can be used later are
-        // reached from handles; edges from other tenants have entries (X1), and the shared heap has none to it (F4).
+        // reached from handles; edges from other tenants have entries (handle.X1), and the shared heap has none to it (typed.F4).
         unsafe { collect(&[&self.heap], reason, &mut ()) }
     }
 

@@ -4,7 +4,7 @@
 //!   object ── Counted ──► box ── Cc ──► box ── Anchor ──► object ── … back to the first
 //! ```
 //!
-//! C1 and C2 of `counted::together` hold by the types: a [`Counted`] is branded, so it lies in an object, or in a closure
+//! together.C1 and together.C2 of `counted::together` hold by the types: a [`Counted`] is branded, so it lies in an object, or in a closure
 //! that has not ended, and an [`Anchor`] has an entry in its heap's root table.
 //!
 //! Not here: how such cycles are found (`counted::together`).
@@ -39,7 +39,7 @@ impl<T: Trace> Deref for Counted<'_, T> {
     }
 }
 
-// SAFETY: J1: as what it consists of.
+// SAFETY: values.J1: as what it consists of.
 unsafe impl<T: Trace> Trace for Counted<'_, T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
@@ -76,7 +76,7 @@ impl<F: Family> Drop for Anchor<F> {
     }
 }
 
-// SAFETY: J1: its entry is told; its object is kept alive by that. The table is its thread's.
+// SAFETY: values.J1: its entry is told; its object is kept alive by that. The table is its thread's.
 unsafe impl<F: Family> Trace for Anchor<F> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
@@ -105,7 +105,7 @@ impl<'gc> Cx<'gc> {
     ) -> Result<Anchor<F>, Foreign> {
         let heap = self.own();
         let number = cycles.number_in(&heap.world).ok_or(Foreign)?;
-        // SAFETY: Q1: it is alive, and of this heap.
+        // SAFETY: pointer.Q1: it is alive, and of this heap.
         let id = unsafe { heap.root(gc.raw(), From::Heap(number)) };
         Ok(Anchor {
             heap: heap.this(),

@@ -190,7 +190,7 @@ pub fn close(
     let heap = closing.heap();
     let (mut fragments, kept) = closing.fragments(&heap, bounds);
     let listed = closing.free_bytes();
-    // These are two sweeps over the same blocks and pages, one by byte and one by page (R1 of the fragments).
+    // These are two sweeps over the same blocks and pages, one by byte and one by page (fragments.R1).
     let by_page = fragments.as_ref().map_or(listed.0, |all| all.free_bytes);
     debug_assert_eq!(by_page, listed.0, "free bytes of pages");
     for (mapping, span) in mappings.iter().zip(spans) {
@@ -690,7 +690,7 @@ impl Closing<'_> {
     }
 }
 
-/// Checks that the books are closed (M2 of the model): in a release build a failure is reported, not hidden.
+/// Checks that the books are closed (model.M2): in a release build a failure is reported, not hidden.
 fn check(books: &mut Books) {
     let sum: u64 = books.rows.iter().map(|row| row.bytes).sum();
     debug_assert_eq!(sum, books.resident_bytes, "the books do not add up");

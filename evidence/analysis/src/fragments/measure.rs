@@ -25,7 +25,7 @@ pub(crate) struct Kept {
     /// Pages with blocks of several stacks, one after the other: free bytes, number of stacks, their sites.
     pub(super) shared: Vec<u32>,
     pub(super) ages: Ages,
-    /// Whether the recording does not have all of the process's life (R5).
+    /// Whether the recording does not have all of the process's life (fragments.R5).
     pub(super) began_late: bool,
 }
 

@@ -216,7 +216,7 @@ impl<'a> Sweep<'a> {
         for (index, holder) in self.holders.drain(..).enumerate() {
             let tally = &mut swept.tallies[holder.site as usize];
             if free > 0 {
-                // The free bytes are shared equally (R1).
+                // The free bytes are shared equally (fragments.R1).
                 tally.free_bytes += free / count + u64::from((index as u64) < free % count);
                 tally.block_bytes += holder.bytes;
                 tally.blocks += u64::from(swept.pins.insert(holder.slot));

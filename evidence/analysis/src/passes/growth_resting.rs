@@ -54,7 +54,7 @@ pub(super) struct Resting {
 }
 
 impl Resting {
-    /// The steps of a chain from which on its block's size is that of the moment (growth.rs G7).
+    /// The steps of a chain from which on its block's size is that of the moment (growth.G7).
     const MIN_STEPS: u32 = 2;
 
     /// Adds a chain, with the cell of its last block.

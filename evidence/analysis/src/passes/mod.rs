@@ -5,7 +5,7 @@
 //! ```
 //!
 //! R1  Cost per act is O(1) and allocates nothing on the common path; memory is bounded by cells,
-//!     sites, live blocks and marks (A3).
+//!     sites, live blocks and marks (pass.A3).
 //! R2  A finding has the bytes that the allocator that ran really spent. What another would spend is stated only in
 //!     words.
 //!

@@ -1,4 +1,4 @@
-//! Signatures by hand, of a generated family, of Rust, and any text: Q1 and Q2 hold.
+//! Signatures by hand, of a generated family, of Rust, and any text: qualified.Q1 and qualified.Q2 hold.
 
 use super::*;
 
@@ -265,7 +265,7 @@ fn signature(dice: &mut Dice) -> (String, String) {
     (text, name)
 }
 
-/// Q1, for signatures of every make.
+/// qualified.Q1, for signatures of every make.
 #[test]
 fn what_is_given_and_returned_is_not_in_the_name() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -308,7 +308,7 @@ fn rust_names_lose_what_is_generic() {
     }
 }
 
-/// Q2: cuts and changes of any place.
+/// qualified.Q2: cuts and changes of any place.
 #[test]
 fn any_text_has_a_name() {
     let mut dice = Dice(11);

@@ -17,7 +17,7 @@ use super::reached::{Reach, Reached};
 /// Finds what is reached. `words` hands on the look's words by ascending address, and returns whether all were there.
 ///
 /// # Errors
-/// Why there is no verdict, in a sentence without its full stop (Q4).
+/// Why there is no verdict, in a sentence without its full stop (reach.Q4).
 pub fn find(
     look: &Look,
     mut blocks: Vec<Live>,

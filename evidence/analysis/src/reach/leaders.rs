@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   unreached blocks ─► strongly connected components ─► those with no edge from another one lead
-//!   leaders, oldest first ─► each claims what it leads to and no other has claimed (mod.rs Q2)
+//!   leaders, oldest first ─► each claims what it leads to and no other has claimed (mod.rs reach.Q2)
 //! ```
 //!
 //! E1  Every component that does not lead is led to by one that does: the components are a graph without cycles.

@@ -10,7 +10,7 @@
 //! A1  The allocator's memory is no root: its free lists and caches point to blocks that nothing else may point to.
 //! A2  Memory whose mapping was not seen, and that no habit gives to the allocator, is a root: the loader's memory is
 //!     an example.
-//! A3  The data of the allocator's own library is no root; glibc's is the C library's, and is one (graph.rs G3).
+//! A3  The data of the allocator's own library is no root; glibc's is the C library's, and is one (graph.G3).
 //!
 //! Not here: reading the memory.
 

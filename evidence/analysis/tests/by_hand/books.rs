@@ -129,7 +129,7 @@ fn the_books_to_the_byte() {
     assert_eq!(skews, [0, 0]);
 }
 
-/// K3: pages of zeros are listed but not resident; and the other way about.
+/// closing.K3: pages of zeros are listed but not resident; and the other way about.
 #[test]
 fn pages_and_rss_that_disagree() {
     let events = [alloc(1, 3, HEAP + 0x10, 4000, 4008)];
@@ -171,7 +171,7 @@ fn pages_and_rss_that_disagree() {
     assert!(books_with(8192).notes.is_empty());
 }
 
-/// K4: without pages, live bytes count as far as `Rss` reaches.
+/// closing.K4: without pages, live bytes count as far as `Rss` reaches.
 #[test]
 fn mappings_whose_pages_were_not_read() {
     let events = [alloc(1, 3, MAP + 0x1000, 6000, 6008)];

@@ -174,7 +174,7 @@ fn retained_memory_and_holders() {
     assert_eq!(report.findings[1].now_bytes, MIB + 8);
 }
 
-/// D1: what does not fit is counted.
+/// findings.D1: what does not fit is counted.
 #[test]
 fn nothing_is_dropped_in_silence() {
     let mut facts = facts();

@@ -198,7 +198,7 @@ fn a_fork_that_only_releases_peaks_at_its_start() {
     assert_eq!(report.timeline.live_usable_bytes[0], 64);
 }
 
-/// N2: passes are told of the instant once, between the events before it and those after.
+/// analyzer.N2: passes are told of the instant once, between the events before it and those after.
 #[test]
 fn passes_are_told_of_the_instant_once() {
     #[derive(Clone, Default)]
@@ -255,7 +255,7 @@ fn passes_are_told_of_the_instant_once() {
     }
 }
 
-/// M3: only what rows refer to, callers included, inlined frames expanded, parents first.
+/// model.M3: only what rows refer to, callers included, inlined frames expanded, parents first.
 #[test]
 fn stacks_are_compacted() {
     let events = [alloc(0, 5, HEAP, 8, 24), alloc(1, 2, HEAP + 0x40, 8, 24)];

@@ -187,7 +187,7 @@ fn a_sites_first_and_last_are_by_time_where_time_steps_back() {
         event.time_ns = ms * 1_000_000;
         event
     };
-    // Stamps are of threads (E3): the fourth acquisition is stamped before the first.
+    // Stamps are of threads (trace::event.E3): the fourth acquisition is stamped before the first.
     let events = [at(1, 50), at(2, 60), at(3, 90), at(4, 40), at(5, 70)];
     let report = analyse(facts(), Options::default(), &events);
     let site = &report.sites[0];

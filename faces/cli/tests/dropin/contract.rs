@@ -6,7 +6,7 @@
 use crate::library::{both, both_with, contract, on_ours, ours};
 use crate::tool::{Bench, run};
 
-/// Checks D1 and D2, and that the program came to its end and was satisfied.
+/// Checks dropin.D1 and dropin.D2, and that the program came to its end and was satisfied.
 #[track_caller]
 fn holds(name: &str) {
     holds_with(name, &[]);

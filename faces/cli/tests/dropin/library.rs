@@ -14,7 +14,7 @@ use crate::tool::{self, Bench, Done};
 /// The longest that a contract program may take, on a machine that is also busy with other work.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Reports whether the long forms are wanted (D3).
+/// Reports whether the long forms are wanted (dropin.D3).
 pub fn is_long() -> bool {
     std::env::var_os("SKINFLINT_LONG").is_some()
 }
@@ -46,7 +46,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Checks D1 and D2, and returns the result on ours.
+    /// Checks dropin.D1 and dropin.D2, and returns the result on ours.
     #[track_caller]
     pub fn same(self) -> Done {
         assert_eq!(self.ours.stdout, self.glibc.stdout, "{:#?}", self.ours);

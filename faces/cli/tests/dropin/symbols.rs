@@ -164,7 +164,7 @@ fn one_pointer_of_thread_local_storage() {
     assert_eq!(size, Some(Ok(8)), "{text}");
 }
 
-/// The fork handlers must be the first (`begin.rs`, B1); relocated code would be private memory.
+/// The fork handlers must be the first (malloc_so::begin.B1); relocated code would be private memory.
 #[test]
 fn flags_of_the_loader() {
     let text = asked("readelf", &["-dW"]);

@@ -6,7 +6,7 @@ use crate::{FAULTED, ended, fault, program, tool};
 
 const EVERY: [&str; 2] = ["HARDEN=sample", "SAMPLE_EVERY=1"];
 
-/// Returns the functions of the frames that follow a heading, as `addr2line` has them (H3).
+/// Returns the functions of the frames that follow a heading, as `addr2line` has them (harden.H3).
 fn functions(story: &str, heading: &str) -> Vec<String> {
     let program = program("faults").display().to_string();
     let frames = story

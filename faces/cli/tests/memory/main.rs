@@ -327,7 +327,7 @@ fn a_program_on_our_allocator_and_what_it_sees_of_it() {
     let library = format!("--lib={}", tool::allocator().display());
     let command = bench.skinflint(["exec", &library, "--memory", "--", "python3", "-c", WAITS]);
     let mut running = Running::start(command);
-    // K1 of the drop-in's endpoint: the same descriptors, the same threads.
+    // malloc_so::endpoint.K1: the same descriptors, the same threads.
     assert_eq!(running.line(), sees);
     let pid = running.pid.to_string();
     let until = Instant::now() + PATIENCE;

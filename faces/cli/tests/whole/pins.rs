@@ -390,7 +390,7 @@ fn python_builds_and_drops() {
             );
         }
         // The mark's snapshot is the one after the largest fall, or an earlier one with four fifths of that fall (a
-        // snapshot by time may come amid it: falls.F2).
+        // snapshot by time may come amid it: analysis::falls.F2).
         let low = bench.report_at("main.sft", "after-free");
         let (own, mark) = (instant(&low), instant(&report));
         assert_eq!(text(own, "kind"), "after_free");

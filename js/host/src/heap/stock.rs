@@ -36,7 +36,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Not told (H1).
+    /// Not told (heap.H1).
     pub fn row(&self) -> Option<Row> {
         None
     }
@@ -46,7 +46,7 @@ impl Tenant {
         None
     }
 
-    /// What is left is not told (H1).
+    /// What is left is not told (heap.H1).
     pub fn end(self) -> Option<Left> {
         None
     }
@@ -89,7 +89,7 @@ pub fn out_of_memory(_payload: &(dyn Any + Send)) -> Option<String> {
     None
 }
 
-/// Not told (H1). Everything is freed in pauses, by the source.
+/// Not told (heap.H1). Everything is freed in pauses, by the source.
 pub fn freed() -> Option<Freed> {
     None
 }

@@ -6,7 +6,7 @@
 //!        └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! I3, I7 and I8 of `incremental` are kept here.
+//! incremental.I3, incremental.I7 and incremental.I8 are kept here.
 //!
 //! Not here: when a slice is done, and for which heaps (`marking`); following one edge (`mark`).
 
@@ -59,10 +59,10 @@ impl Tracer {
         }
     }
 
-    /// Traces a part of an object, and remembers the rest (I8).
+    /// Traces a part of an object, and remembers the rest (incremental.I8).
     #[inline(never)]
     fn trace_part(&mut self, place: (NonNull<u8>, usize), part: TracePartFn, first: bool) {
-        // SAFETY: M1: the object is of this kind.
+        // SAFETY: mark.M1: the object is of this kind.
         let next = unsafe { part(place.0, place.1, self) };
         if let Some(steps) = &mut self.steps {
             if steps.noted != 0 {
@@ -182,7 +182,7 @@ impl Tracer {
         // Only a few edges of these are left, or all: the rest is told without the edges that were told before.
         for (object, mut from) in core::mem::take(&mut steps.parts) {
             let part = Arena::of(object).head().kind.get().trace_part;
-            // SAFETY: M1: the object is of this kind.
+            // SAFETY: mark.M1: the object is of this kind.
             while let Some(next) = part.and_then(|part| unsafe { part(object, from, self) }) {
                 from = next;
             }

@@ -7,7 +7,7 @@
 //!                        └─ changed(object): reached already? ─► it is traced again
 //! ```
 //!
-//! I1 of `incremental` is kept here. All heaps of a set share the same marking, so an edge from one heap of the set
+//! incremental.I1 is kept here. All heaps of a set share the same marking, so an edge from one heap of the set
 //! into another is told by the heap whose object it lies in.
 //!
 //! Not here: what follows for told edges (`steps`).

@@ -13,7 +13,7 @@
 //! D1  A heap that passes its limit while it is marked with others does not cause all of them to be finished in one
 //!     pause: a slice is done instead whenever it is asked. The set's own limit is the sum of the heaps' limits.
 //! D2  A marking that cannot be finished, since a closure of another heap of the set is running, does not keep a heap
-//!     from being collected: it is collected alone, and the marking is given up (I6).
+//!     from being collected: it is collected alone, and the marking is given up (incremental.I6).
 //!
 //! Not here: the thresholds (`trigger`), how all of this is done (`marking`, `collect`).
 

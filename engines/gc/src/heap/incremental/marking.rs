@@ -12,7 +12,7 @@
 //!     otherwise or dropped.
 //! K3  While a slice is done, or roots are told, none of them can be collected, nor can its marking be given up: a
 //!     trace function that asks for it is refused, or ends the process.
-//! K4  An entry of a root table that comes from a heap of the set is no root (O2). The barrier tells one that is added
+//! K4  An entry of a root table that comes from a heap of the set is no root (roots.O2). The barrier tells one that is added
 //!     meanwhile, in any of the tables.
 //!
 //! Not here: what a slice follows (`steps`), when a slice is done (`due`).
@@ -132,7 +132,7 @@ impl Marking {
     }
 }
 
-/// Sweeps some of what is left of the last collections. Reports whether all is swept (I5).
+/// Sweeps some of what is left of the last collections. Reports whether all is swept (incremental.I5).
 fn swept(set: &[&Heap], clock: &Clock, began_ns: u64) -> bool {
     for heap in set.iter().filter(|heap| heap.sweeping.get()) {
         heap.poll();
@@ -296,7 +296,7 @@ impl Heap {
         unsafe { begin_marking(&[self], reason, roots) }
     }
 
-    /// Marks a part (I4). Within a finalizer of a heap that is marked, and while its objects are looked at
+    /// Marks a part (incremental.I4). Within a finalizer of a heap that is marked, and while its objects are looked at
     /// ([`Heap::each_object`]), nothing is done.
     ///
     /// # Panics

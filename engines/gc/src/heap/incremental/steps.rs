@@ -6,7 +6,7 @@
 //!        └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! I3, I7 and I8 of `incremental` are kept here.
+//! incremental.I3, incremental.I7 and incremental.I8 are kept here.
 //!
 //! Not here: when a slice is done, and for which heaps (`marking`); following one edge (`mark`).
 
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use crate::heap::address::Arena;
 use crate::heap::weak::ToldPair;
 
-/// The most times that an object that is changed repeatedly is traced again in slices (I7).
+/// The most times that an object that is changed repeatedly is traced again in slices (incremental.I7).
 const AGAIN: u32 = 4;
 
 /// A fact that an object tells beside its edges.
@@ -30,7 +30,7 @@ pub(crate) enum Note {
     Locked = 4,
 }
 
-/// What a tracer remembers between slices: objects (I3).
+/// What a tracer remembers between slices: objects (incremental.I3).
 #[derive(Default)]
 pub(crate) struct Steps {
     pub(super) noted: u8,
@@ -38,10 +38,10 @@ pub(crate) struct Steps {
     pub(super) pair_holders: Vec<NonNull<u8>>,
     /// Objects of both lists that were noted when they were traced again.
     late: HashSet<NonNull<u8>>,
-    /// Objects to be traced again (I7), and how often each was, or waits to be.
+    /// Objects to be traced again (incremental.I7), and how often each was, or waits to be.
     pub(super) again: Vec<NonNull<u8>>,
     pub(super) changed: HashMap<NonNull<u8>, Changed>,
-    /// Objects that are traced in parts, and where to go on (I8).
+    /// Objects that are traced in parts, and where to go on (incremental.I8).
     pub(super) parts: Vec<(NonNull<u8>, usize)>,
     /// A delayed arena, and its cells that are still to be traced.
     pub(super) arena: Option<(Arena, [u64; 4])>,
