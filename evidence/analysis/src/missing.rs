@@ -378,7 +378,12 @@ pub fn why(why: LostWhy) -> &'static str {
 impl Known<'_> {
     /// Reports whether the recorder was attached for a while in which the program acquired nothing: that is no fault.
     pub(crate) fn was_quiet(&self) -> bool {
-        self.is_attached() && self.damage.is_empty()
+        self.is_attached() && self.damage.is_empty() && self.lost_events() == 0
+    }
+
+    /// Returns the events that were made and could not be written.
+    fn lost_events(&self) -> u64 {
+        self.ending.map_or(0, |ending| ending.lost_events)
     }
 
     /// Returns the calls that are known to have passed unrecorded, by the collector's notes.
@@ -443,6 +448,14 @@ impl Known<'_> {
     /// Returns why nothing may have been recorded (M3).
     pub(crate) fn nothing_recorded(&self) -> String {
         match self.ending {
+            // What is lost was made: its absence says nothing of the program.
+            Some(Ending { lost_events, .. }) if *lost_events > 0 => {
+                return format!(
+                    "No allocation was recorded, but {} went by that could not be written: what they were is not \
+                     known.",
+                    count(*lost_events, "event")
+                );
+            }
             Some(_) if self.was_quiet() => {
                 return match self.events {
                     0 => {

@@ -205,6 +205,35 @@ fn what_hides_blocks_takes_promises_away() {
 }
 
 #[test]
+fn of_lost_events_it_is_not_said_that_there_were_none() {
+    let process = ProcessInfo::default();
+    let mut ending = Ending {
+        exit: Exit::Exited(0),
+        ..Ending::default()
+    };
+    let said = |ending: &Ending| known(&process, Some(ending), 0).nothing_recorded();
+    assert!(
+        said(&ending).contains("made no heap call that could be seen"),
+        "{}",
+        said(&ending)
+    );
+    ending.lost_events = 1_995_000;
+    assert!(
+        said(&ending).contains("but 1,995,000 events went by"),
+        "{}",
+        said(&ending)
+    );
+    // A quiet time is none if something was lost in it.
+    ending
+        .notes
+        .push("the program ran before (attached)".into());
+    assert!(said(&ending).contains("went by"), "{}", said(&ending));
+    assert!(!known(&process, Some(&ending), 0).was_quiet());
+    ending.lost_events = 0;
+    assert!(known(&process, Some(&ending), 0).was_quiet());
+}
+
+#[test]
 fn what_an_end_that_is_not_known_leaves_open_is_said_in_whole_sentences() {
     let process = ProcessInfo {
         exe: "/bin/prog".into(),
