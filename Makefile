@@ -187,7 +187,7 @@ miri-deps:
 # What safe code rests on: typed cells and their barrier, weak cells, counted values. At most eight minutes.
 miri-short: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
-	  $(CARGO) +nightly miri test --locked -p skinflint-gc --no-fail-fast --test typed --test cells --test cycles
+	  $(CARGO) +nightly miri test --locked -p skinflint-gc --no-fail-fast --test typed --test cells --test cycles --test strangers
 
 miri-test: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
@@ -200,6 +200,9 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
 	$(CARGO) clippy --locked -p skinflint-gc -p skinflint-free-lists --no-default-features -- -D warnings; \
 	else echo "clippy is not installed: lints not checked" >&2; fi
+	@for features in "" harden stacks fit; do \
+	  $(CARGO) check --quiet --locked -p skinflint-alloc --no-default-features --features "$$features" || exit 1; \
+	done
 	$(CARGO) run --quiet --locked --package xtask -- tidy
 
 # Every bar is measured even if one before it is missed; the last line says how many were.

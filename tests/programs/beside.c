@@ -4,9 +4,12 @@
  * `beside unseen` takes 200 x 60,007 bytes with malloc and 400 x 60,007 by another of the allocator's names (glibc's
  * __libc_malloc, jemalloc's mallocx), and keeps all: 22.9 MiB of 34.3 are seen by nobody. `beside released` takes the
  * 600 with malloc and gives 400 back by the other names. `beside even` takes and keeps the 600 with malloc, and so does
- * a child that it forks while two threads hold blocks in their caches. It ends by return from main.
+ * a child that it forks while two threads hold blocks in their caches. It ends by return from main. `beside brk` takes
+ * 24 MiB by sbrk instead, and writes to all of it. `killed` after either: SIGKILL ends it, so that the allocator is
+ * never asked; the mark before has waited until the collector has looked at all of the memory.
  */
 #include "check.h"
+#include "skinflint.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,7 +27,16 @@ NOINLINE static void *other(size_t size)
 {
     void *block = take_flags != NULL ? take_flags(size, 0) : take(size);
     CHECK(block != NULL);
+    memset(block, 1, size);
     return block;
+}
+
+NOINLINE static void own(void)
+{
+    enum { BYTES = 24 << 20 };
+    void *more = sbrk(BYTES);
+    CHECK(more != (void *)-1);
+    memset(more, 1, BYTES);
 }
 
 NOINLINE static void back(void *block)
@@ -80,13 +92,23 @@ int main(int argc, char **argv)
         even();
         return 0;
     }
+    int is_killed = argc > 2;
+    if (strcmp(what, "brk") == 0) {
+        kept[0] = must_malloc(SIZE);
+        own();
+    }
+    int is_brk = kept[0] != NULL;
     int is_released = strcmp(what, "released") == 0;
-    for (int i = 0; i < SEEN; i++)
+    for (int i = 0; i < SEEN && !is_brk; i++)
         kept[i] = must_malloc(SIZE);
-    for (int i = 0; i < OTHER; i++)
+    for (int i = 0; i < OTHER && !is_brk; i++)
         kept[SEEN + i] = is_released ? must_malloc(SIZE) : other(SIZE);
     for (int i = 0; i < OTHER && is_released; i++)
         back(kept[SEEN + i]);
     say("beside: %s\n", what);
+    if (is_killed) {
+        skinflint_mark("written");
+        raise(SIGKILL);
+    }
     return 0;
 }

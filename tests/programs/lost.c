@@ -5,6 +5,11 @@
  *   fork      fork, and exec of a static program by execv        spawn     the same by posix_spawn
  *   vfork     the same by vfork and execl                        exec      no child: it becomes the static program
  *   bare      fork, and exec of this program without any variable (it then waits for its stdin to end)
+ *   number    fork, and exec of the static program by its number, through syscall
+ *   shell     system, without any variable
+ *   quiet     a copy by the number of clone, which rewrites the 8 MiB that it inherits and makes no heap call
+ *   few       fork, and exec of this program with room for two more descriptors: too few for a hello's answer
+ *   late      fork; the child goes on for a while after this program has ended, and then allocates 100 blocks of 229
  *   none      what must not be missed: a child that does nothing, one whose exec fails, one that is recorded,
  *             and a failing exec of its own
  *
@@ -12,9 +17,12 @@
  */
 #include "check.h"
 
+#include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 extern char **environ;
 static char still[4096 + 32], self[4096 + 32];
@@ -79,6 +87,69 @@ static void bare(void)
     wait_for(child, 0);
 }
 
+static void by_number(void)
+{
+    char *words[] = {still, NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        syscall(SYS_execve, still, words, environ);
+        _exit(127);
+    }
+    wait_for(child, 0);
+}
+
+static void shell(void)
+{
+    CHECK(clearenv() == 0);
+    int status = system("exit 3");
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+/* Long enough for a process to be found by searching. */
+static void stay(void)
+{
+    struct timespec time = {0, 700000000};
+    nanosleep(&time, NULL); // CLOCK: searching takes place some fifty times a second
+}
+
+static void quiet(void)
+{
+    size_t bytes = 8 << 20;
+    char *block = must_malloc(bytes);
+    memset(block, 1, bytes);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        memset(block, 2, bytes);
+        stay();
+        syscall(SYS_exit_group, 0);
+    }
+    wait_for(child, 0);
+    free(block);
+}
+
+static void late(void)
+{
+    if (fork() != 0)
+        return;
+    stay();
+    for (int i = 0; i < 100; i++)
+        memset(must_malloc(229), i, 229);
+    _exit(0);
+}
+
+static void few(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        int next = dup(0);
+        struct rlimit two = {next + 2, next + 2};
+        CHECK(next > 0 && close(next) == 0 && setrlimit(RLIMIT_NOFILE, &two) == 0);
+        execl(self, self, "keep", (char *)NULL);
+        _exit(127);
+    }
+    wait_for(child, 0);
+}
+
 static void nobody(void)
 {
     pid_t child = fork();
@@ -118,6 +189,8 @@ int main(int argc, char **argv)
         return argc == 7 ? 0 : 1;
     }
     must_malloc(227);
+    if (!strcmp(how, "keep"))
+        return 0;
     if (!strcmp(how, "copy"))
         copy();
     else if (!strcmp(how, "fork"))
@@ -128,6 +201,16 @@ int main(int argc, char **argv)
         by_spawn();
     else if (!strcmp(how, "bare"))
         bare();
+    else if (!strcmp(how, "number"))
+        by_number();
+    else if (!strcmp(how, "shell"))
+        shell();
+    else if (!strcmp(how, "quiet"))
+        quiet();
+    else if (!strcmp(how, "few"))
+        few();
+    else if (!strcmp(how, "late"))
+        late();
     else if (!strcmp(how, "exec"))
         execl(still, still, (char *)NULL);
     else

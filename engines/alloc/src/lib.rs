@@ -1,126 +1,52 @@
 //! The allocator's engine: thread-owned spans with bitmaps outside the blocks.
 //!
 //! ```text
-//!   api ──► heap (a thread's) ──► span (bits) ──► page run ──► pages::Pool ──► the OS
-//!   free ─┘        │ notified ◄── other threads                  │
-//!                holes, purger ──── 4 KiB pages back to the OS ──┘
+//!   services    purger, holes, trim, reserve, samples, hardening, figures, fit, options
+//!      ▲ through one table of slow paths, and never by name          │ by name
+//!   heaps       malloc, free, large blocks, threads, places, tenants, fork, the pool of page runs ─► pages ─► the OS
+//!      │ by name                                                     ▼
+//!   mechanism   range and page map, classes, bits, spans, heaps' records and lists, locks, frees by other threads
 //! ```
+//!
+//! Hardening, stacks in its reports and fit profiles are features, `harden`, `stacks` and `fit`, all of them on by
+//! default: a program that reads the environment ([`options::begin`]) then understands what `libskinflint.so`
+//! understands, and they cost no instruction while they are off. Without one of them the code is smaller, and a setting
+//! that asks for it is answered by a line on stderr.
 //!
 //! Not here: the C symbols (`malloc-so`), page runs (`pages`).
 #![cfg_attr(not(test), no_std)]
 // The models include the files that they test (`tests/models.rs`): statics and assembly do not work under loom.
 #![cfg(not(loom))]
+// What a feature that is absent would have used is dead then, and only then.
+#![cfg_attr(
+    not(all(feature = "harden", feature = "stacks", feature = "fit")),
+    allow(dead_code)
+)]
 
-mod api;
-mod bits;
-mod cgroup;
-pub mod check;
-mod class;
-mod emergency;
-mod fault;
-pub mod fit;
-pub mod fork;
-mod free;
-mod fresh;
-mod harden;
-mod heap;
-pub mod hidden;
-mod holes;
-mod large;
-mod lists;
-mod lock;
-pub mod neighbour;
-pub mod options;
-mod place;
-mod publish;
-mod purger;
-mod remote;
-mod reserve;
-mod sample;
-mod span;
-mod spans;
-mod starter;
-mod state;
-pub mod stats;
-mod stats_text;
-mod tenant;
-mod thread;
-mod tls;
+mod heaps;
+mod mechanism;
+mod services;
 #[cfg(test)]
 mod turn;
 
-pub use api::{calloc, malloc, memalign, realloc, usable_size};
-pub use fault::{Line, Policy, set_policy};
-pub use free::free;
-pub use place::{Inside, Place};
-pub use purger::{allow as allow_purger, trim, trim_hidden};
-pub use reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
-pub use sample::{Estimate, reseed};
-pub use stats_text::{to_buffer, write_json};
-pub use tenant::{Holds, Tenant};
+pub use heaps::fault::{Line, Policy, set_policy};
+pub use heaps::free::free;
+pub use heaps::global::Skinflint;
+pub use heaps::malloc::{calloc, malloc, memalign, realloc, usable_size};
+pub use heaps::place::Place;
+pub use heaps::tenant::{Holds, Tenant};
+pub use heaps::{fork, neighbour};
+#[cfg(feature = "fit")]
+pub use services::fit;
+pub use services::purger::allow as allow_purger;
+pub use services::reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
+pub use services::sample::{Estimate, reseed};
+pub use services::stats_text::{to_buffer, write_json};
+pub use services::trim::{trim, trim_hidden};
+pub use services::{hidden, options, stats};
 
-/// The allocator for Rust programs.
-///
-/// ```
-/// #[global_allocator]
-/// static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
-///
-/// fn main() {
-///     let bytes = vec![7u8; 100];
-///     // SAFETY: a live block; 0 would mean that it is not ours.
-///     assert_eq!(unsafe { skinflint_alloc::usable_size(bytes.as_ptr()) }, 112);
-/// }
-/// ```
-pub struct Skinflint;
-
-// SAFETY: blocks are aligned as asked, unique, and stay until they are freed.
-unsafe impl core::alloc::GlobalAlloc for Skinflint {
-    #[inline]
-    unsafe fn alloc(&self, layout: core::alloc::Layout) -> *mut u8 {
-        // SAFETY: as the trait demands of the caller.
-        unsafe {
-            if layout.align() <= 16 {
-                malloc(layout.size())
-            } else {
-                memalign(layout.align(), layout.size())
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn dealloc(&self, p: *mut u8, _layout: core::alloc::Layout) {
-        // SAFETY: as above.
-        unsafe { free(p) }
-    }
-
-    #[inline]
-    unsafe fn alloc_zeroed(&self, layout: core::alloc::Layout) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe {
-            if layout.align() <= 16 {
-                return calloc(1, layout.size());
-            }
-            let block = self.alloc(layout);
-            if !block.is_null() {
-                core::ptr::write_bytes(block, 0, layout.size());
-            }
-            block
-        }
-    }
-
-    #[inline]
-    unsafe fn realloc(&self, p: *mut u8, layout: core::alloc::Layout, n: usize) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe {
-            if layout.align() <= 16 {
-                return realloc(p, n);
-            }
-            let new = memalign(layout.align(), n);
-            if !new.is_null() {
-                core::ptr::copy_nonoverlapping(p, new, layout.size().min(n));
-                free(p);
-            }
-            new
-        }
-    }
+/// The invariants, checked on demand, and handles for tests.
+pub mod check {
+    pub use crate::services::check::*;
+    pub use crate::services::handles::*;
 }

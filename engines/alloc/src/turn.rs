@@ -12,8 +12,10 @@
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::heap::Heap;
-use crate::{lock, purger, state, thread};
+use crate::heaps::{pool, thread};
+use crate::mechanism::heap::Heap;
+use crate::mechanism::lock;
+use crate::services::purger;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -21,20 +23,20 @@ static TURN: Mutex<()> = Mutex::new(());
 pub fn turn() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
     purger::allow(false);
-    assert!(state::start(lock::NOBODY));
+    assert!(pool::start(lock::NOBODY));
     turn
 }
 
 /// A thread's heap, though no thread uses it: the caller's until it leaves it.
 pub fn own() -> &'static Heap {
-    // SAFETY: heaps stay (state.G4).
+    // SAFETY: heaps stay (pool.G4).
     unsafe { &*thread::adopt() }
 }
 
 /// A heap without a thread, which has no span yet, and which nobody else will have.
 pub fn new() -> &'static Heap {
-    // SAFETY: heaps stay (state.G4).
-    unsafe { &*state::new_heap(lock::NOBODY) }
+    // SAFETY: heaps stay (pool.G4).
+    unsafe { &*pool::new_heap(lock::NOBODY) }
 }
 
 /// Has `act` done by a child, which is the test of this name and nothing else: how it ended, and what it said on stderr.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! C1  One test in this file, with a fixed seed: the table is the process's.
-//! C2  What is asked is that the truth lies within four of the stated errors, when thousands of blocks were too many and
-//!     again when most of them are gone.
+//! C2  The truth must lie within four of the stated errors, when there are thousands of blocks too many, and again when
+//!     most of them are gone.
 //!
 //! Not here: whether the stated error is the true one (`estimate`).
 

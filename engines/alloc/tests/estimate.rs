@@ -6,34 +6,23 @@
 //! ```
 //!
 //! E1  One test in this file: the table of samples is the process's.
-//! E2  The seeds are fixed. What is asked: the mean difference is within 3 of its own standard errors of 0
-//!     (no bias), the differences are as large as the stated errors say, and at most four of a hundred are
-//!     beyond three times the stated one (blocks of a byte or two, of which few are sampled, make tails).
+//! E2  The seeds are fixed. The mean difference must be within 3 of its own standard errors of 0 (no bias),
+//!     the differences must be as large as the stated errors say, and at most four of a hundred may be
+//!     beyond three times the stated error (blocks of a byte or two, of which few are sampled, make tails).
 //!
 //! Not here: what the samples cost.
 
 use skinflint_alloc as alloc;
 use skinflint_alloc::stats::{Snapshot, snapshot};
+use skinflint_base::random::Random;
 
 /// A part of the usual interval: as many samples of so much less memory.
 const DIVISOR: u32 = 64;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
 /// Blocks with sizes of three kinds, of which two thirds are freed and made anew in an order that is the
 /// worst for a table of addresses: the same slots, other sizes.
 fn program(seed: u64) -> Vec<(*mut u8, usize)> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let size = |random: &mut Random| match random.below(3) {
         0 => 1 + random.below(200) as usize,
         1 => 257 + random.below(32) as usize,

@@ -1,4 +1,4 @@
-//! The figures: what they say of memory whose state is known, and their text.
+//! The figures of memory whose state is known, and their text.
 //!
 //! ```text
 //!   blocks, touched, freed, trimmed ──► snapshot ──► rows, resident part, totals
@@ -7,7 +7,7 @@
 //!
 //! G1  All bytes of a live block that was written to are resident, before a trim and after it.
 //! G2  `trimmable_bytes` is what a trim gives back; afterwards there is none.
-//! G3  What was requested is counted to the byte, whoever asks and in which way.
+//! G3  Requested bytes are counted to the byte, whichever thread requests them and by whichever function.
 //! G4  The text is JSON, and each figure stands in it as it is in the snapshot.
 //!
 //! N1  Tests run one at a time (a lock): the figures are the process's. The test runner's own memory is not in them.

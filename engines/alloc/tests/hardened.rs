@@ -1,12 +1,13 @@
-//! The checks that are off unless asked for, each in a process of its own that asks for them.
+//! The checks that are off by default, each in a process of its own that switches them on.
 //!
 //! ```text
 //!   this test ─► itself, as a child: SKINFLINT_HARDEN=… ─► a role: blocks, and perhaps a fault ─► how it ends, what it says
 //! ```
 //!
-//! D1  A role that does nothing wrong ends well, and not a word is said.
-//! D2  What is wrong is told in one line or in a story, with the place; then the process ends as it was chosen.
-//! D3  A child is as a program that was started with these variables: the default action for faults, one thread, no block.
+//! D1  A role that does nothing wrong ends well, and nothing is printed.
+//! D2  A fault is reported in one line or in a story, with the place; then the process ends in the way that was chosen.
+//! D3  A child is like a program that was started with these variables: the default action for faults, one thread,
+//!     no block.
 //!
 //! Not here: C programs on the real library (`faces/cli/tests/harden`), trailers by themselves (`harden::trailer`).
 
@@ -195,6 +196,24 @@ fn play(role: &str) {
                 block.add(47).write_volatile(1);
                 drop_all((0..100).map(|_| malloc(40)).collect());
             }
+            "resize_freed" => {
+                let block = malloc(argument);
+                free(block);
+                went_nowhere(realloc(block, argument - 5));
+            }
+            "resize_freed_elsewhere" => {
+                let block = malloc(argument) as usize;
+                std::thread::spawn(move || free(block as *mut u8))
+                    .join()
+                    .expect("freed");
+                went_nowhere(realloc(block as *mut u8, argument - 5));
+            }
+            "resize_inside" => {
+                let block = malloc(argument);
+                went_nowhere(realloc(block.add(16), argument - 20));
+                block.write_bytes(1, argument);
+                free(block);
+            }
             "free_twice" => {
                 let block = malloc(argument);
                 free(block);
@@ -278,6 +297,12 @@ unsafe fn early() {
         }
     }
     check::check_invariants(3).expect("whole");
+}
+
+/// A realloc that was refused gives nothing, and says so.
+fn went_nowhere(block: *mut u8) {
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    assert_eq!((block, errno), (core::ptr::null_mut(), Some(libc::ENOMEM)));
 }
 
 unsafe fn drop_all(blocks: Vec<*mut u8>) {
@@ -652,5 +677,55 @@ fn frames_are_named_by_their_modules() {
         let bytes = std::fs::metadata(module).expect("a file").len();
         let offset = u64::from_str_radix(offset, 16).expect("a number");
         assert!(offset < 2 * bytes, "{module}+{offset:#x} of {bytes}");
+    }
+}
+
+/// At every level at which a second free is found so is a realloc of what is free, or of an address inside a block; and
+/// nothing is moved or handed out, if the process goes on.
+#[test]
+fn a_realloc_of_what_is_no_live_block_is_found_at_every_level() {
+    const FREE: &str = "skinflint: realloc of a block that is free already: 0x";
+    const INSIDE: &str = "skinflint: realloc of an address inside a block: 0x";
+    const NONE: &str = "skinflint: realloc of an address at which there is no block: 0x";
+    let levels: [&[&str]; 6] = [
+        &[],
+        &["HARDEN=1", "SAMPLE_EVERY=1"],
+        &["HARDEN=guard"],
+        &["HARDEN=canary"],
+        &["HARDEN=quarantine"],
+        &["HARDEN=4"],
+    ];
+    for level in levels {
+        let warned = [level, &["BAD_FREE=warn"]].concat();
+        for role in ["resize_freed 100", "resize_freed_elsewhere 100"] {
+            told(role, level, Some(libc::SIGABRT), FREE, &[]);
+            told(role, &warned, None, FREE, &[]);
+        }
+        told("resize_inside 100", level, Some(libc::SIGABRT), INSIDE, &[]);
+        told("resize_inside 100", &warned, None, INSIDE, &[]);
+        let large = format!("resize_freed {LARGE}");
+        // A large block that waits is one still.
+        let waits = level
+            .iter()
+            .any(|it| it.ends_with("quarantine") || it.ends_with('4'));
+        // And so is one that the heap keeps, as it does where nothing is hardened.
+        if level.is_empty() {
+            let role = format!("free_twice {LARGE}");
+            told(&role, level, Some(libc::SIGABRT), DOUBLE, &[]);
+        }
+        let first = if waits || level.is_empty() {
+            FREE
+        } else {
+            NONE
+        };
+        told(&large, level, Some(libc::SIGABRT), first, &[]);
+        told(&large, &warned, None, first, &[]);
+        told(
+            &format!("resize_inside {LARGE}"),
+            &warned,
+            None,
+            "skinflint: realloc of an address ",
+            &[],
+        );
     }
 }

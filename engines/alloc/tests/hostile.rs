@@ -5,12 +5,12 @@
 //!   from:      the owner   │ another thread │ a thread without a heap
 //! ```
 //!
-//! X1  The policy is to ignore, so that what happens afterwards can be looked at: every live block keeps its
+//! X1  The policy is to ignore faults, so that the test can look at what follows: every live block keeps its
 //!     content, no address is handed out twice, and the invariants hold. (The line and the abort of the
 //!     default are tested on real programs.)
 //!
-//! Its own program, since the policy is the process's. Not here: frees of blocks that are live (those are
-//! the program's right).
+//! A program of its own, since the policy is the process's. Not here: frees of live blocks (a program may
+//! free them).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,26 +73,33 @@ fn check_contents(live: &Live) {
     }
 }
 
-/// Frees what is no live block, `count` times.
+/// Frees and resizes what is no live block, `count` times.
 fn attack(numbers: &mut Numbers, live: &Live, low: usize, high: usize, count: usize) {
     let targets: Vec<_> = live.keys().copied().collect();
     for _ in 0..count {
         let near = targets
-            .get(numbers.below(targets.len().max(1)))
+            .get(numbers.index(targets.len().max(1)))
             .copied()
             .unwrap_or(low);
-        let wild = match numbers.below(5) {
-            0 => low + numbers.below(high - low),
-            1 => (low + numbers.below(high - low)) & !15,
-            2 => (low + numbers.below(high - low)) & !4095,
-            3 => near + 16 * (1 + numbers.below(400)),
-            _ => near + 1 + numbers.below(15),
+        let wild = match numbers.index(5) {
+            0 => low + numbers.index(high - low),
+            1 => (low + numbers.index(high - low)) & !15,
+            2 => (low + numbers.index(high - low)) & !4095,
+            3 => near + 16 * (1 + numbers.index(400)),
+            _ => near + 1 + numbers.index(15),
         };
         if live.contains_key(&wild) {
             continue;
         }
-        // SAFETY: a wrong free is what is tested.
-        unsafe { free(wild as *mut u8) };
+        // SAFETY: a wrong free, or realloc, is what is tested.
+        unsafe {
+            if numbers.below(4) == 0 {
+                let moved = realloc(wild as *mut u8, 1 + numbers.index(2_000));
+                assert!(moved.is_null(), "{wild:#x} was resized");
+            } else {
+                free(wild as *mut u8);
+            }
+        }
     }
 }
 
@@ -107,15 +114,15 @@ fn wild_frees_change_nothing() {
     let (mut low, mut high) = (usize::MAX, 0);
     for round in 0..60 {
         for _ in 0..300 {
-            let length = match numbers.below(10) {
-                0 => 1 + numbers.below(300_000),
-                1..3 => 1 + numbers.below(32_768),
-                _ => 1 + numbers.below(600),
+            let length = match numbers.index(10) {
+                0 => 1 + numbers.index(300_000),
+                1..3 => 1 + numbers.index(32_768),
+                _ => 1 + numbers.index(600),
             };
             // SAFETY: filled within its length.
             let block = unsafe { malloc(length) };
             assert!(!block.is_null());
-            let byte = numbers.next() as u8;
+            let byte = numbers.bits() as u8;
             // SAFETY: as above.
             unsafe { block.write_bytes(byte, length) };
             let fresh = live.insert(block as usize, (length, byte)).is_none();
@@ -126,13 +133,13 @@ fn wild_frees_change_nothing() {
         let doomed: Vec<_> = live
             .keys()
             .copied()
-            .filter(|_| numbers.below(3) == 0)
+            .filter(|_| numbers.index(3) == 0)
             .collect();
         for block in doomed {
             live.remove(&block);
             // SAFETY: a live block; or one that has ended, when it is resized to nothing.
             unsafe {
-                match numbers.below(2) {
+                match numbers.index(2) {
                     0 => free(block as *mut u8),
                     _ => _ = realloc(block as *mut u8, 0),
                 }
@@ -141,7 +148,7 @@ fn wild_frees_change_nothing() {
             }
         }
         attack(&mut numbers, &live, low, high, 2_000);
-        let mut theirs = Numbers::new(numbers.next());
+        let mut theirs = Numbers::new(numbers.bits());
         elsewhere(|| attack(&mut theirs, &live, low, high, 2_000));
         if round % 7 == 0 {
             trim();

@@ -1,18 +1,19 @@
-//! The purger: when there is one, what it leaves, and that it goes.
+//! The purger: when it begins, what it leaves dirty, and that it ends.
 //!
 //! ```text
-//!   a little freed, or not allowed ──► no thread of ours
+//!   little freed, or not allowed ────► no thread of ours
 //!   much freed ──► one thread more ──► free pages are clean ──► no thread any more
 //! ```
 //!
-//! I1  A program that frees little never sees it, nor one that has not allowed it.
-//! I2  Once it has begun it ends by itself, and then less is dirty than would begin another. What live blocks hold is
-//!     untouched.
-//! I3  It begins again when there is work again; a free that met the last one's end leaves that to the next free.
+//! I1  A program that frees little never has a purger, nor does a program that has not allowed it.
+//! I2  A purger that has begun ends by itself, and then less is dirty than would begin another. The contents of live
+//!     blocks are unchanged.
+//! I3  A purger begins again when there is work again; a free that meets the end of the last purger leaves the begin
+//!     to the next free.
 //!
-//! I4  With nothing to do it makes so many passes, and goes.
+//! I4  With nothing to do the purger makes a fixed number of passes, and ends.
 //!
-//! One test: the purger is the process's. Not here: how fast it is, what it keeps for what will be wanted soon.
+//! One test: the purger is the process's. Not here: its speed, the pages that it keeps for requests to come.
 
 use std::time::Duration;
 

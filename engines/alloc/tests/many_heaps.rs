@@ -1,6 +1,6 @@
-//! As many heaps as there are numbers for walks: each walk must still know what it has seen.
+//! As many heaps as there are numbers for walks: each walk must still tell which spans it has seen.
 //!
-//! Its own program, since the number of heaps matters, and heaps are never unmade.
+//! A program of its own, since the number of heaps matters, and heaps are never unmade.
 //!
 //! Not here: anything else.
 

@@ -1,7 +1,7 @@
-//! What threads of the allocator share: each lock-free step, met in every order by a few threads.
+//! What threads of the allocator share: each lock-free step, taken by a few threads in every order.
 //!
 //! ```text
-//!   bits.rs  lock.rs  publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┬─ make model-test: all orders
+//!   bits.rs  kept.rs  lock.rs  publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┬─ make model-test: all orders
 //!                                                                                   └─ cargo test: real threads
 //! ```
 //!
@@ -9,8 +9,8 @@
 //!     writes when it gives the span away: an access that is not ordered fails.
 //! M2  A sleeper sleeps until it is woken: a lost wake is a deadlock, which loom finds.
 //! M3  At most `PREEMPTIONS` per run, which bounds the search.
-//! M4  Nothing here is a step of its own: scenarios call the files above, and build what they work on. What a model was
-//!     seen to fail with, its comment says.
+//! M4  No step is defined here: scenarios build data and call the functions of the files above. The comment of a model
+//!     says with which weakened orderings it was seen to fail.
 //!
 //! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
 //! real threads (`skinflint_interleave`), which proves no ordering.
@@ -22,21 +22,24 @@
 use skinflint_base::sync::{AtomicU32, AtomicUsize};
 use skinflint_interleave::{Arc, Watched, check, thread};
 
-#[path = "../src/bits.rs"]
+#[path = "../src/mechanism/bits.rs"]
 mod bits;
-#[path = "../src/lock.rs"]
+#[path = "../src/mechanism/kept.rs"]
+mod kept;
+#[path = "../src/mechanism/lock.rs"]
 mod lock;
-#[path = "../src/publish.rs"]
+#[path = "../src/mechanism/publish.rs"]
 mod publish;
-#[path = "../src/remote.rs"]
+#[path = "../src/mechanism/remote.rs"]
 mod remote;
-#[path = "../src/starter.rs"]
+#[path = "../src/mechanism/starter.rs"]
 mod starter;
 
 use bits::Trio;
+use kept::Kept;
 use lock::{FORKER, Lock, Who};
 use publish::Gate;
-use remote::Owned;
+use remote::{Note, Owned};
 use starter::Starter;
 
 const PREEMPTIONS: usize = 3;
@@ -69,6 +72,7 @@ struct Span {
     offset: u32,
     link: AtomicU32,
     owner: AtomicU32,
+    notifying: AtomicU32,
     trio: Trio,
     descriptor: Watched<u32>,
     blocks: [Watched<u32>; 2],
@@ -98,6 +102,7 @@ impl Span {
             offset,
             link: AtomicU32::new(0),
             owner: AtomicU32::new(0),
+            notifying: AtomicU32::new(0),
             trio: Trio::none(),
             descriptor: Watched::new(0),
             blocks: [Watched::new(0), Watched::new(0)],
@@ -112,7 +117,14 @@ impl Span {
         };
         self.blocks[block].with_mut(|content| *content += 1);
         here();
-        assert!(remote::free(self, &self.trio.remote, 1 << block, here));
+        let note = Note::Shared(&self.notifying);
+        assert!(remote::free(
+            self,
+            &self.trio.remote,
+            1 << block,
+            note,
+            here
+        ));
     }
 
     /// The owner: uses what was freed, and gives the span away once it is empty and on no stack.
@@ -289,13 +301,11 @@ fn deferred_blocks() {
         let (list, links, blocks) = &*shared;
         let mut found = 0;
         let mut take = || {
-            let mut next = remote::take_all(list);
-            while next != 0 {
-                let which = next as usize - 1;
-                next = remote::below(&links[which], 0);
-                blocks[which].with_mut(|block| *block += 1);
+            let link = |offset| &links[offset as usize - 1];
+            remote::take_deferred(list, link, |offset| {
+                blocks[offset as usize - 1].with_mut(|block| *block += 1);
                 found += 1;
-            }
+            });
         };
         thread::yield_now();
         take();
@@ -418,15 +428,12 @@ fn every_heap_is_found_whole() {
             .collect();
         let (_, newest, links, heaps) = &*shared;
         let walk = || {
-            let mut found = Vec::new();
-            let mut next = publish::first(newest);
-            while next != 0 {
-                let which = next as usize - 1;
-                heaps[which].with(|made| assert_eq!(*made, 1, "not made yet"));
-                found.push(which);
-                next = publish::next(&links[which]);
-            }
-            found
+            let link = |offset| &links[offset as usize - 1];
+            let all = publish::walk(publish::first(newest), link);
+            let made = all.inspect(|&offset| {
+                heaps[offset as usize - 1].with(|made| assert_eq!(*made, 1, "not made yet"));
+            });
+            made.collect::<Vec<u32>>()
         };
         thread::yield_now();
         let early = walk();
@@ -487,14 +494,8 @@ fn an_idle_heap_is_found_whole() {
         };
         let (_, idle, links, heaps) = &*shared;
         thread::yield_now();
-        let mut next = publish::first(idle);
-        for _ in 0..2 {
-            if next == 0 {
-                break;
-            }
-            let which = next as usize - 1;
-            heaps[which].with(|made| assert_eq!(*made, 1, "not made yet"));
-            next = publish::next_of_changing(&links[which]);
+        for offset in publish::walk_changing(idle, 2, |offset| &links[offset as usize - 1]) {
+            heaps[offset as usize - 1].with(|made| assert_eq!(*made, 1, "not made yet"));
         }
         leaver.join().expect("ends");
         beginner.join().expect("ends");
@@ -510,11 +511,12 @@ fn of_two_that_make_it_one_wins() {
         let shared = Arc::new((AtomicUsize::new(0), [0; 2].map(Watched::new)));
         let get = |shared: &(AtomicUsize, [Watched<u32>; 2]), mine: usize| {
             let (word, things) = shared;
-            let mut have = publish::had(word);
-            if have == 0 {
+            let make = || {
                 things[mine - 1].with_mut(|made| *made = 1);
-                have = publish::once(word, mine).err().unwrap_or(mine);
-            }
+                Some(mine)
+            };
+            let discard = |made: usize| things[made - 1].with_mut(|made| *made = 0);
+            let have = publish::get_or_make(word, make, discard).expect("made");
             things[have - 1].with(|made| assert_eq!(*made, 1, "not made yet"));
             have
         };
@@ -668,10 +670,10 @@ fn one_purger_at_a_time_on_the_stack() {
             starter.made();
             // The purger's whole life.
             stack.with_mut(|lives| *lives += 1);
-            starter.take();
-            while !starter.end(ENOUGH) {
+            starter.live(ENOUGH, |starter| {
                 starter.take();
-            }
+                true
+            });
             stack.with_mut(|_| ());
             starter.gone();
             1
@@ -681,5 +683,37 @@ fn one_purger_at_a_time_on_the_stack() {
         let lives = hint(&shared) + thread.join().expect("ends");
         shared.1.with(|count| assert_eq!(*count, lives));
         assert!(lives >= 1);
+    });
+}
+
+/// The owner takes and puts its runs while the purger lets them age: each is in one hand at a time, and none is lost.
+///
+/// Fails with Relaxed in: the exchange of `Kept::put`, that of `take_out`.
+#[test]
+fn a_kept_run_is_in_one_hand() {
+    check(PREEMPTIONS, || {
+        let shared = Arc::new((Kept::new(), [0; 2].map(Watched::new)));
+        let old = |shared: &(Kept, [Watched<u32>; 2]), every: bool| {
+            let mut gone = 0;
+            shared.0.age(every, |offset| {
+                shared.1[offset as usize - 1].with_mut(|run| *run += 10);
+                gone += 1;
+            });
+            gone
+        };
+        shared.1[0].with_mut(|run| *run = 1);
+        assert!(shared.0.put(1, 5));
+        let other = shared.clone();
+        let purger = thread::spawn(move || old(&other, false) + old(&other, false));
+        thread::yield_now();
+        if let Some(offset) = shared.0.take(5) {
+            assert_eq!(offset, 1);
+            shared.1[0].with_mut(|run| *run += 1);
+            assert!(shared.0.put(1, 5));
+        }
+        shared.1[1].with_mut(|run| *run = 1);
+        assert!(shared.0.put(2, 7));
+        let gone = purger.join().expect("ends") + old(&shared, true);
+        assert_eq!(gone, 2, "one was lost, or in two hands");
     });
 }

@@ -1,4 +1,4 @@
-//! Places: blocks of one lie together, and what is left after its end is little, whoever frees and when.
+//! Places: the blocks of a place lie together, and little is left after its end, whichever thread frees them and when.
 //!
 //! N1  Tests run in one process and one at a time (a lock): the books are the process's.
 //!
@@ -7,8 +7,9 @@
 use std::sync::{Mutex, MutexGuard};
 
 use skinflint_alloc as alloc;
+use skinflint_alloc::Place;
+use skinflint_alloc::check::{check_invariants, own_heap};
 use skinflint_alloc::stats::{Snapshot, snapshot};
-use skinflint_alloc::{Place, check::check_invariants};
 
 #[global_allocator]
 static MALLOC: alloc::Skinflint = alloc::Skinflint;
@@ -37,6 +38,13 @@ fn turn(blocks: &mut Vec<Box<[u8]>>) {
     }
 }
 
+fn within(place: Option<&Place>, work: impl FnOnce()) {
+    match place {
+        Some(place) => place.within(work),
+        None => work(),
+    }
+}
+
 type Tab = (Option<Place>, Vec<Box<[u8]>>);
 
 const TABS: usize = 50;
@@ -55,15 +63,12 @@ fn all_but_one(with_places: bool) -> usize {
         .collect();
     for _ in 0..TURNS {
         for (place, blocks) in &mut tabs {
-            let _inside = place.as_ref().map(Place::enter);
-            turn(blocks);
+            within(place.as_ref(), || turn(blocks));
         }
     }
     let kept = tabs.swap_remove(TABS / 2);
     for (place, blocks) in tabs {
-        let inside = place.as_ref().map(Place::enter);
-        drop(blocks);
-        drop(inside);
+        within(place.as_ref(), || drop(blocks));
     }
     check_invariants(2).expect("whole");
     let pins = pinned().saturating_sub(before);
@@ -89,16 +94,15 @@ fn blocks_outlive_their_place_and_are_freed_from_anywhere() {
     let _alone = alone();
     let before = pinned();
     let place = Place::new().expect("memory");
-    let inside = place.enter();
-    let mut blocks: Vec<Vec<u8>> = (0..10_000).map(|n| vec![7; 16 + n % 500]).collect();
-    drop(inside);
+    let mut blocks: Vec<Vec<u8>> =
+        place.within(|| (0..10_000).map(|n| vec![7; 16 + n % 500]).collect());
     // From outside the place, from another thread, and after its end; a third each.
     drop(blocks.drain(..3_000));
     let others = blocks.split_off(3_500);
     std::thread::spawn(move || drop(others))
         .join()
         .expect("no panic");
-    drop(place.enter());
+    place.within(|| ());
     check_invariants(2).expect("whole");
     drop(place);
     assert!(
@@ -113,33 +117,59 @@ fn blocks_outlive_their_place_and_are_freed_from_anywhere() {
 }
 
 #[test]
-fn places_are_left_in_the_order_of_their_guards() {
+fn places_are_left_in_the_order_in_which_they_were_entered() {
     let _alone = alone();
+    let own = own_heap();
     let (one, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
-    {
-        let _one = one.enter();
+    let (first, second) = one.within(|| {
+        let first = own_heap();
         let kept = vec![1u8; 100];
-        {
-            let _other = other.enter();
-            let _again = one.enter();
+        let second = other.within(|| {
+            let second = own_heap();
+            one.within(|| assert_eq!(own_heap(), first));
             drop(kept);
-        }
+            assert_eq!(own_heap(), second);
+            second
+        });
         drop(vec![1u8; 100]);
-    }
-    // A place that is dropped while it is entered stays the thread's.
-    std::thread::spawn(|| {
-        let place = Place::new().expect("memory");
-        std::mem::forget(place.enter());
-        drop(place);
-        drop(vec![1u8; 5000]);
-    })
-    .join()
-    .expect("no panic");
+        assert_eq!(own_heap(), first);
+        (first, second)
+    });
+    assert!(first != second && first != own && second != own);
+    assert_eq!(own_heap(), own);
     check_invariants(2).expect("whole");
     let mut heaps = Vec::new();
     heaps.resize_with(20, || Place::new().expect("memory"));
     heaps
         .iter()
-        .for_each(|place| drop((place.enter(), vec![0u8; 64])));
+        .for_each(|place| place.within(|| drop(vec![0u8; 64])));
+    check_invariants(2).expect("whole");
+}
+
+/// Two places are left by a panic, and dropped; then other threads take their heaps, and this one must have neither.
+#[test]
+fn a_panic_leaves_each_place_behind_it() {
+    let _alone = alone();
+    let own = own_heap();
+    let (one, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
+    let places = [&one, &other].map(|place| place.within(own_heap));
+    let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        one.within(|| {
+            let inner = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                other.within(|| std::panic::resume_unwind(Box::new(1)));
+            }));
+            assert!(inner.is_err());
+            assert_eq!(own_heap(), places[0], "the outer one is entered still");
+            other.within(|| one.within(|| std::panic::resume_unwind(Box::new(2))));
+        });
+    }));
+    assert!(left.is_err());
+    assert_eq!(own_heap(), own, "a place is entered for ever");
+    drop((one, other));
+    let theirs: Vec<_> = (0..4)
+        .map(|_| std::thread::spawn(own_heap))
+        .map(|thread| thread.join().expect("no panic"))
+        .collect();
+    assert!(!theirs.contains(&own), "two threads have one heap");
     check_invariants(2).expect("whole");
 }

@@ -1,14 +1,14 @@
-//! Places and fork: a place of before it does nothing in the child, and no two threads there come to one heap.
+//! Places and fork: a place made before a fork does nothing in the child, and no two threads there get the same heap.
 //!
 //! ```text
 //!   parent   thread ─ own heap, place, other place ─┬─ goes on as before
 //!                                                   └─► child: the heap that was entered is the thread's; the rest is idle
 //! ```
 //!
-//! N1  One at a time (a lock), in a program of their own.
-//! N2  Forks come through `pthread_atfork`, as in a program that has loaded the allocator; a child says by its status
+//! N1  The tests run one at a time (a lock), in a program of their own.
+//! N2  Forks are plain ones: the allocator has registered its handlers by itself. A child reports by its exit status
 //!     whether all went well, within a minute.
-//! N3  Whose a heap is, is looked at: where two threads had the same one it would take a rare meeting to see more.
+//! N3  The tests compare the owners of heaps: if two threads had the same heap, only a rare collision would show more.
 //!
 //! Not here: places without forks (`places`), forks without places (`engine`).
 
@@ -29,26 +29,19 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// N2: `act` in a child, which has to come to its end.
 fn in_child(act: impl FnOnce()) {
-    assert_eq!(status_of_child(act), 0, "the child's status");
+    assert_eq!(status_of(fork(), act), 0, "the child's status");
 }
 
-fn status_of_child(act: impl FnOnce()) -> i32 {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the three are made for that.
-        let registered = unsafe {
-            let (before, parent, child) = (
-                alloc::fork::prepare,
-                alloc::fork::parent,
-                alloc::fork::child,
-            );
-            libc::pthread_atfork(Some(before), Some(parent), Some(child))
-        };
-        assert_eq!(registered, 0);
-    });
+/// A child, or 0 in it (N2): what comes next there is [`status_of`].
+fn fork() -> i32 {
     // SAFETY: the child allocates by this allocator only, and ends by `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
+    child
+}
+
+/// Does `act` in the child, which ends with it; in the parent, how it ended.
+fn status_of(child: i32, act: impl FnOnce()) -> i32 {
     if child == 0 {
         // SAFETY: as above.
         unsafe {
@@ -104,10 +97,12 @@ fn nobody_shares() {
         .collect();
     let mut seen = vec![mine];
     for place in &new {
-        let _inside = place.enter();
-        assert!(!seen.contains(&own_heap()), "a heap has two users");
-        seen.push(own_heap());
-        Marked::new(7).grow(50);
+        let theirs = place.within(|| {
+            Marked::new(7).grow(50);
+            own_heap()
+        });
+        assert!(!seen.contains(&theirs), "a heap has two users");
+        seen.push(theirs);
     }
     assert_eq!(own_heap(), mine);
     drop(new);
@@ -127,9 +122,8 @@ fn nobody_shares() {
 /// A place of before the fork, in the child: to enter and to leave it changes nothing.
 fn does_nothing(place: &Place) {
     let mine = own_heap();
-    let inside = place.enter();
-    assert_eq!(own_heap(), mine, "a place of before the fork was entered");
-    drop(inside);
+    let there = place.within(own_heap);
+    assert_eq!(there, mine, "a place of before the fork was entered");
     assert_eq!(own_heap(), mine);
 }
 
@@ -140,10 +134,7 @@ fn places_of_before_a_fork_do_nothing_in_the_child() {
     let place = Place::new().expect("memory");
     let mut blocks = Marked::new(1);
     let mut outside = Marked::new(2);
-    {
-        let _inside = place.enter();
-        blocks.grow(5_000);
-    }
+    place.within(|| blocks.grow(5_000));
     outside.grow(5_000);
     for round in 0..4 {
         // With blocks that were freed from outside, and are not drained yet.
@@ -174,8 +165,7 @@ fn places_of_before_a_fork_do_nothing_in_the_child() {
         blocks.check();
         outside.check();
         whole();
-        let _inside = place.enter();
-        blocks.grow(200);
+        place.within(|| blocks.grow(200));
     }
     drop(place);
     drop(blocks);
@@ -188,22 +178,20 @@ fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
     let _alone = alone();
     let (place, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
     let mut blocks = Marked::new(1);
-    let inside = place.enter();
-    let within = other.enter();
-    blocks.grow(3_000);
-    in_child(|| {
-        whole();
-        blocks.grow(500);
-        let mine = own_heap();
-        // SAFETY: not used again.
-        unsafe { drop_here(&within) };
-        // SAFETY: as above.
-        unsafe { drop_here(&inside) };
+    let (child, mine) = place.within(|| {
+        other.within(|| {
+            blocks.grow(3_000);
+            (fork(), own_heap())
+        })
+    });
+    let status = status_of(child, || {
         assert_eq!(
             own_heap(),
             mine,
             "what was entered at the fork is the thread's"
         );
+        whole();
+        blocks.grow(500);
         nobody_shares();
         blocks.grow(500);
         does_nothing(&place);
@@ -214,27 +202,26 @@ fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
         let new = Place::new().expect("memory");
         nobody_shares();
         // And a child of the child, in a place of its own.
-        let entered = new.enter();
-        blocks.grow(500);
-        in_child(|| {
+        let child = new.within(|| {
+            blocks.grow(500);
+            fork()
+        });
+        let status = status_of(child, || {
             whole();
-            // SAFETY: not used again.
-            unsafe { drop_here(&entered) };
             does_nothing(&new);
             nobody_shares();
             blocks.grow(500);
             blocks.check();
         });
-        drop(entered);
+        assert_eq!(status, 0, "the child's status");
         blocks.check();
         // SAFETY: not used again.
         unsafe { drop_here(&blocks) };
         whole();
     });
+    assert_eq!(status, 0, "the child's status");
     blocks.check();
     drop(blocks);
-    drop(within);
-    drop(inside);
     whole();
 }
 
@@ -257,8 +244,7 @@ fn forks_while_other_threads_change_places() {
                     let places = [Place::new().expect("memory"), Place::new().expect("memory")];
                     let mut theirs = Marked::new(mark);
                     for turn in 0..60 {
-                        let _inside = places[turn % 2].enter();
-                        theirs.grow(10);
+                        places[turn % 2].within(|| theirs.grow(10));
                         theirs.1.swap_remove(turn % theirs.1.len());
                     }
                     theirs.check();
@@ -266,12 +252,12 @@ fn forks_while_other_threads_change_places() {
             });
         }
         for _ in 0..10 {
-            let inside = place.enter();
-            blocks.grow(100);
-            let status = status_of_child(|| {
+            let child = place.within(|| {
+                blocks.grow(100);
+                fork()
+            });
+            let status = status_of(child, || {
                 whole();
-                // SAFETY: not used again.
-                unsafe { drop_here(&inside) };
                 nobody_shares();
                 blocks.grow(100);
                 blocks.check();
@@ -279,7 +265,6 @@ fn forks_while_other_threads_change_places() {
                 unsafe { drop_here(&blocks) };
                 whole();
             });
-            drop(inside);
             if status != 0 {
                 failed.push(status);
                 break;

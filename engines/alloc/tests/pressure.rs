@@ -1,17 +1,18 @@
-//! The reserve and the listeners: what is given up when the kernel refuses, and what is told of it.
+//! The reserve and the listeners: what is released when the kernel refuses memory, and what listeners are told.
 //!
 //! ```text
 //!   request ──► kernel refuses ──► reserve large enough? ──► released ──► listeners, once each ──► served
 //!                                          └ no: it stays ──► listeners, once each ──► null, ENOMEM
 //! ```
 //!
-//! P1  A reserve holds what it was set to, in whole pages, resident, and nothing else counts it as in use.
+//! P1  A reserve holds the size that it was set to, in whole resident pages, and no other figure counts it as in use.
 //! P2  A request that the free pages and the reserve could serve together takes the reserve; one byte more leaves it.
-//! P3  Each listener is told once of a refusal, with its context, how bad it is and what is wanted; a listener that runs
-//!     out of memory itself gets null, and no listener is told of that.
+//! P3  Each listener is called once for a refusal, with its context, the level and the bytes wanted; a listener that
+//!     runs out of memory itself gets null, and no listener is called for that.
 //! P4  Refusals, releases, calls and failures are counted.
 //!
-//! One test: the reserve is the process's. Not here: memory control groups (the cache's `squeeze`), filling it again.
+//! One test: the reserve is the process's. Not here: memory control groups (the cache's `squeeze`), refilling the
+//! reserve.
 
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;

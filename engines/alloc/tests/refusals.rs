@@ -3,7 +3,8 @@
 //! R1  A refused act returns null with ENOMEM and changes nothing; afterwards everything goes on.
 //! R2  One thread at a time may have its requests refused: the tests take turns.
 //!
-//! Its own program, so that the heap is small and the kernel is asked. Not here: what the pool does about it (`pages`), real limits.
+//! A program of its own, so that the heap is small and requests reach the kernel. Not here: how the pool handles a
+//! refusal (`pages`), real limits.
 
 use skinflint_alloc::check::check_invariants;
 use skinflint_alloc::{free, malloc};
@@ -32,7 +33,7 @@ fn work(numbers: &mut Numbers, blocks: &mut Blocks, acts: usize) -> usize {
             }
             None => {
                 let bytes = size(numbers);
-                blocks.begin(bytes, way(numbers), numbers.next()).is_some()
+                blocks.begin(bytes, way(numbers), numbers.bits()).is_some()
             }
         };
         refused += usize::from(!well);

@@ -1,4 +1,4 @@
-//! Heaps for tenants: what they hold, that they go whole, and what misuse is answered with.
+//! Heaps for tenants: what they hold, that they are destroyed whole, and the answer to misuse.
 //!
 //! ```text
 //!   create ──► malloc, realloc, memalign by several threads ──► frees by others ──► holds ──► destroy
@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 use skinflint_alloc as alloc;
 use skinflint_alloc::stats::{Snapshot, snapshot};
 use skinflint_alloc::{Holds, Tenant};
+use skinflint_base::random::Random;
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -198,9 +199,9 @@ fn many_threads_use_one_heap_and_free_each_other_s_blocks() {
             for thread in 0..4u64 {
                 let shared = &shared;
                 scope.spawn(move || {
-                    let mut seed = round * 31 + thread + 1;
+                    let mut random = Random::new(round * 31 + thread + 1);
                     for _ in 0..6_000 {
-                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let seed = random.bits();
                         let n = 1 + (seed >> 33) as usize % 2_000 * (1 + (seed >> 60) as usize * 3);
                         let block = heap.malloc(n);
                         // SAFETY: a block of this many bytes.
@@ -275,6 +276,12 @@ fn handles_of_heaps_that_are_gone_and_foreign_blocks_are_refused() {
         second.free(plain);
         assert_eq!((second.holds().blocks, third.holds().blocks), (1, 1));
         alloc::free(plain);
+        // What is free is not resized, nor what begins inside of a block.
+        assert!(second.realloc(own.add(16), 50).is_null());
+        assert!(third.realloc(other.add(4_096), 50_000).is_null());
+        second.free(own);
+        assert!(second.realloc(own, 90).is_null());
+        assert_eq!(second.holds().blocks, 0);
         second.destroy();
         third.destroy();
     }

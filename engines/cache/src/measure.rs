@@ -1,7 +1,7 @@
 //! Bytes as the running allocator counts them, the same as in memory reports.
 //!
 //! ```text
-//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► the giver              (all in skinflint_reporters::size)
+//!   value ──► HeapBytes ──► its blocks ──► usable(block) ──► its allocator    (all in skinflint_reporters::size)
 //! ```
 //!
 //! U1  A block counts with its usable bytes and not with the requested ones: `len * size_of` misses a tenth or more,

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use skinflint_base::random::Random;
 use skinflint_cache::{Arena, Buf, HeapBytes, measure};
 use skinflint_test_support::{artifact, need};
 
@@ -131,10 +132,10 @@ fn arenas() {
 struct Page(#[expect(dead_code, reason = "its size and place count")] [u8; 64]);
 
 fn next(seed: &mut u64) -> u64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *seed >> 33
+    let mut random = Random::new(*seed);
+    let drawn = random.bits() >> 33;
+    *seed = random.seed();
+    drawn
 }
 
 /// Buffers of every length to 70,000 and some beyond: nothing is given that cannot be used, beyond an item. A buffer
@@ -277,18 +278,19 @@ fn an_arc_is_counted_with_its_counts() {
             0
         }
     }
-    // 2 counts and 100 bytes, of glibc: 120. A wrong start would be a wild figure.
-    assert_eq!(std::sync::Arc::new([0u8; 100]).heap_bytes(), 120);
-    assert_eq!(
-        std::sync::Arc::<[u8]>::from(vec![0u8; 100]).heap_bytes(),
-        120
-    );
+    // 2 counts and 100 bytes, of glibc: 120. A wrong start would be a wild figure. Each block may be 16 bytes longer: the
+    // rest of a free chunk that is too small to be one of its own.
+    let gave = |bytes: usize, blocks: usize, least: usize| {
+        assert!((least..=least + 16 * blocks).contains(&bytes), "{bytes}");
+    };
+    gave(std::sync::Arc::new([0u8; 100]).heap_bytes(), 1, 120);
+    let slice = std::sync::Arc::<[u8]>::from(vec![0u8; 100]);
+    gave(slice.heap_bytes(), 1, 120);
     let wide = std::sync::Arc::new(Wide([1; 96])).heap_bytes();
-    assert!((128..=136).contains(&wide), "{wide}");
-    assert_eq!(
-        vec![String::from("0123456789"), String::new()].heap_bytes(),
-        56 + 24
-    );
+    // 128 or 136, as its alignment falls.
+    gave(wide, 1, 128);
+    let texts = vec![String::from("0123456789"), String::new()];
+    gave(texts.heap_bytes(), 2, 56 + 24);
     // SAFETY: null is allowed.
     assert_eq!(unsafe { measure::usable(std::ptr::null(), 8) }, 0);
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use skinflint_base::random::Random;
 use skinflint_cache::bus::Ask;
 use skinflint_cache::store::{Clock, PLACEBO_LOOKUPS, Stats};
 use skinflint_cache::{Budget, Cache, HeapBytes, Level, Listener, Verdict};
@@ -26,10 +27,10 @@ fn value(bytes: usize) -> Bytes {
 }
 
 fn next(seed: &mut u64) -> u64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *seed >> 33
+    let mut random = Random::new(*seed);
+    let drawn = random.bits() >> 33;
+    *seed = random.seed();
+    drawn
 }
 
 /// Returns keys of which key n is asked for about 1/n as often as the first.
@@ -283,6 +284,39 @@ fn a_budget_goes_to_the_cache_that_saves_most_and_floors_hold() {
     }
     let (a, b) = (useful.bytes(), scanned.bytes());
     assert!(b > a, "useful {a}, scanned {b}");
+}
+
+/// A ring that fits into the budget, beside a scan: the share of hits in its last third.
+fn ring_beside_a_scan(ring_first: bool) -> u64 {
+    const ITEMS: u64 = 1_250;
+    let budget = Budget::new(6 << 20);
+    let make =
+        |name: &str| -> Arc<Cache<u64, Bytes>> { Cache::named(name).budget(&budget, 0).build() };
+    let (ring, scan) = if ring_first {
+        let ring = make("ring");
+        (ring, make("scan"))
+    } else {
+        let scan = make("scan");
+        (make("ring"), scan)
+    };
+    let (steps, mut hits) = (60 * ITEMS, 0);
+    for step in 0..steps {
+        let key = step % ITEMS;
+        if ring.get(&key).is_none() {
+            ring.insert(key, value(4_000), Duration::from_millis(5));
+        } else if step >= steps / 3 * 2 {
+            hits += 1;
+        }
+        scan.insert(step, value(4_000), Duration::from_micros(5));
+    }
+    hits * 100 / (steps / 3)
+}
+
+#[test]
+fn no_order_of_joining_decides_to_whom_a_budget_goes() {
+    let shares = [true, false].map(ring_beside_a_scan);
+    assert!(shares.iter().all(|share| *share > 80), "{shares:?}");
+    assert!(shares[0].abs_diff(shares[1]) < 10, "{shares:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //!
 //! Not here: whole programs (`bench/gc`).
 
+use skinflint_base::random::Random;
 use skinflint_gc::typed::{Gc, Handle, Runtime, Slot, Tenant};
 use skinflint_gc::{Config, Growth, object};
 
@@ -17,15 +18,6 @@ object! {
         second: Slot<Gc<'gc, Node<'gc>>>,
         payload: [u64; 8],
     }
-}
-
-/// Returns a random number by SplitMix64.
-fn roll(state: &mut u64) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) as usize
 }
 
 /// Builds a binary tree over a permutation of `count` nodes: one edge leads to every node but the first.
@@ -40,10 +32,10 @@ fn build(tenant: &Tenant, count: usize, random: bool) -> Handle<Node<'static>> {
             .expect("memory")
         };
         let mut nodes: Vec<_> = (0..count).map(make).collect();
-        let mut seed = 1;
+        let mut order = Random::new(1);
         if random {
             for at in (1..count).rev() {
-                nodes.swap(at, roll(&mut seed) % (at + 1));
+                nodes.swap(at, order.index(at + 1));
             }
         }
         for (at, node) in nodes.iter().enumerate() {

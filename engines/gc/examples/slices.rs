@@ -38,7 +38,7 @@ fn main() {
         let before = kept.last().map(|(_, handle)| handle);
         let handle = tenant.enter(|cx| {
             let tree = tree(cx, (objects / tenants).max(1), number);
-            let next = before.map(|handle| cx.cross_edge(handle));
+            let next = before.map(|handle| cx.cross_edge(handle).expect("of this runtime"));
             cx.keep(cx.alloc(Tab { tree, next }).expect("memory"), "example")
         });
         kept.push((tenant, handle));
@@ -96,7 +96,7 @@ fn node<'gc>(cx: Cx<'gc>, number: u64, left: Option<Gc<'gc, Node<'gc>>>) -> Gc<'
 fn begin(runtime: &Runtime, kept: &[Kept]) -> Result<bool, Busy> {
     match kept {
         // SAFETY: typed objects, which are written with barriers.
-        [(only, _)] => unsafe { only.heap().begin_marking(Reason::Asked, &mut ()) },
+        [(only, _)] => unsafe { only.raw_heap().begin_marking(Reason::Asked, &mut ()) },
         _ => runtime.begin_all(Reason::Asked),
     }
 }

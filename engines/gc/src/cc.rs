@@ -17,7 +17,7 @@
 //!     million boxes is dropped one by one.
 //! Z3  A value is [`Trace`](crate::typed::Trace), so it tells each counted pointer that it holds, once; pointers change
 //!     only in [`Field`]s and [`Locked`](crate::typed::Locked)s, which report it while a collection is in progress
-//!     (`moved`). A pointer that is hidden from the trace (in a [`Static`](crate::typed::Static), a `RefCell`) counts
+//!     (`moved`). A pointer that is hidden from the trace (in a [`Opaque`](crate::typed::Opaque), a `RefCell`) counts
 //!     as held from outside: its value may leak, and nothing worse.
 //! Z4  A destructor that panics is contained and reported ([`CycleCounts::faults`]); its box is freed.
 //!

@@ -43,6 +43,8 @@ mod sync;
 // When.
 pub(crate) mod clock;
 pub(crate) mod config;
+mod interval;
+mod machine;
 mod pace;
 mod stop;
 pub mod trigger;

@@ -6,6 +6,6 @@ mod object;
 mod std_types;
 mod values;
 
-pub use values::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};
+pub use values::{Edge, Family, FieldParts, Opaque, OpaqueSend, Pointer, System, Trace};
 
 pub(crate) use values::KindOf;

@@ -15,6 +15,9 @@
 //!     the objects that they lead to may have ended before them.
 //! F4  Objects of the shared heap have no edges to a tenant's ([`System`]), so tenants are collected without it.
 //! F5  Edges change only through [`Slot`] and [`Locked`], which require a [`Cx`] and have the write barrier.
+//! F6  Two things are joined only where they are of one runtime: by the brand, where both have one; otherwise the call
+//!     compares the worlds, and refuses ([`Foreign`]). Numbers of heaps are the process's (source.S5).
+//! F7  Safe code gets no heap, only a look at one ([`HeapView`]).
 //!
 //! The following does not compile. A pointer that leaves its closure:
 //!
@@ -73,6 +76,57 @@
 //!     let other = in_b.alloc(Node { next: Slot::new(None) }).unwrap();
 //!     other.next.set(in_b, Some(other));
 //! }));
+//! ```
+//!
+//! An object of one tenant that would be made of another's pointers. (No object of that type could be kept, but a
+//! barrier would have the marking follow it.)
+//!
+//! ```compile_fail
+//! # use skinflint_gc::typed::{Gc, Runtime, Slot};
+//! let (one, other) = (Runtime::default(), Runtime::default());
+//! let (a, z) = (one.tenant("a", usize::MAX), other.tenant("z", usize::MAX));
+//! a.enter(|in_a| z.enter(|in_z| {
+//!     let text = in_a.alloc(String::new()).unwrap();
+//!     in_z.alloc(Slot::new(Some(text))).unwrap();
+//! }));
+//! ```
+//!
+//! (With `in_a.alloc(Slot::new(Some(text)))` instead it compiles.)
+//!
+//! ```
+//! # use skinflint_gc::typed::{Gc, Runtime, Slot};
+//! let (one, other) = (Runtime::default(), Runtime::default());
+//! let (a, z) = (one.tenant("a", usize::MAX), other.tenant("z", usize::MAX));
+//! a.enter(|in_a| z.enter(|in_z| {
+//!     let text = in_a.alloc(String::new()).unwrap();
+//!     in_a.alloc(Slot::new(Some(text))).unwrap();
+//! }));
+//! ```
+//!
+//! The core's heap, with its marks and barriers, in safe code:
+//!
+//! ```compile_fail,E0599
+//! # use skinflint_gc::typed::Runtime;
+//! let tenant = Runtime::default().tenant("a", usize::MAX);
+//! tenant.heap().take_unmarked(|_| {});
+//! ```
+//!
+//! ```compile_fail,E0133
+//! # use skinflint_gc::{World, Config};
+//! let heap = World::new(Config::default()).heap("a", usize::MAX);
+//! heap.barrier(std::ptr::NonNull::dangling());
+//! ```
+//!
+//! ```compile_fail,E0133
+//! # use skinflint_gc::typed::Runtime;
+//! let tenant = Runtime::default().tenant("a", usize::MAX);
+//! tenant.raw_heap();
+//! ```
+//!
+//! ```
+//! # use skinflint_gc::typed::Runtime;
+//! let tenant = Runtime::default().tenant("a", usize::MAX);
+//! assert!(!tenant.heap().is_marking());
 //! ```
 //!
 //! A user's object in a system object:
@@ -155,11 +209,13 @@ mod pointer;
 mod slot;
 mod tenant;
 pub(crate) mod together;
+mod view;
 
-pub use crate::trace::{Edge, Family, FieldParts, Pointer, Sent, Static, System, Trace};
+pub use crate::trace::{Edge, Family, FieldParts, Opaque, OpaqueSend, Pointer, System, Trace};
 pub use cx::{Cx, Foreign};
 pub use ephemeron::Ephemeron;
 pub use handle::{CrossEdge, Handle};
 pub use pointer::{Gc, Sys, Weak};
 pub use slot::{Locked, LockedMut, Slot};
 pub use tenant::{Ended, Row, Runtime, Survivors, Tenant};
+pub use view::HeapView;

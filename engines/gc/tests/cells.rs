@@ -1,10 +1,10 @@
 //! A heap whose client frees objects itself and marks in steps.
 //!
 //! ```text
-//!   a model: addresses that are alive, each filled with a word of its own ─► free some, settle, allocate again ─► as told?
+//!   a model: addresses that are alive, each filled with a word of its own ─► free some, settle, allocate again ─► the same?
 //! ```
 //!
-//! Freed cells are poisoned, so a cell that is used by two shows at the next allocation or in its word.
+//! Freed cells are poisoned, so a cell that is given out twice shows at the next allocation or by its word.
 //!
 //! Not here: collections (`raw`).
 

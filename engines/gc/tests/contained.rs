@@ -1,4 +1,4 @@
-//! What goes wrong in one tenant is an error of that tenant: the others go on.
+//! A failure in one tenant is an error of that tenant: the others go on.
 //!
 //! ```text
 //!   small: at its limit ─► OutOfMemory, again and again ─┬─ other: allocates, collects, reads what it had
@@ -12,7 +12,9 @@
 
 use std::time::{Duration, Instant};
 
-use skinflint_gc::typed::{CrossEdge, Cx, Ended, Gc, Handle, Locked, Runtime, Sent, Slot, Tenant};
+use skinflint_gc::typed::{
+    CrossEdge, Cx, Ended, Gc, Handle, Locked, OpaqueSend, Runtime, Slot, Tenant,
+};
 use skinflint_gc::{Config, OutOfMemory, Reason, Shortage, object};
 
 object! {
@@ -93,7 +95,7 @@ fn a_tenant_at_its_limit_is_alone_with_that() {
                 cross: Locked::default(),
             })
             .expect("room");
-        *outside.cross.borrow_mut(cx) = Some(cx.cross_edge(&list));
+        *outside.cross.borrow_mut(cx) = Some(cx.cross_edge(&list).expect("of this runtime"));
         cx.keep(outside, "outside")
     });
     let mut kept: Vec<Handle<Node<'static>>> = Vec::new();
@@ -186,13 +188,13 @@ fn a_panic_on_the_sweepers_thread_is_that_tenants_and_the_sweeper_goes_on() {
         tenant.enter(|cx| {
             for number in 0..count {
                 let number = if std::ptr::eq(tenant, &a) { number } else { 0 };
-                cx.alloc(Sent(Panics(number))).expect("memory");
+                cx.alloc(OpaqueSend(Panics(number))).expect("memory");
             }
         });
         tenant.collect().expect("at rest");
         // The sweeper gets the time to have some.
         let until = Instant::now() + Duration::from_secs(20);
-        while !tenant.heap().poll() && Instant::now() < until {
+        while !tenant.poll() && Instant::now() < until {
             if tenant.heap().sweep_counts().background_cells > 0 {
                 break;
             }
@@ -224,7 +226,7 @@ fn held_by_another(runtime: &Runtime, kept: bool) -> (Tenant, Option<Handle<Outs
         cx.keep(first, "for a moment")
     });
     let holder: Handle<Outside<'static>> = b.enter(|cx| {
-        let cross = Locked::new(Some(cx.cross_edge(&first)));
+        let cross = Locked::new(Some(cx.cross_edge(&first).expect("of this runtime")));
         // Of the kind that is left in `a`, and nearer to a root.
         let decoy: Handle<Node<'static>> = cx.keep(node(cx, 3).expect("room"), "another");
         std::mem::forget(decoy);

@@ -2,7 +2,7 @@
 //! empty chunk goes.
 //!
 //! ```text
-//!   so many arenas, runs, chunks ─► one call more ─► what is counted: cells swept, why one is due, megabytes taken
+//!   N arenas, runs, chunks ─► one more call ─► what is counted: cells swept, why a collection is due, megabytes taken
 //! ```
 //!
 //! E1  Nothing runs beside the test, so every figure is exact.

@@ -1,7 +1,7 @@
-//! Ends of objects: where finalizers run, that they may panic, and that they may use their heap.
+//! Ends of objects: the thread that runs finalizers, finalizers that panic, and finalizers that use their heap.
 //!
 //! ```text
-//!   Static ─► the mutator        Sent ─► the mutator or the sweeper        drop ─► once
+//!   Opaque ─► the mutator        OpaqueSend ─► the mutator or the sweeper        drop ─► once
 //! ```
 //!
 //! S1  Every test ends with the invariants checked by brute force.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, ThreadId};
 
-use skinflint_gc::typed::{Runtime, Sent, Static, Tenant};
+use skinflint_gc::typed::{Opaque, OpaqueSend, Runtime, Tenant};
 use skinflint_gc::{Busy, Config, Finalize, Heap, Kind, Origin, World};
 
 fn quiet() -> Config {
@@ -53,14 +53,15 @@ fn each_ends_once_and_on_a_thread_that_may() {
     let count = if cfg!(miri) { 100 } else { 20_000 };
     tenant.enter(|cx| {
         for _ in 0..count {
-            cx.alloc(Sent(Ends(any.clone(), threads.clone()))).unwrap();
-            cx.alloc(Static(Ends(own.clone(), here.clone()))).unwrap();
+            cx.alloc(OpaqueSend(Ends(any.clone(), threads.clone())))
+                .unwrap();
+            cx.alloc(Opaque(Ends(own.clone(), here.clone()))).unwrap();
         }
     });
     tenant.collect().unwrap();
     // The sweeper gets the time to have some.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !tenant.heap().poll() && std::time::Instant::now() < until {
+    while !tenant.poll() && std::time::Instant::now() < until {
         // ORDER: as above.
         if any.load(Ordering::Relaxed) == count as u32 {
             break;
@@ -104,8 +105,8 @@ fn a_panic_of_a_finalizer_is_contained_and_reported() {
     std::panic::set_hook(Box::new(|_| ()));
     tenant.enter(|cx| {
         for number in 0..100 {
-            cx.alloc(Static(Panics(number))).unwrap();
-            cx.alloc(Sent(Panics(number))).unwrap();
+            cx.alloc(Opaque(Panics(number))).unwrap();
+            cx.alloc(OpaqueSend(Panics(number))).unwrap();
         }
     });
     tenant.collect().unwrap();
@@ -142,7 +143,7 @@ impl Drop for Reenters {
                     made: self.made.clone(),
                     depth: self.depth - 1,
                 };
-                cx.alloc(Static(next)).unwrap();
+                cx.alloc(Opaque(next)).unwrap();
             }
         });
         self.made.set(self.made.get() + 1);
@@ -164,7 +165,7 @@ fn finalizers_may_enter_their_own_tenant() {
                     made: made.clone(),
                     depth: 3,
                 };
-                cx.alloc(Static(first)).unwrap();
+                cx.alloc(Opaque(first)).unwrap();
             }
         });
         for generation in 1..=4 {
@@ -187,8 +188,9 @@ fn what_is_not_swept_when_its_tenant_goes_ends_then() {
     let threads = Arc::new(std::sync::Mutex::new(Vec::new()));
     tenant.enter(|cx| {
         for _ in 0..10 {
-            cx.alloc(Sent(Ends(any.clone(), threads.clone()))).unwrap();
-            cx.alloc(Static(Ends(own.clone(), threads.clone())))
+            cx.alloc(OpaqueSend(Ends(any.clone(), threads.clone())))
+                .unwrap();
+            cx.alloc(Opaque(Ends(own.clone(), threads.clone())))
                 .unwrap();
         }
     });

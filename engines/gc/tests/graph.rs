@@ -1,4 +1,4 @@
-//! Random graphs against a plain model: what is reachable lives with its contents, what is not ends once.
+//! Random graphs against a plain model: a reachable object lives with its contents, an unreachable one ends once.
 //!
 //! ```text
 //!   seed ─► make, link, cut, root, unroot, collect … ─┬─► the heap: objects with edges and a checksum
@@ -7,9 +7,9 @@
 //!
 //! M1  Each object holds its id, its edges and a checksum over the id to its last byte. They are compared with
 //!     the model after every collection, along every edge.
-//! M2  Finalizers count into a table by id: never twice, never a reachable one; after a sweep is finished each
-//!     unreachable one has ended, if its kind has a finalizer.
-//! M3  The seed is in the message of each panic: `SKINFLINT_SEED=N` repeats it.
+//! M2  Finalizers count into a table by id: no object twice, and no reachable object; after a sweep is finished each
+//!     unreachable object has ended, if its kind has a finalizer.
+//! M3  The seed is in the message of each panic: `SKINFLINT_SEED=N` repeats the run.
 //!
 //! Not here: safe code (`typed`), several heaps (`tenants`).
 
@@ -88,6 +88,7 @@ const fn kind(bytes: usize, align: usize, finalize_on: Finalize, origin: Origin)
 
 use Finalize::{Any, Mutator, Nothing};
 use Origin::{System, User};
+use skinflint_base::random::Random;
 
 static KINDS: [Kind; 12] = [
     kind(48, 8, Nothing, User),
@@ -104,30 +105,13 @@ static KINDS: [Kind; 12] = [
     kind(1_200_000, 8, Any, System),
 ];
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.roll() % bound as u64) as usize
-    }
-}
-
 fn pattern(id: u64, at: usize) -> u8 {
     (id.wrapping_mul(0x9e37_79b9) >> (at % 24)) as u8 ^ at as u8
 }
 
 struct Model {
     heap: Rc<Heap>,
-    dice: Dice,
+    dice: Random,
     test: u64,
     next: u64,
     edges: BTreeMap<u64, ([u64; EDGES], usize)>,
@@ -145,7 +129,7 @@ impl Model {
         *tests += 1;
         Model {
             heap: World::new(config).heap("model", usize::MAX),
-            dice: Dice(seed),
+            dice: Random::new(seed),
             test: *tests,
             next: 0,
             edges: BTreeMap::new(),
@@ -160,17 +144,17 @@ impl Model {
     }
 
     fn some_root(&mut self) -> Option<u64> {
-        let nth = self.dice.below(self.roots.len().max(1));
+        let nth = self.dice.index(self.roots.len().max(1));
         self.roots.keys().nth(nth).copied()
     }
 
     /// A new object, with edges to rooted ones, rooted.
     fn make(&mut self, kinds: usize) {
-        let kind = &KINDS[self.dice.below(kinds)];
+        let kind = &KINDS[self.dice.index(kinds)];
         let mut ids = [NONE; EDGES];
         let mut edges = [None; EDGES];
         for edge in 0..EDGES {
-            if let Some(root) = self.some_root().filter(|_| self.dice.below(2) == 0) {
+            if let Some(root) = self.some_root().filter(|_| self.dice.index(2) == 0) {
                 ids[edge] = root;
                 edges[edge] = Some(self.object(root));
             }
@@ -203,16 +187,18 @@ impl Model {
         let (Some(from), Some(to)) = (self.some_root(), self.some_root()) else {
             return;
         };
-        let edge = self.dice.below(EDGES);
-        let cut = self.dice.below(4) == 0;
+        let edge = self.dice.index(EDGES);
+        let cut = self.dice.index(4) == 0;
         let target = (!cut).then(|| self.object(to));
         // SAFETY: rooted objects are alive, and this thread's.
         unsafe { self.object(from).as_mut().edges[edge] = target };
         // One of the two barriers.
-        if self.dice.below(2) == 0 {
-            self.heap.changed(self.object(from).cast());
+        if self.dice.index(2) == 0 {
+            // SAFETY: as above.
+            unsafe { self.heap.changed(self.object(from).cast()) };
         } else if let Some(target) = target {
-            self.heap.barrier(target.cast());
+            // SAFETY: as above.
+            unsafe { self.heap.barrier(target.cast()) };
         }
         self.edges.get_mut(&from).expect("alive").0[edge] = if cut { NONE } else { to };
     }
@@ -296,10 +282,10 @@ impl Model {
     /// Begins to mark, marks a little, or ends it.
     fn mark(&mut self) {
         let budget = Budget {
-            edges: 1 + self.dice.below(40) as u64,
+            edges: 1 + self.dice.index(40) as u64,
             ns: u64::MAX,
         };
-        let begin = self.dice.below(4) == 0;
+        let begin = self.dice.index(4) == 0;
         // SAFETY: objects are written when they are made, edges with barriers, and what is used later is rooted.
         unsafe {
             match self.heap.progress() {
@@ -319,7 +305,7 @@ impl Model {
 
     fn run(&mut self, acts: usize, kinds: usize) {
         for act in 0..acts {
-            match self.dice.below(100) {
+            match self.dice.index(100) {
                 0..50 => self.make(kinds),
                 50..70 => self.link(),
                 70..97 => self.unroot(),

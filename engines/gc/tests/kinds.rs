@@ -1,14 +1,14 @@
-//! More kinds than a heap finds without hashing: kinds that share a place in its cache lose each other's.
+//! More kinds than a heap's cache has places: kinds that share a place push each other out.
 //!
 //! ```text
-//!   kinds 0 … 199, by turns ─► 64 places ─► nearly every allocation is by a kind that was pushed out
+//!   kinds 0 … 199, in turn ──► 64 places ─► nearly every allocation is of a kind that was pushed out
 //!                                            └─► its span is half full: the next cell is out of that one
 //! ```
 //!
-//! L1  Whoever looks at all objects meets those that were made, and each of them is written: a cell of a span that
-//!     nobody filled is no object, whatever the cache knows.
-//! L2  Which kinds share a place depends on where the program was loaded. With more kinds than places some do,
-//!     wherever that is.
+//! L1  A walk over all objects meets those that were made, and each of them is written: a cell of a span that no
+//!     allocation filled is no object, whatever the cache holds.
+//! L2  Which kinds share a place depends on the address at which the program was loaded. With more kinds than places
+//!     some do, at any address.
 //!
 //! Not here: one kind's cells (`cells`), what ends when (`finalizers`).
 

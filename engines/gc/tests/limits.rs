@@ -1,4 +1,4 @@
-//! Tenants near their limits: what is garbage is collected before it is missed, and what is not costs no collections.
+//! Tenants near their limits: garbage is collected before its room is needed, and live data causes no collections.
 //!
 //! ```text
 //!   cells taken + the client's bytes ─► near the limit ─► due at the end of the closure ─► room again
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! S1  A tenant whose garbage would make room is refused nothing from the next closure on, whatever its limit is.
-//! S2  One that is full of live data is collected a bounded number of times, however often it asks.
+//! S2  A tenant that is full of live data is collected a bounded number of times, however often it asks for memory.
 //!
 //! Not here: that refusals are one tenant's alone (`contained`).
 
@@ -224,7 +224,7 @@ fn the_clients_bytes_are_collected_for_before_the_limit() {
             // As their finalizers would.
             if tenant.heap().holds().objects < alive {
                 let ended = (alive - tenant.heap().holds().objects) as isize;
-                tenant.heap().client_bytes(-ended * (256 << 10));
+                tenant.client_bytes(-ended * (256 << 10));
                 alive -= ended as usize;
             }
         }

@@ -1,16 +1,16 @@
-//! What threads of the heap share: each step, met in every order by a few threads.
+//! What threads of the garbage-collected heap share: each step, taken by a few threads in every order.
 //!
 //! ```text
 //!   handover.rs  stop.rs ──(the very files)──► here ─┬─ make model-test: all orders     an item is a watched cell
 //!                                                    └─ cargo test: real threads
 //! ```
 //!
-//! M1  An item's cell is written by whoever has it: two accesses that the hand-over does not order fail.
-//! M2  Each item is swept once, whoever did it, and none is lost.
+//! M1  The thread that has an item writes its cell: two accesses that the hand-over does not order fail.
+//! M2  Each item is swept once, by either thread, and none is lost.
 //! M3  A sleeper sleeps until it is woken: a lost wake-up is a deadlock, which loom finds.
 //! M4  Finalizers that allocate while the sweeper has arenas, heaps that share a sweeper, and an end in the middle are
-//!     cycles like any other.
-//! M5  Nothing here is a step of its own: scenarios call the files above.
+//!     run as well.
+//! M5  No step is defined here: scenarios call the functions of the files above.
 //!
 //! `make model-test` runs them under loom, in every order with few preemptions; `cargo test` runs the same scenarios some
 //! hundred times on real threads (`skinflint_interleave`), which proves no ordering.

@@ -1,11 +1,11 @@
-//! What `object!` declares, and ephemerons: every field keeps alive, has its name, and ends.
+//! Types that `object!` declares, and ephemerons: every field keeps its object alive, has its name, and ends.
 //!
 //! ```text
 //!   tuple structs · variants without and with names · Ephemeron ─► collect (stress, slices) ─► what is left, by which edge
 //! ```
 //!
-//! S1  Everything runs under stress with the second tracer, in one go and in slices of an edge: a field that is not
-//!     told is found.
+//! S1  Everything runs under stress with the second tracer, in one go and in slices of one edge: a field that is not
+//!     traced is found.
 //!
 //! Not here: what does not compile (`typed`, its examples).
 

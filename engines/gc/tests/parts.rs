@@ -189,8 +189,10 @@ fn moves(barrier: impl Fn(&Heap, NonNull<u8>, NonNull<u8>)) {
 
 #[test]
 fn an_edge_that_moves_to_where_the_telling_has_been_needs_a_barrier() {
-    moves(|heap, _, moved| heap.barrier(moved));
-    moves(|heap, table, _| heap.changed(table));
+    // SAFETY: they are objects of the heap, and alive.
+    moves(|heap, _, moved| unsafe { heap.barrier(moved) });
+    // SAFETY: as above.
+    moves(|heap, table, _| unsafe { heap.changed(table) });
     let missing = catch_unwind(|| moves(|_, _, _| ())).expect_err("nothing told it");
     let text = missing.downcast_ref::<String>().expect("a text");
     assert!(text.contains("marking missed"), "{text}");
@@ -248,8 +250,9 @@ fn typed_structs_are_traced_in_parts() {
         root.boxed.borrow_mut(cx).extend(others);
         cx.keep(root, "root")
     });
-    let heap = tenant.heap();
-    // SAFETY: typed objects, written with barriers.
+    // SAFETY: typed objects, written with barriers; it is not used in any other way.
+    let heap = unsafe { tenant.raw_heap() };
+    // SAFETY: as above.
     unsafe { heap.begin_marking(Reason::Asked, &mut ()) }.expect("idle");
     let mut slices = 0;
     while tenant.mark_step(edges(1)) == Progress::More {

@@ -1,11 +1,11 @@
-//! Memory that goes back, as the kernel sees it: resident pages, not counters.
+//! Memory that goes back to the OS, as the kernel counts it: resident pages, not counters.
 //!
 //! ```text
 //!   fill ─► let go ─► collect, poll ─► /proc/self/smaps_rollup
 //! ```
 //!
-//! H1  One test in this file looks at the process at a time: they share a lock.
-//! H2  A bound is on what was gained since the test began.
+//! H1  The tests of this file share a lock: one at a time looks at the process.
+//! H2  A bound applies to what the process gained since the test began.
 //!
 //! Not here: which chunk goes when (`source`'s own tests).
 #![cfg(not(miri))]
@@ -155,7 +155,7 @@ fn free_arenas_go_back_beside_survivors() {
     // A head of which four pages were touched, and the survivors' arenas; and what the next collection will want.
     let bound = taken * 12 * 4096 + (2 << 20);
     assert!(left < bound, "{left} bytes left, {bound} is the bound");
-    tenant.heap().shrink();
+    tenant.shrink();
     let left = gained(before);
     assert!(left < taken * 12 * 4096, "{left} bytes left after a shrink");
     tenant.heap().check();
@@ -303,7 +303,7 @@ fn the_kernels_refusals_are_errors_and_pass() {
             "after {granted} requests: memory is there again"
         );
         tenant.collect().expect("nobody is busy");
-        tenant.heap().shrink();
+        tenant.shrink();
         assert_eq!(tenant.heap().holds().held_bytes, 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Marking in slices to its end: what each slice is sure to do, and what none may leave to the pause that ends it.
+//! Marking in slices to its end: what each slice must do, and what no slice may leave to the pause that ends the
+//! marking.
 //!
 //! ```text
 //!   begin ─► slice ─► … ─► Ready: everything that is known was followed ─► finish: nothing is left to be traced
@@ -180,7 +181,7 @@ fn an_object_whose_guard_has_ended_is_traced_once_more_and_not_in_the_last_pause
         cx.keep(cx.alloc(Guarded { list }).expect("memory"), "kept")
     });
     // SAFETY: typed objects, written with barriers.
-    unsafe { tenant.heap().begin_marking(Reason::Asked, &mut ()) }.expect("idle");
+    unsafe { tenant.raw_heap().begin_marking(Reason::Asked, &mut ()) }.expect("idle");
     tenant.enter(|cx| {
         let object = kept.open(cx).expect("its own");
         let mut guard = object.list.borrow_mut(cx);

@@ -4,7 +4,7 @@
 //!   objects ─► Snapshot ─► text ─► serde_json ─► nodes with their edges, by name ─► what was linked
 //! ```
 //!
-//! S1  A file is read by a parser that knows nothing of the writer; each node's edges are found by counting.
+//! S1  A parser that shares no code with the writer reads the file; it finds each node's edges by counting.
 //!
 //! Not here: DevTools (`browser/devtools.mjs`), how much memory and time it takes (`bench/gc/snapshot.py`).
 
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use serde_json::Value;
 use skinflint_gc::snapshot::{Describe, Node, NodeType, Snapshot, SnapshotError};
-use skinflint_gc::typed::{CrossEdge, Gc, Handle, Locked, Runtime, Slot, Static, Sys, Weak};
+use skinflint_gc::typed::{CrossEdge, Gc, Handle, Locked, Opaque, Runtime, Slot, Sys, Weak};
 use skinflint_gc::{
     Busy, Config, Finalize, Kind, Origin, Pair, Reason, Roots, Tracer, Wanted, World, object,
 };
@@ -136,7 +136,7 @@ fn two_tenants() -> Two {
                 list: Locked::default(),
                 watched: Weak::to(leaf),
                 shape: cx.alloc_shared(9u64).unwrap(),
-                other: Locked::new(vec![cx.cross_edge(&number)]),
+                other: Locked::new(vec![cx.cross_edge(&number).expect("of this runtime")]),
             })
             .unwrap();
         let names = || {
@@ -523,8 +523,8 @@ fn sums_by_kind_are_those_of_the_cells_and_differences_have_signs() {
     let held: usize = all.runtime.rows().iter().map(|r| r.holds.cell_bytes).sum();
     assert_eq!(before.total().bytes, held as u64);
     assert_eq!(before.total().objects, 6);
-    let more: Handle<Static<[u8; 5000]>> = all.two.enter(|cx| {
-        let big = cx.alloc(Static([0u8; 5000])).unwrap();
+    let more: Handle<Opaque<[u8; 5000]>> = all.two.enter(|cx| {
+        let big = cx.alloc(Opaque([0u8; 5000])).unwrap();
         cx.keep(big, "a large one")
     });
     let after = all.runtime.census().unwrap();

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! M1  What the model can reach (edges between tenants included) is alive, with its id, after any collection.
-//! M2  After a collection of all heaps together there is nothing else.
-//! M3  After one of a single tenant nothing of the others has gone.
-//! M4  The name of what is alive, which lies in the heap of all tenants, is alive.
+//! M2  After a collection of all heaps together nothing else is alive.
+//! M3  After a collection of a single tenant no object of the others has ended.
+//! M4  The name of a live object, which lies in the heap that all tenants share, is alive.
 //!
 //! Not here: one heap's objects of all kinds and sizes (`graph`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use skinflint_base::random::Random;
 use skinflint_gc::typed::{CrossEdge, Cx, Gc, Handle, Locked, Runtime, Slot, Sys, Tenant};
 use skinflint_gc::{Budget, Config, Growth, Incremental, Progress, Reason, object};
 
@@ -28,19 +29,6 @@ object! {
 
 const TENANTS: usize = 4;
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
-
 #[derive(Default, Clone)]
 struct Known {
     tenant: usize,
@@ -53,7 +41,7 @@ struct Model {
     tenants: Vec<Tenant>,
     nodes: BTreeMap<u64, Known>,
     handles: BTreeMap<u64, Handle<Node<'static>>>,
-    dice: Dice,
+    dice: Random,
     made: u64,
 }
 
@@ -68,18 +56,18 @@ impl Model {
             tenants,
             nodes: BTreeMap::new(),
             handles: BTreeMap::new(),
-            dice: Dice(seed),
+            dice: Random::new(seed),
             made: 0,
         }
     }
 
     fn some(&mut self) -> Option<u64> {
-        let nth = self.dice.below(self.handles.len().max(1));
+        let nth = self.dice.index(self.handles.len().max(1));
         self.handles.keys().nth(nth).copied()
     }
 
     fn make(&mut self) {
-        let (id, tenant) = (self.made, self.dice.below(TENANTS));
+        let (id, tenant) = (self.made, self.dice.index(TENANTS));
         self.made += 1;
         let make = |cx: Cx<'_>| {
             let name = cx.alloc_shared(format!("node {id}")).expect("memory");
@@ -113,7 +101,9 @@ impl Model {
                 node.next.set(cx, b.open(cx).ok());
                 known.next = Some(to);
             } else if known.cross.len() < 3 {
-                node.cross.borrow_mut(cx).push(cx.cross_edge(b));
+                node.cross
+                    .borrow_mut(cx)
+                    .push(cx.cross_edge(b).expect("of this runtime"));
                 known.cross.push(to);
             } else {
                 node.cross.borrow_mut(cx).clear();
@@ -190,7 +180,7 @@ impl Model {
 
     fn collect_one(&mut self) {
         let before = self.objects();
-        let which = self.dice.below(TENANTS);
+        let which = self.dice.index(TENANTS);
         self.tenants[which].collect().expect("nobody is busy");
         let after = self.objects();
         for (number, (before, after)) in before.iter().zip(&after).enumerate() {
@@ -218,8 +208,8 @@ impl Model {
         self.runtime
             .begin_all(Reason::Asked)
             .expect("nobody is busy");
-        for _ in 0..self.dice.below(40) {
-            let edges = 1 + self.dice.below(40) as u64;
+        for _ in 0..self.dice.index(40) {
+            let edges = 1 + self.dice.index(40) as u64;
             let budget = Budget {
                 edges,
                 ns: u64::MAX,
@@ -227,7 +217,7 @@ impl Model {
             if self.runtime.mark_step(budget) == Progress::Off {
                 return;
             }
-            match self.dice.below(3) {
+            match self.dice.index(3) {
                 0 => self.make(),
                 1 => self.link(),
                 _ => self.let_go(),
@@ -240,7 +230,7 @@ impl Model {
         let mut sliced = 0;
         for _ in 0..acts {
             let before = self.runtime.shared().collections();
-            match self.dice.below(100) {
+            match self.dice.index(100) {
                 0..35 => self.make(),
                 35..65 => self.link(),
                 65..93 => self.let_go(),

@@ -1,12 +1,12 @@
-//! Rest and pressure: what is collected, what goes back to the system, and that it is said.
+//! Rest and pressure: what is collected, what goes back to the OS, and the log of both.
 //!
 //! ```text
 //!   allocate ─► nothing for 20 s of a clock that the test turns ─► tick ─► log: Idle, resident memory
 //! ```
 //!
-//! R1  Memory is what the source has of the system, and what heaps keep beside what they use.
+//! R1  Memory is what the source has from the OS, and what heaps keep beyond what they use.
 //!
-//! Not here: what is due otherwise (`typed/pacing`).
+//! Not here: other reasons for a collection (`typed/pacing`).
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -45,6 +45,7 @@ fn config(incremental: Option<Incremental>) -> Config {
         // Nothing is due for growth.
         growth: Growth {
             floor_bytes: 1 << 30,
+            interval_ns: u64::MAX,
             ..Growth::TENANT
         },
         incremental,
@@ -100,6 +101,45 @@ fn a_heap_at_rest_is_collected_once_and_shrinks() {
         }
         drop(kept);
     }
+}
+
+/// A tenant whose live objects became garbage after a collection, and that takes a little ten times a second, never
+/// rests, and is far from its threshold.
+#[test]
+fn a_trickle_does_not_keep_garbage() {
+    let runtime = Runtime::new(Config::default());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let chain: Handle<Link<'static>> = tenant.enter(|cx| {
+        let mut first = None;
+        for number in 0..MANY {
+            let link = Link {
+                next: Slot::new(first),
+                numbers: [number; 12],
+            };
+            first = Some(cx.alloc(link).expect("memory"));
+        }
+        cx.keep(first.expect("the last"), "chain")
+    });
+    tenant.collect().expect("at rest");
+    while !runtime.poll() {}
+    let held = tenant.heap().holds().held_bytes;
+    drop(chain);
+    let before = reasons(&tenant).len();
+    let mut now = 100 * SECOND;
+    for tenth in 0..250 {
+        now += SECOND / 10;
+        drop(fill(&tenant, 9));
+        if tenth % 10 == 0 {
+            let collected = runtime.tick(now).collected;
+            assert_eq!(collected.is_empty(), tenth != 200, "after {tenth} tenths");
+        }
+    }
+    assert_eq!(reasons(&tenant)[before..], [Reason::Interval]);
+    while !runtime.poll() {}
+    let holds = tenant.heap().holds();
+    assert!(holds.objects <= 50 * 10, "{holds:?}");
+    let kept = holds.held_bytes + holds.dirty_bytes;
+    assert!(cfg!(miri) || kept * 4 < held, "{held} before, {holds:?}");
 }
 
 #[test]

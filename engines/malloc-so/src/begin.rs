@@ -4,7 +4,8 @@
 //!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for
 //! ```
 //!
-//! B1  The fork handlers are registered before any other library's constructor runs (`-z initfirst`): so the locks are
+//! B1  The fork handlers are registered with the first block, or here, before any other library's constructor runs
+//!     (`-z initfirst`): so the locks are
 //!     taken after all other `prepare` handlers, which may still allocate, and are given back before all other `parent`
 //!     and `child` handlers.
 //! B2  Nothing here allocates: glibc keeps the first handlers in a table of its own.
@@ -36,15 +37,10 @@ unsafe extern "C" {
 /// `envp` is the environment, closed by a null pointer.
 unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     plugins::prepare();
-    // SAFETY: handlers of the engine, which take no arguments. If there were no room for them, only a program that
-    // forks while other threads allocate could notice.
-    unsafe {
-        pthread_atfork(
-            Some(alloc::fork::prepare),
-            Some(alloc::fork::parent),
-            Some(in_child),
-        );
-    }
+    // The engine's own come first, so in the child it is whole when ours is called.
+    alloc::fork::watch();
+    // SAFETY: a handler without arguments.
+    unsafe { pthread_atfork(None, None, Some(in_child)) };
     // SAFETY: as the caller promises; the loader calls before there are threads.
     unsafe { alloc::options::begin(envp) };
     // SAFETY: as above; the value is a C string.
@@ -66,13 +62,11 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     endpoint::open();
 }
 
-/// Runs in the child of a fork: the engine first, then the code that needs it.
+/// Runs in the child of a fork, after the engine's handler.
 ///
 /// # Safety
 /// To be called by `pthread_atfork` only.
 unsafe extern "C" fn in_child() {
-    // SAFETY: as the caller promises.
-    unsafe { alloc::fork::child() };
     endpoint::open_again();
 }
 

@@ -17,6 +17,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::os::{self, Refusal};
 use crate::{HUGE, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
+use skinflint_base::random::Random;
 
 /// Bases lie in this range: above what the kernel gives to programs at fixed addresses and Go's heap, below what it
 /// gives to libraries and stacks, and far from the shadows of the sanitizers.
@@ -113,15 +114,6 @@ pub struct Region {
     pub jumps: u32,
 }
 
-/// Returns the next number of SplitMix64.
-fn mix(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *seed;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Rounds `bytes` up to whole pages; `None` if that overflows.
 fn whole_pages(bytes: usize) -> Option<usize> {
     Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1))
@@ -155,9 +147,9 @@ impl Region {
             return false;
         };
         self.huge_pages = options.huge_pages;
-        let mut seed = options.seed;
+        let mut random = Random::new(options.seed);
         for _ in 0..TRIES {
-            let base = LOWEST + (mix(&mut seed) % STEPS) as usize * STEP;
+            let base = LOWEST + random.below(STEPS) as usize * STEP;
             self.heap_limit_bytes = MAX_PAGES as usize * PAGE;
             if self.place_pieces(base, first) {
                 return true;

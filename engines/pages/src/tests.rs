@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::{Options, PAGE, Pool, Run};
+use skinflint_base::random::Random;
 
 mod layout;
 mod model;
@@ -54,23 +55,6 @@ fn fresh(seed: u64) -> Fresh {
     });
     assert!(placed, "no place for a region");
     Fresh(pool)
-}
-
-/// Random numbers by SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.roll() % bound
-    }
 }
 
 fn word(pool: &Pool, page: u32) -> *mut u64 {

@@ -99,18 +99,14 @@ impl Ledger {
 mod tests {
     use super::*;
     use crate::pass::Act;
+    use skinflint_base::random::Random;
     use skinflint_trace::{AllocFn, FreeFn, NodeId, ThreadId};
 
     /// 60,000 blocks that stay, so that there is a look; between them, eight addresses that come and
     /// go within one run of events, so that hints are missing, stale, or of another block's slot.
     fn events(seed: u64) -> Vec<Event> {
-        let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D);
-        let mut next = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20) % bound
-        };
+        let mut random = Random::new(seed);
+        let mut next = |bound: u64| random.below(bound);
         let alloc = |addr, size: u64, node| EventKind::Alloc {
             func: AllocFn::Malloc,
             node: NodeId(node),

@@ -17,14 +17,17 @@
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
 mod about;
+mod inherit;
+mod moments;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use skinflint_trace::{Event, NodeId, OriginKind, Snapshot, SnapshotCause};
+use skinflint_trace::{Event, NodeId};
 
 use crate::ahead::AHEAD;
 use crate::block::NO_KEY;
-use crate::books::{self, Bounds, Closed};
+use crate::books::Closed;
+use crate::completeness::Tickets;
 use crate::covered::Covered;
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
@@ -59,6 +62,7 @@ pub struct Analyzer {
     /// The ticket after which something is due; `u64::MAX` if nothing is due before the end.
     due_ticket: u64,
     last_ticket: u64,
+    tickets: Tickets,
     /// Live blocks by cell at the report's instant; `None` until it has come.
     at_live: Option<Vec<u32>>,
     births: Option<Births>,
@@ -67,8 +71,9 @@ pub struct Analyzer {
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
-    /// What was found with the books of the report's instant, and what was mapped past the recorder then.
+    /// What was found with the books of the report's instant.
     closed: Option<Closed>,
+    /// What had been mapped past the recorder at the peak.
     past_bytes: u64,
     falls: Falls,
     /// The moment after the largest fall so far.
@@ -143,6 +148,7 @@ impl Analyzer {
             plan,
             next: 0,
             last_ticket: 0,
+            tickets: Tickets::default(),
             at_live: None,
             births: None,
             at_mapped: BTreeMap::new(),
@@ -179,30 +185,6 @@ impl Analyzer {
         self.facts.missing.push(what);
     }
 
-    /// Takes an event of the parent, in order, for a process that was forked (N1). Events after the fork are ignored,
-    /// and so are all events if the process is not a copy.
-    pub fn inherit(&mut self, event: &Event) {
-        let before_fork =
-            self.facts.process.origin.as_ref().is_some_and(|from| {
-                from.how == OriginKind::Fork && event.ticket < from.fork_ticket
-            });
-        if before_fork {
-            self.ledger.inherit(event);
-        }
-    }
-
-    /// Takes an event of any process that this one is a copy of, the oldest first, as [`Analyzer::inherit`] does,
-    /// except for the cut at the fork: that is the caller's task, and [`Analyzer::inherit_fork`] comes after each of
-    /// them.
-    pub fn inherit_of_any(&mut self, event: &Event) {
-        self.ledger.inherit(event);
-    }
-
-    /// Notes that the process whose events were inherited forked.
-    pub fn inherit_fork(&mut self) {
-        self.ledger.inherit_fork();
-    }
-
     /// Takes an event, in ticket order (N4).
     #[inline]
     pub fn event(&mut self, event: &Event) {
@@ -235,6 +217,7 @@ impl Analyzer {
             self.stop_slow(event);
         }
         self.last_ticket = event.ticket;
+        self.tickets.see(event.ticket);
         let (passes, acting) = (&mut self.passes, &self.acting);
         self.ledger.apply(event, &mut |context, act| {
             for &pass in acting {
@@ -265,7 +248,7 @@ impl Analyzer {
         {
             windows.step(event.time_ns, &mut self.ledger);
         }
-        self.stop_ns = self.next_stop_ns();
+        self.stop_ns = self.next_stop_ns(event.time_ns);
     }
 
     #[cold]
@@ -273,154 +256,13 @@ impl Analyzer {
         self.ledger.end_inheritance();
         let limits = self.options.windows.unwrap_or_default();
         self.windows = Some(Recorder::begin(limits, &mut self.ledger));
-        self.stop_ns = self.next_stop_ns();
+        self.stop_ns = self.next_stop_ns(0);
     }
 
-    fn next_stop_ns(&self) -> u64 {
+    fn next_stop_ns(&mut self, now_ns: u64) -> u64 {
         let step = self.windows.as_ref().map_or(u64::MAX, |one| one.next_ns);
-        self.plan.at_time_ns.min(step)
-    }
-
-    /// Does what is due: every event up to the due ticket has been applied (schedule.S1).
-    fn reach(&mut self, due: Due) {
-        match due {
-            Due::Level(instant) => self.level(instant),
-            Due::Books(instant, snapshot) => {
-                let reports_own = instant == self.plan.at;
-                let mut at = std::mem::take(&mut self.plan.instants[instant]);
-                let closed = self.close(&mut at, snapshot, reports_own);
-                self.plan.instants[instant] = at;
-                self.closed_last = Some((snapshot, instant));
-                if reports_own {
-                    let books = self.plan.instants[instant].books.as_mut();
-                    self.past_bytes = books.map_or(0, books::mapped_past);
-                    self.closed = Some(closed);
-                }
-            }
-            Due::Look(snapshot) => {
-                // With --at after-free the largest fall is the report's own instant.
-                if self.options.at != Some(At::AfterFree) && self.falls.see(&self.ledger) {
-                    self.look(snapshot);
-                }
-                let seen = &self.facts.snapshots[snapshot];
-                if self.waste.see(seen, &self.ledger) {
-                    self.look_kept(snapshot);
-                }
-            }
-            Due::InUse => self.at_exit = Some(self.ledger.live()),
-            Due::MarkRow(mark) => {
-                let (live, counts) = (self.ledger.live(), self.ledger.counts());
-                let before = std::mem::replace(&mut self.at_mark_before, counts);
-                let row = &mut self.mark_rows[mark];
-                row.live_usable_bytes = live.usable_bytes;
-                row.live_blocks = live.blocks;
-                row.allocations = counts.allocations - before.allocations;
-                row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
-            }
-            Due::At => {
-                self.requested_at = self.ledger.counts().requested_bytes;
-                self.highest_at = self.ledger.heap_peak().live.usable_bytes;
-                self.births = Some(Births::now(&self.ledger));
-                let cells = self.ledger.cells();
-                self.at_live = Some(cells.counts().map(|count| count.live).collect());
-                self.at_mapped = self.ledger.intervals().mapped_by_program();
-                let context = Context {
-                    cells: cells.keys(),
-                    blocks: &[],
-                    key: NO_KEY,
-                    site: 0,
-                    time_ns: self.ledger.now_ns(),
-                    ticket: self.last_ticket,
-                };
-                for pass in &mut self.passes {
-                    pass.at_instant(&context);
-                }
-            }
-        }
-    }
-
-    /// Closes the books of an instant over a snapshot.
-    fn close(&self, instant: &mut Instant, snapshot: usize, reports_own: bool) -> Closed {
-        let snapshot = &self.facts.snapshots[snapshot];
-        let limits = &self.options.limits;
-        let bounds = Bounds {
-            // This is a large number: stacks of one function are merged when they have names.
-            parts: limits.parts.saturating_mul(100),
-            pins: if reports_own {
-                limits.pins
-            } else {
-                limits.parts
-            },
-            keep: reports_own,
-        };
-        let mut closed = books::close(snapshot, &self.ledger, &self.facts.process, bounds);
-        closed.books.skew_ns = skew_ns(snapshot, instant, self.facts.threads.len());
-        instant.books = Some(std::mem::take(&mut closed.books));
-        instant.fragments = closed.fragments.take();
-        closed
-    }
-
-    /// Notes that the largest fall so far lies before this snapshot.
-    #[cold]
-    fn look(&mut self, snapshot: usize) {
-        let seen = &self.facts.snapshots[snapshot];
-        let mut instant = Instant {
-            label: "after-free".into(),
-            kind: InstantKind::AfterFree,
-            time_ns: seen.time_ns,
-            ticket: seen.ticket,
-            ..Instant::default()
-        };
-        levels(&mut instant, &self.ledger);
-        match self.closed_last.filter(|(of, _)| *of == snapshot) {
-            // It belongs to a mark: the same pages and the same blocks.
-            Some((_, of)) => {
-                let same = &self.plan.instants[of];
-                instant.books.clone_from(&same.books);
-                instant.fragments.clone_from(&same.fragments);
-            }
-            None => {
-                self.close(&mut instant, snapshot, false);
-            }
-        }
-        if let Some(windows) = &mut self.windows {
-            // `finish` puts it behind all that were planned; a fall before this one was smaller.
-            let index = self.plan.instants.len();
-            windows.forget(index);
-            windows.instant(index, instant.time_ns, &mut self.ledger);
-        }
-        self.after_free = Some(instant);
-    }
-
-    /// Notes that more is kept at this snapshot than at any before it.
-    #[cold]
-    fn look_kept(&mut self, snapshot: usize) {
-        let seen = &self.facts.snapshots[snapshot];
-        let mut instant = Instant {
-            label: "most-kept".into(),
-            kind: InstantKind::MostKept,
-            time_ns: seen.time_ns,
-            ticket: seen.ticket,
-            ..Instant::default()
-        };
-        levels(&mut instant, &self.ledger);
-        let closed = self.close(&mut instant, snapshot, false);
-        let unplaced = self.unplaced_wasteful();
-        if let Some(windows) = &mut self.windows {
-            windows.forget(unplaced);
-            windows.instant(unplaced, instant.time_ns, &mut self.ledger);
-        }
-        self.wasteful = Some(Wasteful {
-            instant,
-            giveback: closed.giveback,
-            requested_bytes: self.ledger.counts().requested_bytes,
-            highest_bytes: self.ledger.heap_peak().live.usable_bytes,
-        });
-    }
-
-    /// Returns the number of the most wasteful moment during the run: behind the planned ones and the largest fall's.
-    fn unplaced_wasteful(&self) -> usize {
-        self.plan.instants.len() + 1
+        let look = self.ledger.settle_looks(now_ns);
+        self.plan.at_time_ns.min(step).min(look)
     }
 
     /// Reports whether a moment lies in the program's exit.
@@ -443,50 +285,9 @@ impl Analyzer {
         }
     }
 
-    fn level(&mut self, index: usize) {
-        if let Some(windows) = &mut self.windows {
-            let time_ns = self.plan.instants[index].time_ns;
-            windows.instant(index, time_ns, &mut self.ledger);
-        }
-        levels(&mut self.plan.instants[index], &self.ledger);
-        let mark = self
-            .plan
-            .booked_marks
-            .iter()
-            .find(|(_, instant)| *instant == index);
-        if let Some(&(mark, _)) = mark {
-            let cells = self.ledger.cells();
-            let mut usable_bytes = vec![0; cells.sites().len()];
-            for (key, count) in cells.keys().iter().zip(cells.counts()) {
-                usable_bytes[count.site as usize] += u64::from(count.live) * key.usable;
-            }
-            self.mark_levels.push(MarkLevel { mark, usable_bytes });
-        }
-    }
-
     /// Ends the recording: closes what is open and writes the report.
     pub fn finish(mut self, symbolizer: &mut dyn Symbolizer) -> Report {
-        self.apply_ahead();
-        self.ledger.end_inheritance();
-        let end_ns = self.end_ns();
-        let index = self
-            .plan
-            .instants
-            .iter()
-            .position(|one| one.kind == InstantKind::End);
-        if let Some(end) = index {
-            self.plan.instants[end].time_ns = end_ns;
-            self.plan.instants[end].ticket = self.last_ticket;
-        }
-        if self.plan.at_time_ns != u64::MAX {
-            // Nothing happened after the time that was asked for: the end is as it was then.
-            self.reach(Due::Level(self.plan.at));
-            self.reach(Due::At);
-        }
-        while let Some(&(_, due)) = self.plan.due.get(self.next) {
-            self.next += 1;
-            self.reach(due);
-        }
+        let end_ns = self.run_out();
         let unplaced = self.unplaced_wasteful();
         self.plan.instants.extend(self.after_free.take());
         let at_ticket = self.plan.instants[self.plan.at].ticket;
@@ -522,7 +323,7 @@ impl Analyzer {
         for pass in std::mem::take(&mut self.passes) {
             pass.finish(&context, &mut report);
         }
-        let missing = self.not_there();
+        let missing = self.verdict().missing;
         findings::add(
             &mut report,
             &Evidence {
@@ -537,7 +338,11 @@ impl Analyzer {
                 around,
             },
         );
-        let renamed = frames::compact(&mut report, &self.facts.nodes, symbolizer);
+        let stacks = frames::Stacks {
+            nodes: &self.facts.nodes,
+            ancestors: &self.facts.ancestors,
+        };
+        let renamed = frames::compact(&mut report, stacks, symbolizer);
         let kept = self.closed.take().and_then(|closed| closed.kept);
         let pinned = kept.as_ref().map(|kept| Pinned {
             kept,
@@ -546,6 +351,32 @@ impl Analyzer {
         });
         grouping::settle(&mut report, &self.options.limits, pinned);
         report
+    }
+
+    /// Does what is due after the last event; returns the end, nanoseconds.
+    pub(crate) fn run_out(&mut self) -> u64 {
+        self.apply_ahead();
+        self.ledger.end_inheritance();
+        let end_ns = self.end_ns();
+        let index = self
+            .plan
+            .instants
+            .iter()
+            .position(|one| one.kind == InstantKind::End);
+        if let Some(end) = index {
+            self.plan.instants[end].time_ns = end_ns;
+            self.plan.instants[end].ticket = self.last_ticket;
+        }
+        if self.plan.at_time_ns != u64::MAX {
+            // Nothing happened after the time that was asked for: the end is as it was then.
+            self.reach(Due::Level(self.plan.at));
+            self.reach(Due::At);
+        }
+        while let Some(&(_, due)) = self.plan.due.get(self.next) {
+            self.next += 1;
+            self.reach(due);
+        }
+        end_ns
     }
 
     fn end_ns(&self) -> u64 {
@@ -669,6 +500,10 @@ impl Analyzer {
             site.allocations += count.ever;
             add(&mut site.requested_bytes, count.ever, key.size);
             add(&mut site.usable_bytes, count.ever, key.usable);
+            if at > 0 {
+                let (least, most) = site.live_sizes.unwrap_or((key.usable, key.usable));
+                site.live_sizes = Some((least.min(key.usable), most.max(key.usable)));
+            }
             site.live_blocks += at;
             add(&mut site.live_requested_bytes, at, key.size);
             add(&mut site.live_usable_bytes, at, key.usable);
@@ -769,27 +604,7 @@ impl Analyzer {
     }
 }
 
-/// Sets how much lives now.
-fn levels(instant: &mut Instant, ledger: &Ledger) {
-    let live = ledger.live();
-    instant.live_blocks = live.blocks;
-    instant.live_requested_bytes = live.requested_bytes;
-    instant.live_usable_bytes = live.usable_bytes;
-}
-
 /// Adds blocks × bytes; sizes of a damaged trace may be absurdly large, so the sum saturates.
 fn add(sum: &mut u64, blocks: u64, bytes: u64) {
     *sum = sum.saturating_add(blocks.saturating_mul(bytes));
-}
-
-/// Returns how far a snapshot may be from its instant. At exit the program waited; at a mark its thread did, which is
-/// the whole program if it has no other.
-fn skew_ns(snapshot: &Snapshot, instant: &Instant, threads: usize) -> u64 {
-    let distance = snapshot.time_ns.abs_diff(instant.time_ns);
-    match (&snapshot.cause, instant.kind) {
-        (SnapshotCause::Exit, InstantKind::End) => 0,
-        (SnapshotCause::Mark(_), InstantKind::Mark) if threads == 1 => 0,
-        (SnapshotCause::Exit, _) => distance,
-        _ => distance.saturating_add(snapshot.took_ns),
-    }
 }

@@ -226,6 +226,7 @@ impl BlockMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
     use std::collections::BTreeMap;
 
     fn block(addr: u64, serial: u32) -> Block {
@@ -249,13 +250,11 @@ mod tests {
     #[test]
     fn behaves_as_a_map() {
         for seed in 1..=8u64 {
-            let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D);
+            let mut random = Random::new(seed);
             let mut map = BlockMap::with_capacity(16);
             let mut model = BTreeMap::new();
             for serial in 0..60_000u32 {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
+                let state = random.bits();
                 let range = if serial < 30_000 { 4096 } else { 64 };
                 let addr = 0x5000_0000 + (state >> 20) % range * 16;
                 if state.is_multiple_of(2) {

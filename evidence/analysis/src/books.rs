@@ -1,6 +1,8 @@
 //! The closed books: where each resident byte of a snapshot is.
 //!
 //! ```text
+//!   cutting ──► mappings into pieces of one owner
+//!      │
 //!   closing ──► rows     the rows, their names and definitions
 //!      │   └──► tails    what smaller blocks would not give back
 //!      └──────► parts    the largest parts of a row
@@ -9,6 +11,7 @@
 //! Not here: which snapshot belongs to which instant (`schedule.rs`).
 
 mod closing;
+mod cutting;
 mod parts;
 mod rows;
 mod tails;

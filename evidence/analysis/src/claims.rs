@@ -203,6 +203,7 @@ pub(crate) fn settle_calls(report: &Report, findings: &mut [Finding]) {
 mod tests {
     use super::*;
     use crate::model::Confidence;
+    use skinflint_base::random::Random;
     use skinflint_trace::NodeId;
 
     fn key(size: u64, usable: u64) -> CellKey {
@@ -306,13 +307,8 @@ mod tests {
     #[test]
     fn drawn_findings_never_promise_more_than_lives() {
         use FindingKind::{Clownshoes, Growth, Leak, Placebo, Slop, Zombie};
-        let mut state = 1u64;
-        let mut below = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 9) % bound
-        };
+        let mut random = Random::new(1u64);
+        let mut below = |bound: u64| random.below(bound);
         let mut too_much = 0;
         for _ in 0..2000 {
             let cells: Vec<(CellKey, u64)> = (0..4)

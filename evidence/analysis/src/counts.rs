@@ -202,7 +202,11 @@ pub fn named(
         sites: stacks.iter().map(site).collect(),
         ..Report::default()
     };
-    frames::compact(&mut report, nodes, symbolizer);
+    let stacks = frames::Stacks {
+        nodes,
+        ancestors: &[],
+    };
+    frames::compact(&mut report, stacks, symbolizer);
     let plumbing = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);
     let frames = (0..).zip(&report.frames);
     report.plumbing = frames
@@ -272,6 +276,7 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
 
     fn cell(node: u32, size: u64, usable: u64, count: u64) -> (CellKey, u64) {
         (
@@ -431,13 +436,8 @@ small: 12 blocks, 3069 slop; large: 2 blocks, 8190 slop; huge: 0 blocks, 0 slop;
 
     #[test]
     fn lines_add_up_to_the_head() {
-        let mut seed = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed
-        };
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15u64);
+        let mut next = || random.bits();
         let cells: Vec<_> = (0..500)
             .map(|_| {
                 let size = next() % 100_000;

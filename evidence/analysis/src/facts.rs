@@ -9,6 +9,8 @@
 //!     its index. Snapshots, marks and threads are never discovered while streaming.
 //! F2  `nodes[0]` is the empty stack, and a node's parent has a lower index; if a damaged trace breaks this, the node
 //!     counts as a child of the empty stack.
+//! F3  What a fork gave keeps its stacks: the stack trees of the processes that this one is a copy of follow its own,
+//!     each beginning with its empty stack, as long as all have no more than [`MOST_NODES`] nodes.
 //!
 //! Not here: reading a trace.
 
@@ -19,8 +21,12 @@ use skinflint_trace::{
     Trace,
 };
 
+use crate::block::INHERITED;
 use crate::missing::{Known, Missing};
 use crate::model::Frame;
+
+/// The most nodes of all stack trees together (F3): 256 MiB.
+const MOST_NODES: usize = 1 << 24;
 
 /// A node of the trace's stack tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,8 +60,10 @@ pub struct Facts {
     pub lost: Vec<LostProcess>,
     /// What was not found when the trace was opened.
     pub missing: Vec<Missing>,
-    /// The stack tree (F2).
+    /// The stack tree (F2), and behind it those of the processes that this one is a copy of (F3).
     pub nodes: Vec<StackNode>,
+    /// Where the stack tree of each of those processes begins in `nodes` (F3), ascending.
+    pub ancestors: Vec<u32>,
     /// Size of the trace file, bytes.
     pub trace_bytes: u64,
 }
@@ -68,13 +76,6 @@ impl Facts {
         let until_ns = became.map(|lost| lost.time_ns).min().unwrap_or(u64::MAX);
         let is_own = |one: &&Snapshot| one.time_ns.saturating_add(one.took_ns) < until_ns;
         let samples = trace.rss.iter();
-        let node = |id: u32| {
-            let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
-            StackNode {
-                pc,
-                parent: parent.0,
-            }
-        };
         Facts {
             process: trace.process.clone(),
             threads: trace.threads.clone(),
@@ -89,9 +90,31 @@ impl Facts {
             damage: trace.damage.iter().map(ToString::to_string).collect(),
             lost: trace.lost.clone(),
             missing: Vec::new(),
-            nodes: (0..trace.node_count()).map(node).collect(),
+            nodes: stacks(trace),
+            ancestors: Vec::new(),
             trace_bytes: trace.file_bytes(),
         }
+    }
+
+    /// Adds the stack tree of a process that this one is a copy of; returns where it begins, or `None` if there are too
+    /// many nodes (F3).
+    pub(crate) fn add_ancestor(&mut self, stacks: &[StackNode]) -> Option<u32> {
+        let first = self.nodes.len();
+        if stacks.is_empty() || first + stacks.len() > MOST_NODES {
+            return None;
+        }
+        let first = first as u32;
+        self.nodes.extend(stacks.iter().map(|node| StackNode {
+            pc: node.pc,
+            parent: first.saturating_add(node.parent),
+        }));
+        self.ancestors.push(first);
+        Some(first)
+    }
+
+    /// Reports whether a stack is of what a fork gave.
+    pub(crate) fn is_inherited(&self, node: u32) -> bool {
+        node == INHERITED.0 || self.ancestors.first().is_some_and(|first| node >= *first)
     }
 
     /// Returns what is known beside the events, for the list of what is missing.
@@ -107,11 +130,23 @@ impl Facts {
     }
 }
 
+/// Returns the stack tree of a trace.
+pub fn stacks(trace: &Trace) -> Vec<StackNode> {
+    let node = |id: u32| {
+        let (parent, pc) = trace.node(NodeId(id)).unwrap_or((NodeId(0), 0));
+        StackNode {
+            pc,
+            parent: parent.0,
+        }
+    };
+    (0..trace.node_count()).map(node).collect()
+}
+
 /// A source of names for addresses.
 pub trait Symbolizer {
     /// Returns the frames of one address: the innermost inlined frame first, the function that was really called
-    /// last. `node` tells which of several modules that were mapped there one after another is meant. The result may
-    /// be empty: the report then shows the address.
+    /// last. `node` tells which of several modules that were mapped there one after another is meant, and of which
+    /// process ([`Facts::ancestors`]). The result may be empty: the report then shows the address.
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame>;
 }
 

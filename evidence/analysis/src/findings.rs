@@ -34,7 +34,7 @@ use crate::giveback::GiveBack;
 use crate::grows::{self, Births};
 use crate::ledger::Ledger;
 use crate::missing::Missing;
-use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, Report, Site};
+use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, InstantKind, Report, Site};
 use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count, duration};
 use crate::rest::Then;
@@ -109,7 +109,14 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
             .max()
             .unwrap_or_default()
     };
-    if let Some((most, around)) = evidence.wasteful.filter(|_| knows_blocks) {
+    // A moment that was asked for is spoken of alone.
+    let is_asked_for = report.instants.get(report.at).is_some_and(|own| {
+        matches!(
+            own.kind,
+            InstantKind::Mark | InstantKind::Time | InstantKind::AfterFree
+        )
+    });
+    if let Some((most, around)) = evidence.wasteful.filter(|_| knows_blocks && !is_asked_for) {
         let around = seen_later(report, evidence, most, around);
         let then = retained(&most.instant, evidence.facts, most.giveback, around);
         if kept(&then) > kept(&all) {
@@ -202,11 +209,17 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         return Vec::new();
     }
     let allocator = facts.process.allocator.as_str();
-    let heap: u64 = ["live", "slop", "allocator-free", "allocator-metadata"]
-        .iter()
-        .filter_map(|id| row(id))
-        .map(|row| row.bytes)
-        .sum();
+    let heap: u64 = [
+        "live",
+        "slop",
+        "allocator-free",
+        "allocator-metadata",
+        "heap-unseen",
+    ]
+    .iter()
+    .filter_map(|id| row(id))
+    .map(|row| row.bytes)
+    .sum();
     let mut what = format!(
         "At {} ({:.3} s) the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
          the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \
@@ -263,14 +276,16 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         }
         found.push(whole);
     }
-    // Fewer arenas would have held less from the beginning, whenever the moment is.
+    // What lies behind an arena's last block is its topmost chunk only if no thread's cache holds a block there: only the
+    // allocator knows. The settings act from the beginning, whenever the moment is.
     if giveback.tops_bytes >= least {
-        let title = "Free ends of threads' arenas, which malloc_trim does not give back";
-        let change = "Try fewer arenas: MALLOC_ARENA_MAX=2, or mallopt(M_ARENA_MAX, 2) at the start. \
-                      What the threads need at the same time is needed in any arena, so much less \
-                      than this may come back.";
+        let title = "Free memory behind the last blocks of threads' arenas";
+        let change = format!(
+            "{ARENA_ENDS} malloc_trim(0) gives back what lies below a block that a thread's cache holds, and nothing of \
+             an arena's topmost chunk: try it. {FEWER_ARENAS}"
+        );
         // An instant cannot tell how much of it the threads use at once: it is no promise.
-        let mut ends = process(title, giveback.tops_bytes, change);
+        let mut ends = process(title, giveback.tops_bytes, &change);
         ends.saved_bytes = 0;
         ends.confidence = Confidence::Possible;
         found.push(ends);
@@ -370,13 +385,20 @@ fn give_back_advice(facts: &Facts) -> String {
     // First: on a small screen what comes last is cut, and with threads this is worth most.
     match allocator.starts_with("glibc") && facts.threads.len() > 1 {
         true => {
-            format!(
-                "MALLOC_ARENA_MAX=1 or 2: with several threads much of it is not taken at all then. {advice}"
-            )
+            format!("{ARENA_ENDS} {advice} {FEWER_ARENAS}")
         }
         false => advice.into(),
     }
 }
+
+/// How glibc is made to give the ends of its heaps back. By itself it raises the threshold to twice the largest block
+/// that was mapped alone and freed, at most 64 MiB.
+const ARENA_ENDS: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072: the ends of arenas then go back as their \
+     blocks are freed (glibc raises the threshold by itself otherwise); blocks of 128 KiB and more are mapped each by \
+     itself, which takes time.";
+/// What is worth a measurement with threads.
+const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where threads allocate in turns, and more where \
+     long-lived blocks of one thread then lie among those of the others: measure it.";
 
 /// Returns what makes an allocator of this name give whole pages back.
 fn advice_for(allocator: &str) -> &'static str {
@@ -388,7 +410,7 @@ fn advice_for(allocator: &str) -> &'static str {
     };
     if allocator.starts_with("glibc") {
         "Call malloc_trim(0) after large releases, or from time to time when idle. Or run the \
-         program on an allocator that gives pages back by itself."
+         program on an allocator that gives pages back by itself (skinflint exec)."
     } else if allocator.contains("jemalloc") {
         "MALLOC_CONF=background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0. With many threads \
          also narenas:2."
@@ -562,7 +584,10 @@ fn at_exit(report: &Report, facts: &Facts) -> Option<Finding> {
     if !matches!(facts.ending.as_ref()?.exit, Exit::Exited(_)) {
         return None;
     }
-    let own = || report.sites.iter().filter(|site| site.node != INHERITED.0);
+    let own = || {
+        let sites = report.sites.iter();
+        sites.filter(|site| !facts.is_inherited(site.node))
+    };
     let blocks: u64 = own().map(|site| site.end_blocks).sum();
     let bytes: u64 = own().map(|site| site.end_usable_bytes).sum();
     if bytes < WORTH_BYTES {
@@ -675,7 +700,9 @@ mod tests {
         let copy = advice("jemalloc 5.3.0", true, 9);
         assert!(copy.contains("dirty_decay_ms:0") && !copy.contains("background_thread:true"));
         // Arenas are of threads.
-        assert!(advice("glibc 2.36", false, 2).contains("MALLOC_ARENA_MAX=1 or 2"));
+        let threads = advice("glibc 2.36", false, 2);
+        assert!(threads.starts_with("GLIBC_TUNABLES=glibc.malloc.trim_threshold"));
+        assert!(threads.contains("MALLOC_ARENA_MAX=2"));
         assert!(!advice("glibc 2.36", true, 1).contains("ARENA"));
     }
 

@@ -7,6 +7,7 @@
 //!
 //! F1  Afterwards every node id in the report is one of [`Report::nodes`]; an id that the trace does
 //!     not have becomes node 0, the inherited stack becomes a node of its own.
+//! F3  The stacks of a process that this one is a copy of begin, outermost, with a frame that says so.
 //! F2  Parents come before children: ids are given in ascending order of the trace's, whose parents
 //!     come before children too. No recursion: stacks may be 100,000 deep.
 //!
@@ -21,11 +22,20 @@ use crate::model::{Frame, Node, Report};
 /// The name of the stack under which blocks from before a fork are shown.
 const INHERITED_NAME: &str = "[inherited from parent]";
 
+/// The stack trees of a report, before they have names (`facts.rs`).
+#[derive(Clone, Copy)]
+pub(crate) struct Stacks<'a> {
+    pub nodes: &'a [StackNode],
+    pub ancestors: &'a [u32],
+}
+
 /// The report's node for each of the trace's nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Renamed {
     ids: Vec<u32>,
     inherited: u32,
+    /// The first node of an ancestor's.
+    ancestors_from: u32,
 }
 
 impl Renamed {
@@ -36,12 +46,17 @@ impl Renamed {
             id => self.ids.get(id as usize).copied().unwrap_or(0),
         }
     }
+
+    /// Reports whether a node of the trace is of what a fork gave.
+    pub fn is_inherited(&self, node: u32) -> bool {
+        node >= self.ancestors_from
+    }
 }
 
 /// Renumbers the report's nodes and names them.
 pub(crate) fn compact(
     report: &mut Report,
-    nodes: &[StackNode],
+    Stacks { nodes, ancestors }: Stacks<'_>,
     symbolizer: &mut dyn Symbolizer,
 ) -> Renamed {
     let used = used_nodes(report, nodes);
@@ -51,20 +66,20 @@ pub(crate) fn compact(
     let mut new_ids = vec![0u32; nodes.len().max(1)];
     for (index, node) in nodes.iter().enumerate().skip(1) {
         if used[index] {
-            let frames = symbolizer.frames(node.pc, index as u32);
+            let begins = ancestors.binary_search(&(index as u32)).is_ok();
+            let frames = match begins {
+                true => vec![inherited_frame()],
+                false => symbolizer.frames(node.pc, index as u32),
+            };
             new_ids[index] = names.add(new_ids[parent(node, index)], node.pc, frames);
         }
     }
     let mut inherited = None;
     each_node(report, &mut |id| {
         *id = match *id {
-            id if id == INHERITED.0 => *inherited.get_or_insert_with(|| {
-                let frame = Frame {
-                    function: INHERITED_NAME.into(),
-                    ..Frame::default()
-                };
-                names.add(0, 0, vec![frame])
-            }),
+            id if id == INHERITED.0 => {
+                *inherited.get_or_insert_with(|| names.add(0, 0, vec![inherited_frame()]))
+            }
             id => new_ids.get(id as usize).copied().unwrap_or(0),
         };
     });
@@ -74,6 +89,15 @@ pub(crate) fn compact(
     Renamed {
         ids: new_ids,
         inherited: inherited.unwrap_or(0),
+        ancestors_from: ancestors.first().copied().unwrap_or(INHERITED.0),
+    }
+}
+
+/// Returns the frame that says that a fork gave what is in it.
+fn inherited_frame() -> Frame {
+    Frame {
+        function: INHERITED_NAME.into(),
+        ..Frame::default()
     }
 }
 

@@ -9,8 +9,10 @@
 //! B1  Only resident pages of heap mappings whose pages were read count; so `whole + tops + pinned` is never more
 //!     than the free memory of the books, except for closing.K3.
 //! B2  glibc keeps the first bytes of a free chunk, where its links are: a page that a free chunk
-//!     begins on stays. It never gives back what lies behind the last block of a thread's arena
-//!     (`tops`), only the arena's next blocks use it.
+//!     begins on stays. It never gives back the topmost chunk of a thread's arena. What lies behind
+//!     the last live block (`tops`) may be that chunk; or a block in a thread's cache lies there,
+//!     which is in use to glibc, and what is below it goes back: the trace does not tell (of 178 MiB
+//!     behind the last blocks of a mariadbd 52 were topmost chunks).
 //!
 //! B3  In a process that was not recorded from its birth a page is known to be free only if it is known from end to
 //!     end (`covered.rs`): what else looks free may be blocks from before the recording.

@@ -10,8 +10,8 @@
 //! U3  Order: by what is saved now, then over the run, then by what is held; sums of the rest come last.
 //! U4  Advice is for readers who can follow it: a runtime that is known to grow its buffers well is not told to
 //!     double, what a library of the system allocates for itself is not called churn, and sizes that a library or
-//!     runtime chose (`owner.rs`) are not told to be smaller. A script's objects are not told to be put elsewhere,
-//!     either.
+//!     runtime chose (`owner.rs`) are not told to be smaller. A script's objects are not told to be put elsewhere, or
+//!     to be kept, either.
 //! U5  A holder that another finding would shrink by half or more is not reported twice.
 //! U6  What pins free memory in the program's exit stays a row, and gives no advice: all of it goes a moment later.
 //!
@@ -65,11 +65,12 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     }
     claims::settle(&mut found, &std::mem::take(&mut report.in_growth));
     claims::settle_calls(report, &mut found);
-    for growth in found
-        .iter_mut()
-        .filter(|one| one.kind == FindingKind::Growth)
-    {
-        leave_to_runtime(report, &naming, growth);
+    for one in &mut found {
+        match one.kind {
+            FindingKind::Growth => leave_to_runtime(report, &naming, one),
+            FindingKind::Churn => leave_churn_to_interpreter(report, &naming, one),
+            _ => {}
+        }
     }
     let found = merge(report, &naming, found);
     report.findings = together::put_together(report, &naming, found);
@@ -190,6 +191,17 @@ fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
     }
 }
 
+/// Removes the advice to keep blocks that an interpreter makes and drops by itself: no script can (U4).
+fn leave_churn_to_interpreter(report: &Report, naming: &Naming, churn: &mut Finding) {
+    if owner::is_interpreters(report, naming, churn) {
+        churn.change = "Nothing to keep: the interpreter makes and drops these by itself. In the script, move what makes \
+                        them out of the loop that runs most often."
+            .into();
+        churn.confidence = Confidence::Possible;
+        (churn.saved_cumulative_bytes, churn.saved_allocations) = (0, 0);
+    }
+}
+
 /// Removes the advice about where an interpreter's objects lie, which no script decides (U4).
 fn leave_to_interpreter(report: &Report, naming: &Naming, mut pinned: Finding) -> Finding {
     if owner::is_interpreters(report, naming, &pinned) {
@@ -209,6 +221,8 @@ struct Held {
     resident: u64,
     usable: u64,
     blocks: u64,
+    /// The smallest and the largest block; `None` if that of a stack is not known.
+    sizes: Option<(u64, u64)>,
 }
 
 /// Removes findings on odd sizes of growing buffers. A buffer that grows passes through every size, and so through a
@@ -248,6 +262,11 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
         };
         let resident = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
         let held = by_function.entry(function).or_default();
+        held.sizes = match (held.blocks, held.sizes, site.live_sizes) {
+            (0, _, sizes) => sizes,
+            (_, Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
+            _ => None,
+        };
         held.nodes.push((resident, site.node));
         held.resident = held.resident.saturating_add(resident);
         held.usable = held.usable.saturating_add(site.live_usable_bytes);
@@ -292,10 +311,20 @@ fn holder(mut held: Held, total: u64) -> Finding {
     held.nodes
         .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
     let stacks = held.nodes.len() as u64;
-    let size = held.usable / held.blocks.max(1);
-    let blocks = match held.blocks {
-        1 => format!("one block of {}", bytes(size)),
-        many => format!("{} of about {}", count(many, "block"), bytes(size)),
+    let blocks = match (held.blocks, held.sizes) {
+        (1, _) => format!("one block of {}", bytes(held.usable)),
+        (many, Some((least, most))) if least == most => {
+            format!("{} of {}", count(many, "block"), bytes(most))
+        }
+        // An average of sizes that differ much is the size of no block.
+        (many, Some((least, most))) if most / 2 > least => {
+            let blocks = count(many, "block");
+            format!("{blocks} of {} to {}", bytes(least), bytes(most))
+        }
+        (many, _) => {
+            let size = held.usable / many.max(1);
+            format!("{} of about {}", count(many, "block"), bytes(size))
+        }
     };
     Finding {
         kind: FindingKind::Holder,
@@ -343,7 +372,7 @@ fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
         if bytes == 0 {
             continue;
         }
-        let heap = heaps.at(mapper.node, true).map(|known| known.name);
+        let heap = heaps.at(mapper.node, true).map(|told| told.known.name);
         let function = naming.mapper_of(report, mapper.node);
         let function = function.filter(|_| heap.is_none()).unwrap_or(0);
         let held = by_cause.entry((heap, function)).or_default();
@@ -571,6 +600,30 @@ mod tests {
     }
 
     #[test]
+    fn a_script_cannot_keep_what_its_interpreter_drops() {
+        let mut one = report();
+        let mut churn = finding(FindingKind::Churn, 2, 0, "churns");
+        (churn.saved_cumulative_bytes, churn.saved_allocations) = (1 << 20, 100_000);
+        churn.confidence = Confidence::Certain;
+        churn.change = "Keep released blocks in a list.".into();
+        let settled = |mut one: Report| {
+            one.findings = vec![churn.clone()];
+            settle(&mut one, &Limits::default(), None);
+            let found = &one.findings[0];
+            assert_eq!(
+                found.change.contains("in a list"),
+                found.saved_allocations > 0
+            );
+            (found.confidence, found.saved_allocations)
+        };
+        assert_eq!(settled(one.clone()), (Confidence::Certain, 100_000));
+        for module in ["python3.13", "libpython3.13.so.1.0", "[python]", "libR.so"] {
+            one.frames[2].module = module.into();
+            assert_eq!(settled(one.clone()), (Confidence::Possible, 0), "{module}");
+        }
+    }
+
+    #[test]
     fn a_script_cannot_move_its_objects() {
         let mut one = report();
         let naming = Naming::of(&one);
@@ -640,6 +693,25 @@ mod tests {
         assert_eq!(
             held.title,
             "100 % of resident live blocks: 4 blocks of about 61.0 KiB"
+        );
+        // The sizes are known: all the same, or an average that no block has.
+        let title = |sizes: [(u64, u64); 2]| {
+            one.findings.clear();
+            let own = one.sites.iter_mut().zip(sizes);
+            own.for_each(|(site, sizes)| site.live_sizes = Some(sizes));
+            settle(&mut one, &Limits::default(), None);
+            one.findings[0].title.clone()
+        };
+        let mut title = title;
+        let of = |text: &str| format!("100 % of resident live blocks: 4 blocks of {text}");
+        assert_eq!(title([(61_440, 61_440); 2]), of("60.0 KiB"));
+        assert_eq!(
+            title([(61_440, 61_440), (50_000, 61_440)]),
+            of("about 61.0 KiB")
+        );
+        assert_eq!(
+            title([(1000, 190_000), (8, 50_000)]),
+            of("8 bytes to 186 KiB")
         );
     }
 

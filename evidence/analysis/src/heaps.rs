@@ -6,8 +6,11 @@
 //! ```
 //!
 //! O1  A heap is identified by a function on the stack that got its memory, innermost first; in `chunks` for mappings
-//!     and blocks of malloc alike, in `maps` for mappings only and near the call, in the file that made it: blocks of
-//!     such stacks, and what another library maps, may be the user's own.
+//!     and blocks of malloc alike, in `mapped` for mappings only, in `maps` for mappings only and near the call, in
+//!     the file that made it: blocks of such stacks, and what another library maps, may be the user's own. A runtime
+//!     that also calls malloc for what is seen (HotSpot's `os::malloc`) has no `chunks`.
+//! O4  A stripped runtime maps in functions without a name. One that maps for a known heap on some stack is that
+//!     heap's on all, if both are of one file; how much was judged so is said.
 //! O2  A heap is reported if it holds a twentieth of what is resident, or more than all live blocks together.
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
 //!     mapped by one function, that is reported with what it may be.
@@ -16,9 +19,9 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{OwnHeap, Report};
+use crate::model::{Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
-use crate::plumbing::Naming;
+use crate::plumbing::{Naming, is_unnamed};
 use crate::qualified::own_name;
 
 /// The bytes below which no heap is worth a line.
@@ -38,6 +41,8 @@ pub(crate) struct Known {
     modules: &'static [&'static str],
     /// Functions that get its memory, with a `*` at the end for all that begin so (O1).
     chunks: &'static [&'static str],
+    /// Functions whose mappings are the heap's, wherever they are on the stack (O1).
+    mapped: &'static [&'static str],
     /// Functions all of whose mappings are the heap's (O1).
     maps: &'static [&'static str],
     change: &'static str,
@@ -56,6 +61,7 @@ const KNOWN: &[Known] = &[
             "_mi_*",
             "mi_*",
         ],
+        mapped: &[],
         maps: &[
             "_PyObject_*",
             "PyObject_*",
@@ -71,13 +77,23 @@ const KNOWN: &[Known] = &[
         name: "PHP's request heap (Zend)",
         allocator: false,
         modules: &[],
-        chunks: &[
+        chunks: &[],
+        mapped: &[
             "zend_mm_*",
             "_zend_mm_*",
             "start_memory_manager",
             "alloc_globals_ctor",
         ],
-        maps: &["_emalloc*", "_safe_emalloc", "_erealloc*", "_ecalloc"],
+        maps: &[
+            "_emalloc*",
+            "_femalloc*",
+            "_safe_emalloc",
+            "_safe_femalloc",
+            "_erealloc*",
+            "_ferealloc*",
+            "_ecalloc",
+            "_fecalloc",
+        ],
         change: "Record with USE_ZEND_ALLOC=0 in the environment: every value is then a block of malloc with its own stack.",
     },
     Known {
@@ -92,10 +108,13 @@ const KNOWN: &[Known] = &[
             "rb_aligned_malloc",
             "gc_aligned_malloc",
         ],
+        mapped: &[],
         maps: &[
             "rb_gc*",
             "newobj_*",
             "rb_newobj*",
+            "rb_wb_*",
+            "rb_ec_wb_*",
             "objspace_*",
             "Init_heap",
         ],
@@ -105,7 +124,8 @@ const KNOWN: &[Known] = &[
         name: "V8's heap (JavaScript)",
         allocator: false,
         modules: &[],
-        chunks: &[
+        chunks: &[],
+        mapped: &[
             "v8::base::OS::*",
             "v8::base::AllocatePages*",
             "v8::internal::MemoryAllocator::*",
@@ -132,7 +152,8 @@ const KNOWN: &[Known] = &[
             "jit1",
             "libgccjit",
         ],
-        chunks: &["alloc_anon*", "alloc_page*", "ggc_*"],
+        chunks: &[],
+        mapped: &["alloc_anon*", "alloc_page*", "ggc_*"],
         maps: &[
             "make_node*",
             "build*",
@@ -147,13 +168,8 @@ const KNOWN: &[Known] = &[
         name: "Java's heap and metaspace (HotSpot)",
         allocator: false,
         modules: &["libjvm"],
-        chunks: &[
-            "os::*",
-            "ReservedSpace::*",
-            "ReservedHeapSpace::*",
-            "VirtualSpace::*",
-            "ArrayAllocator*",
-        ],
+        chunks: &[],
+        mapped: &[],
         maps: &["*"],
         change: "Ask the virtual machine: jcmd PID VM.native_memory (start it with -XX:NativeMemoryTracking=summary), jcmd PID GC.class_histogram.",
     },
@@ -162,6 +178,7 @@ const KNOWN: &[Known] = &[
         allocator: false,
         modules: &[],
         chunks: &["lj_alloc_*"],
+        mapped: &[],
         maps: &["lj_*"],
         change: "Build LuaJIT with -DLUAJIT_USE_SYSMALLOC to see its blocks, or ask collectgarbage(\"count\").",
     },
@@ -175,6 +192,7 @@ const KNOWN: &[Known] = &[
             "GC_expand_hp*",
             "GC_scratch_alloc",
         ],
+        mapped: &[],
         maps: &["GC_*"],
         change: "GC_PRINT_STATS=1 and GC_DUMP_REGULARLY=1 tell what it holds.",
     },
@@ -188,6 +206,7 @@ const KNOWN: &[Known] = &[
             "caml_mem_map",
             "caml_set_minor_heap*",
         ],
+        mapped: &[],
         maps: &["caml_*"],
         change: "OCAMLRUNPARAM=v=0x400 prints what it holds at exit; Memprof and memtrace tell who allocates.",
     },
@@ -196,6 +215,7 @@ const KNOWN: &[Known] = &[
         allocator: true,
         modules: &[],
         chunks: &["_mi_*", "mi_*"],
+        mapped: &[],
         maps: &[],
         change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking mimalloc). MIMALLOC_SHOW_STATS=1 prints what mimalloc holds.",
     },
@@ -212,6 +232,7 @@ const KNOWN: &[Known] = &[
             "extent_alloc_mmap*",
             "base_block_alloc*",
         ],
+        mapped: &[],
         maps: &[],
         change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking jemalloc), or one whose jemalloc exports malloc (Rust: the feature unprefixed_malloc_on_supported_platforms). MALLOC_CONF=stats_print:true (with a prefix: _RJEM_MALLOC_CONF) prints what jemalloc holds.",
     },
@@ -220,6 +241,7 @@ const KNOWN: &[Known] = &[
         allocator: true,
         modules: &[],
         chunks: &["tcmalloc::*", "TCMalloc_*", "TCMallocInternal*"],
+        mapped: &[],
         maps: &[],
         change: "To see them, record a build without tcmalloc; its own heap profile (MallocExtension) tells what it holds.",
     },
@@ -240,6 +262,7 @@ const KNOWN: &[Known] = &[
             "sn_rust_*",
             "talc::*",
         ],
+        mapped: &[],
         maps: &[],
         change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature).",
     },
@@ -252,26 +275,68 @@ fn fits(names: &[&str], name: &str) -> bool {
     })
 }
 
+/// The heap that a stack got memory for.
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// The heap.
+    pub known: &'static Known,
+    /// Whether only other stacks of the function that mapped the memory tell so (O4).
+    pub by_others: bool,
+}
+
 /// Looks up heaps by stack; each frame's name is examined once.
 pub(crate) struct Heaps<'a> {
     report: &'a Report,
-    /// By frame: indices into [`KNOWN`] for any stack, and for those of mappings.
-    frames: FxHashMap<u32, [Option<usize>; 2]>,
+    /// By frame: indices into [`KNOWN`] for any stack, for those of mappings, and for those of mappings near the call.
+    frames: FxHashMap<u32, [Option<usize>; 3]>,
+    /// Functions without a name that map for a heap (O4), by what stands for their names.
+    nameless: FxHashMap<&'a str, usize>,
 }
 
 impl<'a> Heaps<'a> {
     pub(crate) fn of(report: &'a Report) -> Heaps<'a> {
-        Heaps {
+        let mut heaps = Heaps {
             report,
             frames: FxHashMap::default(),
+            nameless: FxHashMap::default(),
+        };
+        for mapper in &report.mappers {
+            heaps.learn(mapper.node);
+        }
+        heaps
+    }
+
+    /// Learns from a mapping's stack what its function maps for, if that has no name (O4).
+    fn learn(&mut self, node: u32) {
+        let Some(mapper) = self.mapper(node).filter(|one| is_unnamed(&one.function)) else {
+            return;
+        };
+        if let Some((found, module)) = self.named_at(node, true)
+            && module == mapper.module
+            && !KNOWN[found].allocator
+        {
+            self.nameless.insert(&mapper.function, found);
         }
     }
 
-    fn frame(&mut self, index: u32) -> [Option<usize>; 2] {
+    /// Returns the function that called the C library on a stack.
+    fn mapper(&self, node: u32) -> Option<&'a Frame> {
+        let mut at = node;
+        loop {
+            let entry = self.report.nodes.get(at as usize).filter(|_| at != 0)?;
+            let frame = self.report.frames.get(entry.frame as usize)?;
+            if !is_c_library(&frame.module) {
+                return Some(frame);
+            }
+            at = (entry.parent < at).then_some(entry.parent)?;
+        }
+    }
+
+    fn frame(&mut self, index: u32) -> [Option<usize>; 3] {
         let report = self.report;
         *self.frames.entry(index).or_insert_with(|| {
             let Some(frame) = report.frames.get(index as usize) else {
-                return [None, None];
+                return [None; 3];
             };
             let name = own_name(&frame.function);
             let here = |known: &Known| {
@@ -282,41 +347,56 @@ impl<'a> Heaps<'a> {
                 KNOWN.iter().position(|known| here(known) && names(known))
             };
             let chunk = first(&|known| fits(known.chunks, &name));
-            [
-                chunk,
-                chunk.or_else(|| first(&|known| fits(known.maps, &name))),
-            ]
+            let mapped = first(&|known| fits(known.chunks, &name) || fits(known.mapped, &name));
+            let near = mapped.or_else(|| first(&|known| fits(known.maps, &name)));
+            [chunk, mapped, near]
         })
     }
 
     /// Returns the heap that a stack got memory for; `mapping` means that it mapped the memory, and called no malloc.
-    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<&'static Known> {
+    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Told> {
+        if let Some((found, _)) = self.named_at(node, mapping) {
+            let known = KNOWN.get(found)?;
+            let by_others = false;
+            return Some(Told { known, by_others });
+        }
+        let mapper = self.mapper(node).filter(|_| mapping)?;
+        let known = KNOWN.get(*self.nameless.get(mapper.function.as_str())?)?;
+        let by_others = true;
+        Some(Told { known, by_others })
+    }
+
+    /// Returns the heap that the functions of a stack tell (O1), as an index into [`KNOWN`], and the file of the one
+    /// that does.
+    fn named_at(&mut self, node: u32, mapping: bool) -> Option<(usize, &'a str)> {
         let report = self.report;
         let (mut at, mut outer, mut near) = (node, None, 0);
         // The file of the code that called the C library.
         let mut asked: Option<&str> = None;
         while let Some(entry) = report.nodes.get(at as usize).filter(|_| at != 0) {
-            let [chunk, map] = self.frame(entry.frame);
-            if let Some(found) = chunk {
-                return KNOWN.get(found);
+            let [chunk, mapped, map] = self.frame(entry.frame);
+            let frame = report.frames.get(entry.frame as usize);
+            let module = frame.map_or("", |frame| frame.module.as_str());
+            if let Some(found) = if mapping { mapped } else { chunk } {
+                return Some((found, module));
             }
-            let module = report
-                .frames
-                .get(entry.frame as usize)
-                .map(|f| f.module.as_str());
-            asked = asked
-                .or(module.filter(|file| !file.starts_with("libc.") && !file.starts_with("ld-")));
+            asked = asked.or((!is_c_library(module)).then_some(module));
             near += 1;
-            if mapping && near <= NEAR && asked == module {
-                outer = outer.or(map);
+            if mapping && near <= NEAR && asked == Some(module) {
+                outer = outer.or(map.map(|found| (found, module)));
             }
             if entry.parent >= at {
                 break;
             }
             at = entry.parent;
         }
-        KNOWN.get(outer?)
+        outer
     }
+}
+
+/// Reports whether a file is the C library's, or its loader.
+fn is_c_library(module: &str) -> bool {
+    module.starts_with("libc.") || module.starts_with("ld-")
 }
 
 /// Returns the program's own heaps at the report's instant, largest first (O2, O3).
@@ -329,24 +409,29 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         return Vec::new();
     };
     let mut heaps = Heaps::of(report);
-    let mut by_name: Vec<(&'static Known, OwnHeap, u64)> = Vec::new();
+    let mut by_name: Vec<Sum> = Vec::new();
     let (mut live, mut unknown) = (0u64, FxHashMap::<u32, OwnHeap>::default());
     for one in report.held() {
         live = live.saturating_add(one.live_bytes);
         let (node, mapping) = (one.node, one.mapped_bytes > 0);
         let held = one.bytes();
         let into = match heaps.at(node, mapping) {
-            Some(known) => {
-                let at = by_name.iter().position(|(of, ..)| of.name == known.name);
+            Some(told) => {
+                let at = by_name
+                    .iter()
+                    .position(|sum| sum.known.name == told.known.name);
                 let at = at.unwrap_or_else(|| {
-                    by_name.push((known, OwnHeap::default(), 0));
+                    by_name.push(Sum::of(told.known));
                     by_name.len() - 1
                 });
-                let (_, heap, most) = &mut by_name[at];
-                if held > *most {
-                    (*most, heap.node) = (held, Some(node));
+                let sum = &mut by_name[at];
+                if held > sum.most {
+                    (sum.most, sum.heap.node) = (held, Some(node));
                 }
-                heap
+                if told.by_others {
+                    sum.by_others = sum.by_others.saturating_add(held);
+                }
+                &mut sum.heap
             }
             None if mapping => {
                 let Some(function) = naming.mapper_of(report, node) else {
@@ -364,8 +449,8 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let least = WORTH_BYTES.max((books.resident_bytes / WORTH).min(live));
     let mut all: Vec<OwnHeap> = by_name
         .into_iter()
-        .filter(|(_, heap, _)| heap.bytes >= least)
-        .map(|(known, heap, _)| said(known, heap, books.resident_bytes))
+        .filter(|sum| sum.heap.bytes >= least)
+        .map(|sum| said(sum, books.resident_bytes))
         .collect();
     if !all.iter().any(|heap| heap.allocator) {
         all.extend(unnamed(report, naming, unknown, live));
@@ -374,12 +459,46 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     all
 }
 
-fn said(known: &Known, heap: OwnHeap, resident: u64) -> OwnHeap {
+/// What a known heap holds.
+struct Sum {
+    known: &'static Known,
+    heap: OwnHeap,
+    /// The most that one stack of it holds.
+    most: u64,
+    /// The bytes that only other stacks tell to be its (O4).
+    by_others: u64,
+}
+
+impl Sum {
+    fn of(known: &'static Known) -> Sum {
+        Sum {
+            known,
+            heap: OwnHeap::default(),
+            most: 0,
+            by_others: 0,
+        }
+    }
+}
+
+fn said(sum: Sum, resident: u64) -> OwnHeap {
+    let Sum {
+        known,
+        heap,
+        by_others,
+        ..
+    } = sum;
     let share = format!(
         "{} ({} % of resident memory)",
         bytes(heap.bytes),
         percent(heap.bytes, resident)
     );
+    let doubt = match by_others {
+        0 => String::new(),
+        some => format!(
+            " The function that mapped {} of it has no name here; it is taken for the heap's because it maps for the heap on other stacks.",
+            bytes(some)
+        ),
+    };
     OwnHeap {
         name: known.name.into(),
         allocator: known.allocator,
@@ -389,7 +508,7 @@ fn said(known: &Known, heap: OwnHeap, resident: u64) -> OwnHeap {
                 known.name
             ),
             false => format!(
-                "{} holds {share}: it is got in large pieces, and what is in them is not seen.",
+                "{} holds {share}: it is got in large pieces, and what is in them is not seen.{doubt}",
                 known.name
             ),
         },
@@ -426,7 +545,7 @@ fn unnamed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Books, Frame, Instant, Mapper, Node, Site};
+    use crate::model::{Books, Instant, Mapper, Node, Site};
 
     /// A report of stacks in a module, outermost first, with what each mapped and what of its blocks lives.
     fn report(module: &str, stacks: &[(&[&str], u64, u64)]) -> Report {
@@ -445,9 +564,10 @@ mod tests {
         for (stack, mapped, live) in stacks {
             let mut parent = 0;
             for name in *stack {
+                let is_c = matches!(*name, "mmap" | "mmap64" | "malloc");
                 report.frames.push(Frame {
                     function: (*name).to_owned(),
-                    module: module.into(),
+                    module: if is_c { "libc.so.6" } else { module }.into(),
                     ..Frame::default()
                 });
                 let frame = report.frames.len() as u32 - 1;
@@ -527,6 +647,118 @@ mod tests {
         // A large list is a block of the user's, and no pool.
         let list: &[&str] = &["main", "_PyEval_EvalFrameDefault", "list_resize", "malloc"];
         assert_eq!(told(&report("python3.11", &[(list, 0, 50 << 20)])), []);
+    }
+
+    /// HotSpot calls malloc, too: for buffers outside its heap, which the report has as blocks.
+    #[test]
+    fn what_java_asks_of_malloc_is_not_its_heap() {
+        let map: (&[&str], u64, u64) = (
+            &[
+                "JavaMain",
+                "os::pd_reserve_memory(char*, unsigned long)",
+                "mmap",
+            ],
+            20 << 20,
+            0,
+        );
+        let buffer: (&[&str], u64, u64) = (
+            &[
+                "JavaMain",
+                "Unsafe_AllocateMemory0",
+                "os::malloc(unsigned long, MEMFLAGS)",
+                "malloc",
+            ],
+            0,
+            22 << 20,
+        );
+        let known = (
+            "Java's heap and metaspace (HotSpot)".to_owned(),
+            false,
+            20,
+            1,
+        );
+        assert_eq!(told(&report("libjvm.so", &[map, buffer])), [known]);
+    }
+
+    /// Debian's PHP: the function that maps has no name, and on most stacks no exported one is near.
+    #[test]
+    fn what_a_nameless_function_maps_for_a_heap_is_the_heap() {
+        let first: (&[&str], u64, u64) = (
+            &[
+                "main",
+                "php_module_startup",
+                "start_memory_manager",
+                "php8.2+0x2d3b57",
+                "mmap",
+            ],
+            2 << 20,
+            0,
+        );
+        let later: (&[&str], u64, u64) = (
+            &[
+                "main",
+                "execute_ex",
+                "php8.2+0x311bdc",
+                "php8.2+0x2d3b57",
+                "mmap",
+            ],
+            10 << 20,
+            0,
+        );
+        let other: (&[&str], u64, u64) = (
+            &["main", "execute_ex", "php8.2+0x555555", "mmap"],
+            9 << 20,
+            0,
+        );
+        let one = report("php8.2", &[first, later, other]);
+        let heap = &found(&one, &Naming::of(&one))[0];
+        assert_eq!(heap.bytes, 12 << 20);
+        assert_eq!(heap.name, "PHP's request heap (Zend)");
+        assert!(
+            heap.what
+                .contains("The function that mapped 10.0 MiB of it has no name here"),
+            "{}",
+            heap.what
+        );
+        // The same place in another file is another function.
+        let apart = report("php8.2", &[later, other]);
+        assert!(
+            found(&apart, &Naming::of(&apart))
+                .iter()
+                .all(|heap| heap.name.is_empty())
+        );
+    }
+
+    #[test]
+    fn slots_of_a_stripped_ruby_are_told_by_what_it_exports() {
+        let slots: (&[&str], u64, u64) = (
+            &[
+                "main",
+                "rb_vm_exec",
+                "rb_wb_protected_newobj_of",
+                "libruby-3.1.so.3.1+0xda28d",
+                "libruby-3.1.so.3.1+0xd011c",
+                "mmap",
+            ],
+            3 << 20,
+            0,
+        );
+        let first: (&[&str], u64, u64) = (
+            &[
+                "main",
+                "ruby_setup",
+                "libruby-3.1.so.3.1+0xd0609",
+                "libruby-3.1.so.3.1+0xd011c",
+                "mmap",
+            ],
+            4 << 20,
+            0,
+        );
+        let known = ("Ruby's object slots".to_owned(), false, 7, 2);
+        assert_eq!(
+            told(&report("libruby-3.1.so.3.1", &[slots, first])),
+            [known]
+        );
     }
 
     #[test]

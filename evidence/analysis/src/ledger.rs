@@ -4,7 +4,7 @@
 //!   Event ──► BlockMap (address → block) ──► Act ──► sink (the passes)
 //!               ├─► Cells   live, ever, live at the heap peak
 //!               ├─► Curve   the heap over time
-//!               └─► threads, maps, granules
+//!               └─► threads, maps, pages of blocks
 //! ```
 //!
 //! G1  `live` is the sum over the map and the parked blocks, always; cells add up to it.
@@ -23,10 +23,11 @@ use crate::block::{Block, CellId, CellKey, INHERITED, NO_KEY};
 use crate::blocks::BlockMap;
 use crate::cells::Cells;
 use crate::covered::Covered;
-use crate::maps::{Granules, Intervals, Owner};
+use crate::maps::{BlockPages, Intervals, Owner};
 use crate::pass::{Act, Context};
 pub use crate::sums::{Counts, HeapPeak, Live};
 use crate::timeline::Curve;
+use crate::unseen::{Looks, Unexplained, Unseen};
 
 /// Stands for no hint.
 pub(crate) const NO_HINT: u32 = u32::MAX;
@@ -67,11 +68,15 @@ pub struct Ledger {
     counts: Counts,
     pub(crate) curve: Curve,
     intervals: Intervals,
-    granules: Granules,
+    block_pages: BlockPages,
+    /// Snapshots whose pages without a block are followed.
+    looks: Looks,
     /// The known pages of a process that was not recorded from its birth.
     covered: Option<Box<Covered>>,
     /// The parent's reallocs under way, while its events are read; `None` after our own events began.
     inheriting: Option<FxHashMap<ThreadId, Parked>>,
+    /// Where the stacks of the process that events are inherited from begin; `None` if they are not told apart.
+    stacks_from: Option<u32>,
     now_ns: u64,
     /// Where the look ahead found what the event needs (`ahead.rs`).
     pub(crate) hint: u32,
@@ -89,9 +94,11 @@ impl Ledger {
             counts: Counts::default(),
             curve: Curve::new(timeline_points),
             intervals: Intervals::default(),
-            granules: Granules::default(),
+            block_pages: BlockPages::default(),
+            looks: Looks::default(),
             covered: None,
             inheriting: Some(FxHashMap::default()),
+            stacks_from: None,
             now_ns: 0,
             hint: NO_HINT,
         }
@@ -212,7 +219,7 @@ impl Ledger {
     /// Counts what an acquisition and a regrowth have in common; the caller counts the live heap.
     #[inline]
     fn count_acquired(&mut self, event: &Event, block: &Block, key: &CellKey) {
-        self.granules.touch(block.addr);
+        self.block_pages.touch(block.addr, key.usable);
         if let Some(covered) = &mut self.covered {
             covered.cover(block.addr, key.usable);
         }
@@ -440,8 +447,12 @@ impl Ledger {
         };
         match event.kind {
             EventKind::Alloc {
-                addr, size, usable, ..
-            } => self.inherit_block(addr, size, usable),
+                node,
+                addr,
+                size,
+                usable,
+                ..
+            } => self.inherit_block(node, addr, (size, usable)),
             EventKind::Free { addr, .. } => _ = self.disinherit(addr),
             EventKind::ReallocRelease { addr } => {
                 if let Some(block) = self.disinherit(addr) {
@@ -449,24 +460,44 @@ impl Ledger {
                 }
             }
             EventKind::ReallocAcquire {
-                addr, size, usable, ..
+                node,
+                addr,
+                size,
+                usable,
+                ..
             } => {
                 parked.remove(&event.thread);
-                self.inherit_block(addr, size, usable);
+                self.inherit_block(node, addr, (size, usable));
             }
             EventKind::ReallocCancel { .. } => {
                 if let Some(Parked::Block(block)) = parked.remove(&event.thread) {
                     self.inherit_again(block);
                 }
             }
+            EventKind::Map { node, .. } | EventKind::Remap { node, .. } => {
+                let node = self.inherited(node);
+                self.map(event, Some(node));
+            }
             _ => self.map(event, Some(INHERITED)),
         }
         self.inheriting = Some(parked);
     }
 
-    fn inherit_block(&mut self, addr: u64, size: u64, usable: u64) {
+    /// Notes where the stacks of the process that comes next begin among those of the report; `None` if they are not
+    /// told apart.
+    pub(crate) fn inherit_stacks(&mut self, from: Option<u32>) {
+        self.stacks_from = from;
+    }
+
+    /// Returns what a stack of the process that events are inherited from is here.
+    fn inherited(&self, node: NodeId) -> NodeId {
+        let own = self.stacks_from.and_then(|from| from.checked_add(node.0));
+        own.map_or(INHERITED, NodeId)
+    }
+
+    fn inherit_block(&mut self, node: NodeId, addr: u64, (size, usable): (u64, u64)) {
         let key = CellKey {
-            node: INHERITED,
+            node: self.inherited(node),
             size,
             usable: usable.max(size),
         };
@@ -481,7 +512,7 @@ impl Ledger {
     fn inherit_again(&mut self, block: Block) {
         let key = self.cells.key(block.cell);
         if self.blocks.insert(block).is_none() {
-            self.granules.touch(block.addr);
+            self.block_pages.touch(block.addr, key.usable);
             self.cells.inherit(block.cell);
             self.live.add(&key);
         }
@@ -567,15 +598,34 @@ impl Ledger {
     }
 
     fn forget_blocks(&mut self, addr: u64, len: u64) {
-        self.granules.forget(addr, len);
+        if !self.looks.is_empty() {
+            self.looks.forget(addr, len, &self.block_pages);
+        }
+        self.block_pages.forget(addr, len);
         if let Some(covered) = &mut self.covered {
             covered.forget(addr, len);
         }
     }
 
-    /// Returns where blocks have been.
-    pub fn granules(&self) -> &Granules {
-        &self.granules
+    /// Returns the pages on which blocks have been.
+    pub fn block_pages(&self) -> &BlockPages {
+        &self.block_pages
+    }
+
+    /// Follows the pages without a recorded block of a snapshot whose reading ended at `read_ns`.
+    pub(crate) fn follow(&mut self, unseen: Unseen, read_ns: u64) {
+        self.looks.follow(unseen, read_ns);
+    }
+
+    /// Judges the snapshots that were followed for long enough by now; returns when the next one will be.
+    pub(crate) fn settle_looks(&mut self, now_ns: u64) -> u64 {
+        self.looks.settle(now_ns, &self.block_pages);
+        self.looks.until_ns()
+    }
+
+    /// Returns the most heap memory that stayed unexplained at a snapshot.
+    pub(crate) fn unexplained(&self) -> Unexplained {
+        self.looks.most(&self.block_pages)
     }
 
     /// Returns the latest time seen, nanoseconds since the start.

@@ -20,6 +20,7 @@ pub mod blocks;
 pub mod books;
 pub mod cells;
 pub mod claims;
+pub mod completeness;
 pub mod counts;
 mod covered;
 pub mod facts;
@@ -54,8 +55,11 @@ mod through;
 mod timeline;
 mod together;
 mod totals;
+mod unseen;
 mod waste;
 mod windows;
 
 pub use analyzer::Analyzer;
-pub use facts::{AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer, WindowLimits};
+pub use facts::{
+    AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer, WindowLimits, stacks,
+};

@@ -2,25 +2,28 @@
 //!
 //! ```text
 //!   Map/Unmap/Remap ──► intervals  [ start, end ) → stack, by the allocator or not
-//!   every block     ──► granules   one bit for 64 KiB of address space, two levels
+//!   every block     ──► pages      one bit for 4 KiB of address space, two levels
 //! ```
 //!
 //! I1  Intervals are disjoint and not empty; mapping over one cuts it, as the kernel does.
-//! I2  A granule's bit is set if a block began in it since the program last mapped or unmapped all
-//!     of it. Allocators that call the kernel directly map unseen; then only the bits show it.
+//! I2  A page's bit is set if a block had a byte on it since the program last mapped or unmapped the page. Allocators
+//!     that call the kernel directly map unseen; then only the bits show it.
 //!
-//! Bounded by the mappings that exist at one time and 4 KiB of bits per 2 GiB in use.
-//! Not here: what is resident (`books.rs`).
+//! Bounded by the mappings that exist at one time and 64 KiB of bits per 2 GiB in use.
+//! Not here: what is resident (`books.rs`), whole pages of a process met alive (`covered.rs`).
 
 use std::collections::BTreeMap;
 
 use skinflint_trace::NodeId;
 
-const GRANULE_SHIFT: u32 = 16;
-const LEAF_SHIFT: u32 = 15;
+const PAGE_SHIFT: u32 = 12;
+/// Pages in a word, as a power of two.
+const WORD_SHIFT: u32 = 6;
+/// Pages in a leaf, as a power of two: 2 GiB.
+const LEAF_SHIFT: u32 = 19;
 const ADDRESS_BITS: u32 = 47;
-const LEAVES: usize = 1 << (ADDRESS_BITS - GRANULE_SHIFT - LEAF_SHIFT);
-const LEAF_WORDS: usize = (1 << LEAF_SHIFT) / 64;
+const LEAVES: usize = 1 << (ADDRESS_BITS - PAGE_SHIFT - LEAF_SHIFT);
+const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - WORD_SHIFT);
 
 /// The owner of a mapped interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,86 +126,121 @@ fn page_up(len: u64) -> u64 {
     len.saturating_add(4095) & !4095
 }
 
-/// The places where blocks have been (I2).
+/// The pages on which blocks have been (I2).
 #[derive(Clone, Debug)]
-pub struct Granules {
+pub struct BlockPages {
     leaves: Vec<Option<Box<[u64; LEAF_WORDS]>>>,
 }
 
-impl Default for Granules {
-    fn default() -> Granules {
-        Granules {
+impl Default for BlockPages {
+    fn default() -> BlockPages {
+        BlockPages {
             leaves: vec![None; LEAVES],
         }
     }
 }
 
-impl Granules {
-    /// Notes that a block begins here. Cost: two dependent loads and a test; a store for a new granule.
+impl BlockPages {
+    /// Notes that a block lies here. Cost on one page: two dependent loads and a test, and a store for a new page; a
+    /// larger block costs a store for 64 pages.
     #[inline]
-    pub fn touch(&mut self, addr: u64) {
-        let granule = addr >> GRANULE_SHIFT;
-        let Some(leaf) = self.leaves.get_mut((granule >> LEAF_SHIFT) as usize) else {
-            return;
-        };
-        let leaf = leaf.get_or_insert_with(|| Box::new([0; LEAF_WORDS]));
-        let word = &mut leaf[(granule as usize >> 6) & (LEAF_WORDS - 1)];
-        let bit = 1 << (granule & 63);
+    pub fn touch(&mut self, addr: u64, len: u64) {
+        let page = addr >> PAGE_SHIFT;
+        let last = addr.saturating_add(len.saturating_sub(1)) >> PAGE_SHIFT;
+        if page != last {
+            return self.touch_several(page, last);
+        }
+        let Some(word) = self.word(page) else { return };
+        let bit = 1 << (page & 63);
         if *word & bit == 0 {
             *word |= bit;
         }
     }
 
-    /// Forgets the granules wholly inside a range that the program mapped or unmapped.
+    #[inline(never)]
+    fn touch_several(&mut self, mut page: u64, last: u64) {
+        let end = (last + 1).min(1 << (ADDRESS_BITS - PAGE_SHIFT));
+        while page < end {
+            let to = ((page | 63) + 1).min(end);
+            let Some(word) = self.word(page) else { return };
+            *word |= bits(page, to);
+            page = to;
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, page: u64) -> Option<&mut u64> {
+        let leaf = self.leaves.get_mut((page >> LEAF_SHIFT) as usize)?;
+        let leaf = leaf.get_or_insert_with(|| Box::new([0; LEAF_WORDS]));
+        Some(&mut leaf[(page >> WORD_SHIFT) as usize & (LEAF_WORDS - 1)])
+    }
+
+    /// Forgets the pages of a range that the program mapped or unmapped.
     pub fn forget(&mut self, addr: u64, len: u64) {
-        let end = addr.saturating_add(len) >> GRANULE_SHIFT;
-        let mut granule = addr.div_ceil(1 << GRANULE_SHIFT);
-        while granule < end {
-            let Some(leaf) = self.leaves.get_mut((granule >> LEAF_SHIFT) as usize) else {
+        let end = addr.saturating_add(page_up(len)) >> PAGE_SHIFT;
+        let mut page = (addr >> PAGE_SHIFT) + u64::from(!addr.is_multiple_of(1 << PAGE_SHIFT));
+        while page < end {
+            let Some(leaf) = self.leaves.get_mut((page >> LEAF_SHIFT) as usize) else {
                 return;
             };
-            match leaf {
-                Some(leaf) => {
-                    leaf[(granule as usize >> 6) & (LEAF_WORDS - 1)] &= !(1 << (granule & 63));
-                    granule += 1;
-                }
-                None => granule = ((granule >> LEAF_SHIFT) + 1) << LEAF_SHIFT,
-            }
+            let Some(leaf) = leaf else {
+                page = ((page >> LEAF_SHIFT) + 1) << LEAF_SHIFT;
+                continue;
+            };
+            let to = ((page | 63) + 1).min(end);
+            leaf[(page >> WORD_SHIFT) as usize & (LEAF_WORDS - 1)] &= !bits(page, to);
+            page = to;
         }
     }
 
-    /// Reports whether a block has begun in a granule wholly inside `start..end`.
-    pub fn any_inside(&self, start: u64, end: u64) -> bool {
-        self.any(start.div_ceil(1 << GRANULE_SHIFT), end >> GRANULE_SHIFT)
+    /// Reports whether a block has been on a page of `start..end`.
+    pub fn any(&self, start: u64, end: u64) -> bool {
+        let (page, end) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
+        page < end && self.next(page, end, true) < end
     }
 
-    /// Reports whether a block has begun in a granule that overlaps `start..end`.
-    pub fn any_overlapping(&self, start: u64, end: u64) -> bool {
-        self.any(start >> GRANULE_SHIFT, end.div_ceil(1 << GRANULE_SHIFT))
+    /// Returns the end of the run of pages, beginning with that of `start` and going no further than `end`, on all of
+    /// which blocks have been, or on none; and which of the two it is.
+    pub fn run(&self, start: u64, end: u64) -> (u64, bool) {
+        let (page, last) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
+        let first_set = self.next(page, last, true);
+        let (to, been) = match first_set == page {
+            true => (self.next(page, last, false), true),
+            false => (first_set, false),
+        };
+        ((to << PAGE_SHIFT).min(end), been)
     }
 
-    fn any(&self, mut granule: u64, end: u64) -> bool {
-        while granule < end {
-            match self.leaves.get((granule >> LEAF_SHIFT) as usize) {
-                None => return false,
-                Some(None) => granule = ((granule >> LEAF_SHIFT) + 1) << LEAF_SHIFT,
+    /// Returns the first page from `page` on whose bit is `set`; `end` if there is none before it.
+    fn next(&self, mut page: u64, end: u64, set: bool) -> u64 {
+        while page < end {
+            match self.leaves.get((page >> LEAF_SHIFT) as usize) {
                 Some(Some(leaf)) => {
-                    let word = leaf[(granule as usize >> 6) & (LEAF_WORDS - 1)] >> (granule & 63);
-                    if word == 0 {
-                        granule = ((granule >> 6) + 1) << 6;
-                        continue;
+                    let word = leaf[(page >> WORD_SHIFT) as usize & (LEAF_WORDS - 1)];
+                    let wanted = (if set { word } else { !word }) >> (page & 63);
+                    if wanted != 0 {
+                        return (page + u64::from(wanted.trailing_zeros())).min(end);
                     }
-                    return granule + u64::from(word.trailing_zeros()) < end;
+                    page = (page | 63) + 1;
                 }
+                _ if !set => return page,
+                Some(None) => page = ((page >> LEAF_SHIFT) + 1) << LEAF_SHIFT,
+                None => return end,
             }
         }
-        false
+        end
     }
+}
+
+/// Returns the bits of pages `from..to` in the word of `from`, which they do not leave.
+fn bits(from: u64, to: u64) -> u64 {
+    (u64::MAX >> (64 - (to - from))) << (from & 63)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
 
     fn owner(node: u32) -> Owner {
         Owner {
@@ -242,13 +280,8 @@ mod tests {
     #[test]
     fn intervals_behave_as_an_array_of_pages() {
         for seed in 1..=4u64 {
-            let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D);
-            let mut next = |bound: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 16) % bound
-            };
+            let mut random = Random::new(seed);
+            let mut next = |bound: u64| random.below(bound);
             let mut map = Intervals::default();
             let mut pages = [None; 64];
             for step in 0..4000u32 {
@@ -274,20 +307,63 @@ mod tests {
     }
 
     #[test]
-    fn granules_know_inside_from_overlapping() {
-        let mut bits = Granules::default();
-        bits.touch(0x7F00_0001_2340);
-        assert!(bits.any_overlapping(0x7F00_0001_0000, 0x7F00_0001_1000));
-        assert!(!bits.any_inside(0x7F00_0001_0000, 0x7F00_0001_F000));
-        assert!(bits.any_inside(0x7F00_0001_0000, 0x7F00_0002_0000));
-        assert!(bits.any_inside(0, 1 << 47));
-        bits.forget(0x7F00_0001_0001, 0x20000);
-        assert!(
-            bits.any_inside(0, 1 << 47),
-            "the granule is not wholly inside"
+    fn pages_on_which_blocks_have_been_behave_as_an_array() {
+        // Across the border of two leaves and of many words.
+        const BASE: u64 = (3 << (LEAF_SHIFT + PAGE_SHIFT)) - 150 * 4096;
+        const PAGES: usize = 300;
+        for seed in 1..=4u64 {
+            let mut random = Random::new(seed);
+            let mut next = |bound: u64| random.below(bound);
+            let (mut pages, mut model) = (BlockPages::default(), [false; PAGES]);
+            for step in 0..3000 {
+                let at = next(PAGES as u64 * 4096 - 1);
+                let most = if next(2) == 0 { 200 } else { 90 * 4096 };
+                let len = 1 + next((PAGES as u64 * 4096 - at).min(most));
+                if next(3) > 0 {
+                    pages.touch(BASE + at, len);
+                    model[at as usize / 4096..=(at + len - 1) as usize / 4096].fill(true);
+                } else {
+                    let first = at / 4096;
+                    pages.forget(BASE + first * 4096, len);
+                    let to = (first + len.div_ceil(4096)).min(PAGES as u64);
+                    model[first as usize..to as usize].fill(false);
+                }
+                let (mut from, end) = (0, PAGES as u64 * 4096);
+                while from < end {
+                    let (to, been) = pages.run(BASE + from, BASE + end);
+                    let own = &model[from as usize / 4096..(to - BASE) as usize / 4096];
+                    assert!(
+                        own.iter().all(|one| *one == been),
+                        "seed {seed} step {step}"
+                    );
+                    assert!(!own.is_empty(), "seed {seed} step {step}");
+                    from = to - BASE;
+                }
+                let any = model.iter().any(|one| *one);
+                assert_eq!(pages.any(BASE, BASE + end), any, "seed {seed} step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_beyond_the_address_space_are_no_matter() {
+        let mut pages = BlockPages::default();
+        pages.touch(u64::MAX, 1);
+        pages.touch((1 << 47) - 4096, 1 << 40);
+        assert_eq!(
+            pages.run((1 << 47) - 8192, (1 << 47) - 4096),
+            ((1 << 47) - 4096, false)
         );
-        bits.forget(0x7F00_0001_0000, 0x10000);
-        assert!(!bits.any_inside(0, u64::MAX));
-        bits.touch(u64::MAX);
+        assert!(pages.any((1 << 47) - 4096, u64::MAX));
+        pages.touch(0x7F00_0001_2340, 0);
+        assert!(pages.any(0x7F00_0001_2000, 0x7F00_0001_3000));
+        assert!(!pages.any(0x7F00_0001_3000, 0x7F00_0001_3000));
+        pages.forget(0x7F00_0001_2001, 4096);
+        assert!(
+            pages.any(0, 0x7F80_0000_0000),
+            "the page is not wholly inside"
+        );
+        pages.forget(0x7F00_0001_2000, 1);
+        assert!(!pages.any(0, 0x7F80_0000_0000));
     }
 }

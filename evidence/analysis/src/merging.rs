@@ -7,6 +7,7 @@
 //! V1  Bytes, blocks and allocations of merged findings are the sums; `stacks` is their number. The words are those
 //!     of the largest.
 //! V2  The result is as sure as the least sure part that is an eighth of it.
+//! V3  A figure in the change is the sum, too: the headline and the sentence name one figure.
 //!
 //! Not here: which findings stay (`grouping.rs`), leaks of several functions (`together.rs`).
 
@@ -15,7 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::model::{Confidence, Finding, FindingKind, Report};
 use crate::passes::phases_rounds::leaving_title;
 use crate::passes::ranking::ranked;
-use crate::passes::wording::count;
+use crate::passes::wording::{bytes, count};
 use crate::plumbing::Naming;
 
 /// The number of stacks that a finding lists.
@@ -105,6 +106,12 @@ pub(crate) fn absorb(into: &mut Finding, other: &Finding) {
         };
         into.confidence = into.confidence.max(other.confidence).max(least);
     }
+    let would = into.would_bytes.saturating_add(other.would_bytes);
+    if into.would_bytes > 0 {
+        let said = |saved| format!("{} are saved", bytes(saved));
+        into.change = into.change.replace(&said(into.would_bytes), &said(would));
+    }
+    into.would_bytes = would;
     into.now_bytes = into.now_bytes.saturating_add(other.now_bytes);
     into.saved_bytes = into.saved_bytes.saturating_add(other.saved_bytes);
     into.saved_cumulative_bytes = into

@@ -13,8 +13,8 @@
 //! M4  Children that were not recorded take nothing away from the trace of their parent: they are listed
 //!     ([`children`]), and the trace is whole.
 //!
-//! Not here: whether the allocator's own count agrees (`totals.rs`; in a report only, not in the shorter commands);
-//! what is odd although nothing is missing (`notes.rs`).
+//! Not here: what pages and the allocator's own count add to it (`completeness.rs`, `totals.rs`); what is odd although
+//! nothing is missing (`notes.rs`).
 
 use std::fmt;
 
@@ -23,13 +23,14 @@ use skinflint_trace::{Ending, Exit, LostKind, LostProcess, LostWhy, OriginKind, 
 use crate::passes::wording::{bytes, count};
 use crate::sums::Counts;
 
-/// Unknown releases below both of these are what a loader or a constructor did before the recorder could
-/// see it: a few in many programs.
-const FEW_UNKNOWN: u64 = 100;
-const FEW_UNKNOWN_PART: u64 = 100;
 /// Notes of the collector about threads without a ring, and about a recording that ended before the process.
 pub(crate) const NO_RING: &str = "were not recorded: no room";
-pub(crate) const STOPPED_EARLY: &str = "recording stopped early";
+pub(crate) const FILTERED: &str = "were not recorded: a filter";
+const WOULD_END: &str =
+    "a filter of system calls (seccomp) would have ended the program in the recorder";
+pub(crate) const SILENCE: &str = "recording stopped early: the collector";
+pub(crate) const NEVER_BEGAN: &str = "recording never began";
+pub(crate) const FILTER: &str = "recording stopped early: the program installed a filter";
 /// The consequence of a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
@@ -47,10 +48,14 @@ pub enum Missing {
         /// The number of these events.
         events: u64,
     },
-    /// Threads of which nothing was recorded.
+    /// Threads of which nothing was recorded, as there was no room for their rings.
     Threads(u64),
+    /// Threads of which nothing was recorded, as a filter of system calls would have ended them.
+    FilteredThreads(u64),
     /// The time from which on the collector did not answer.
     Later,
+    /// The time after a filter of system calls was installed.
+    Filtered,
     /// Events that were recorded and cannot be read.
     Unread {
         /// The number of these events.
@@ -82,6 +87,23 @@ pub enum Missing {
         /// The bytes that are live by the events.
         known_bytes: u64,
     },
+    /// Heap pages on which no recorded block ever was, in a process recorded from its birth.
+    Heap {
+        /// Resident bytes of them, where they were most.
+        resident_bytes: u64,
+    },
+    /// More events than were recorded.
+    Surplus {
+        /// The number of events read.
+        events: u64,
+        /// The number of events recorded.
+        of: u64,
+    },
+    /// Events that were sent and are not in the trace.
+    Tickets {
+        /// The number of these events.
+        events: u64,
+    },
     /// Mappings that no event reported, in a process recorded from its birth.
     Mapped {
         /// Resident bytes of them at the report's moment.
@@ -105,10 +127,14 @@ impl Missing {
             Missing::Everything(_)
             | Missing::Lost { .. }
             | Missing::Threads(_)
+            | Missing::FilteredThreads(_)
             | Missing::Later
+            | Missing::Filtered
             | Missing::Unread { .. }
             | Missing::Damage(_)
             | Missing::Acquisitions { .. }
+            | Missing::Heap { .. }
+            | Missing::Tickets { .. }
             | Missing::Ancestor { .. } => true,
             Missing::Totals {
                 said_bytes,
@@ -118,6 +144,7 @@ impl Missing {
             // What is missing here would make blocks live that do not, or lies behind every instant.
             Missing::End
             | Missing::Program(_)
+            | Missing::Surplus { .. }
             | Missing::Mapped { .. }
             | Missing::Releases(_)
             | Missing::HalfReallocs(_)
@@ -141,7 +168,12 @@ impl fmt::Display for Missing {
                  live, and memory whose acquisition was lost as free.",
                 count(*events, "event")
             ),
-            Missing::Threads(threads) => f.write_str(&threads_sentence(*threads)),
+            Missing::Threads(threads) => f.write_str(&threads_sentence(*threads, None)),
+            Missing::FilteredThreads(threads) => f.write_str(&threads_sentence(*threads, Some(WOULD_END))),
+            Missing::Filtered => f.write_str(
+                "The recording stopped early, as the program installed a filter of system calls (seccomp) that would \
+                 have ended it at a call of the recorder: what happened afterwards is not known.",
+            ),
             Missing::Later => f.write_str(
                 "The recording stopped early, as the collector did not answer for 5 s: what happened afterwards is not \
                  known.",
@@ -151,6 +183,77 @@ impl fmt::Display for Missing {
                 "{events} of {of} recorded events could not be read: blocks that they acquired are in no row, \
                  and their memory looks free."
             ),
+            Missing::Releases(_)
+            | Missing::HalfReallocs(_)
+            | Missing::Impossible(_)
+            | Missing::Parked(_)
+            | Missing::Surplus { .. }
+            | Missing::Tickets { .. } => self.fmt_events(f),
+            Missing::Acquisitions { releases } => write!(
+                f,
+                "Never seen acquired: {} that were released. Some part of the program gets memory past the \
+                 recorder, so what stands as free, kept by the allocator, may be in use.",
+                count(*releases, "block")
+            ),
+            Missing::Totals {
+                allocator,
+                said_bytes,
+                known_bytes,
+            } => {
+                let (said, known) = (bytes(*said_bytes), bytes(*known_bytes));
+                let apart = bytes(said_bytes.abs_diff(*known_bytes));
+                let follows = if said_bytes > known_bytes {
+                    format!("{apart} that are in no recorded block are in use")
+                } else {
+                    format!("{apart} that stand as live are free")
+                };
+                write!(
+                    f,
+                    "{allocator} itself counts {said} in use at exit, and the recording {known}: calls went past the \
+                     recorder, and {follows}."
+                )
+            }
+            Missing::Heap { resident_bytes } => write!(
+                f,
+                "{} of the heap's resident pages never held a recorded block, and may be live: the program, or a \
+                 library of it, got them past the recorder (by an allocator's own functions, brk, or a plug-in that \
+                 binds past it). They stand as 'touched, no block ever seen', not as free.",
+                bytes(*resident_bytes)
+            ),
+            Missing::Mapped { resident_bytes } => write!(
+                f,
+                "{} of anonymous memory was mapped past the recorder, by system calls of the program's own: it stands \
+                 in 'other mappings', without a stack, and what lives in it is not known.",
+                bytes(*resident_bytes)
+            ),
+            Missing::Ancestor { pid, generations } => {
+                let whose = match generations {
+                    0 => "parent",
+                    1 => "grandparent",
+                    _ => "forebear",
+                };
+                write!(
+                    f,
+                    "the trace of the {whose} (process {pid}) is not in the same folder: what was inherited from it \
+                     is not known: it stands as free, or as touched"
+                )
+            }
+            Missing::Program(lost) => write!(
+                f,
+                "At {:.3} s the process became {}, which was not recorded ({}): nothing that it did is known, and \
+                 what was sampled of its memory from then on is left out.",
+                lost.time_ns as f64 / 1e9,
+                name(lost),
+                why(lost.why)
+            ),
+        }
+    }
+}
+
+impl Missing {
+    /// Writes what is odd about single events.
+    fn fmt_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Missing::Releases(blocks) => write!(
                 f,
                 "Handed out again without a release between: {}. Those releases were not recorded.",
@@ -171,56 +274,14 @@ impl fmt::Display for Missing {
                 "Under way at the end: {}. The old block counts as live.",
                 count(*reallocs, "realloc")
             ),
-            Missing::Acquisitions { releases } => write!(
-                f,
-                "Never seen acquired: the blocks of {}. Some part of the program gets memory past the recorder, so \
-                 what stands as free, kept by the allocator, may be in use.",
-                count(*releases, "release")
-            ),
-            Missing::Totals {
-                allocator,
-                said_bytes,
-                known_bytes,
-            } => {
-                let (said, known) = (bytes(*said_bytes), bytes(*known_bytes));
-                let apart = bytes(said_bytes.abs_diff(*known_bytes));
-                let follows = if said_bytes > known_bytes {
-                    format!("{apart} that stand as free, kept by the allocator, are in use")
-                } else {
-                    format!("{apart} that stand as live are free")
-                };
-                write!(
-                    f,
-                    "{allocator} itself counts {said} in use at exit, and the recording {known}: calls went past the \
-                     recorder, and {follows}."
-                )
+            Missing::Surplus { events, of } => {
+                write!(f, "{events} events read, {of} were recorded.")
             }
-            Missing::Mapped { resident_bytes } => write!(
+            Missing::Tickets { events } => write!(
                 f,
-                "{} of anonymous memory was mapped past the recorder, by system calls of the program's own: it stands \
-                 in 'other mappings', without a stack, and what lives in it is not known.",
-                bytes(*resident_bytes)
+                "{events} events were sent and are not in the trace: gaps in the order of tickets."
             ),
-            Missing::Ancestor { pid, generations } => {
-                let whose = match generations {
-                    0 => "parent",
-                    1 => "grandparent",
-                    _ => "forebear",
-                };
-                write!(
-                    f,
-                    "the trace of the {whose} (process {pid}) is not in the same folder: what was inherited from it \
-                     is not known, and stands as free, kept by the allocator"
-                )
-            }
-            Missing::Program(lost) => write!(
-                f,
-                "At {:.3} s the process became {}, which was not recorded ({}): nothing that it did is known, and \
-                 what was sampled of its memory from then on is left out.",
-                lost.time_ns as f64 / 1e9,
-                name(lost),
-                why(lost.why)
-            ),
+            _ => Ok(()),
         }
     }
 }
@@ -248,12 +309,12 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
     let unread = known.unread();
     let forked = matches!(&known.process.origin, Some(origin) if origin.how == OriginKind::Fork);
     // The recorder is in a child of fork if it was in the parent: one that allocates nothing is whole.
-    if counts.allocations == 0
+    let is_odd = counts.allocations == 0
         && !forked
         && unread == 0
         && !known.made_nothing(counts)
-        && !known.was_quiet()
-    {
+        && !known.was_quiet();
+    if is_odd || known.never_began() {
         all.push(Missing::Everything(known.nothing_recorded()));
     }
     match known.ending {
@@ -261,9 +322,12 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
         Some(ending) => {
             let events = ending.lost_events;
             all.extend((events > 0).then_some(Missing::Lost { events }));
-            let threads = known.unserved_threads();
+            let threads = known.threads(NO_RING);
             all.extend((threads > 0).then_some(Missing::Threads(threads)));
-            all.extend(known.says(STOPPED_EARLY).then_some(Missing::Later));
+            let threads = known.threads(FILTERED);
+            all.extend((threads > 0).then_some(Missing::FilteredThreads(threads)));
+            all.extend(known.says(SILENCE).then_some(Missing::Later));
+            all.extend(known.says(FILTER).then_some(Missing::Filtered));
             let of = ending.events;
             all.extend((unread > 0).then_some(Missing::Unread { events: unread, of }));
         }
@@ -274,8 +338,9 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
     all.extend(became.cloned().map(Missing::Program));
     let knows_all_from_birth = all.is_empty() && known.is_from_birth();
     let releases = counts.unknown_frees;
-    let many = releases >= FEW_UNKNOWN && releases >= counts.frees / FEW_UNKNOWN_PART;
-    all.extend((many && knows_all_from_birth).then_some(Missing::Acquisitions { releases }));
+    // The recorder is there before the program's first call: in 47 real traces there was not one such release.
+    let some = releases > 0 && knows_all_from_birth;
+    all.extend(some.then_some(Missing::Acquisitions { releases }));
     let some = [
         (counts.lost_frees, Missing::Releases(counts.lost_frees)),
         (
@@ -294,6 +359,13 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
             .map(|(_, one)| one),
     );
     all
+}
+
+/// Returns the number of children that were not recorded and are missing: copies without a heap call that wrote little
+/// are only named.
+pub fn lost_children(lost: &[LostProcess]) -> u64 {
+    let missing = |one: &&LostProcess| one.what != LostKind::Exec && !is_little(one);
+    lost.iter().filter(missing).count() as u64
 }
 
 /// Returns the children that were not recorded, one sentence for each kind and reason (M4).
@@ -320,6 +392,7 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
             String::new()
         };
         let (how_many, follows) = match (what, these.len()) {
+            (_, _) if reason == LostWhy::Quiet => return quiet(&these),
             (LostKind::Copy, 1) => ("1 copy by fork".into(), COPY_FOLLOWS),
             (LostKind::Copy, n) => (format!("{n} copies by fork"), COPY_FOLLOWS),
             (_, 1) => ("1 child".into(), PROGRAM_FOLLOWS),
@@ -339,16 +412,50 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
     kinds.iter().map(sentence).collect()
 }
 
+/// Copies without a heap call that wrote less than this are no reason to call a recording incomplete, bytes.
+const LITTLE: u64 = 1 << 20;
+
+/// Returns what is said of the lost processes that are missing: all but copies without a heap call that wrote little.
+pub(crate) fn much(lost: &[LostProcess]) -> Vec<String> {
+    let of_them = lost.iter().filter(|lost| !is_little(lost));
+    children(&of_them.cloned().collect::<Vec<_>>())
+}
+
+/// Returns what is said of the lost processes that are only named: copies without a heap call that wrote little.
+pub(crate) fn little(lost: &[LostProcess]) -> Vec<String> {
+    let of_them = lost.iter().filter(|lost| is_little(lost));
+    children(&of_them.cloned().collect::<Vec<_>>())
+}
+
+/// Reports whether a lost process is only named: a copy without a heap call that wrote little.
+fn is_little(lost: &LostProcess) -> bool {
+    lost.why == LostWhy::Quiet && lost.max_rss_bytes.unwrap_or(0) < LITTLE
+}
+
+/// What is said of copies that made no heap call.
+fn quiet(these: &[&LostProcess]) -> String {
+    let (copies, whose) = match these.len() {
+        1 => (String::from("1 copy"), "its"),
+        n => (format!("{n} copies"), "their"),
+    };
+    let own = these.iter().filter_map(|one| one.max_rss_bytes).max();
+    format!(
+        "Not recorded: {copies} of this process that made no heap call (up to {} of {whose} own).",
+        bytes(own.unwrap_or(0))
+    )
+}
+
 /// What is said of threads of which nothing was recorded.
-fn threads_sentence(threads: u64) -> String {
+fn threads_sentence(threads: u64, why: Option<&str>) -> String {
     let (were, their, they) = match threads {
         1 => ("was", "its", "it"),
         _ => ("were", "their", "they"),
     };
+    let no_room = format!("there was no room for {their} events");
     format!(
-        "{} {were} not recorded, as there was no room for {their} events: what {they} acquired is in no row, and its \
-         memory looks free.",
-        count(threads, "thread")
+        "{} {were} not recorded, as {}: what {they} acquired is in no row, and its memory looks free.",
+        count(threads, "thread"),
+        why.unwrap_or(&no_room)
     )
 }
 
@@ -372,13 +479,22 @@ pub fn why(why: LostWhy) -> &'static str {
         LostWhy::Environment => "it was started without the recorder in its environment",
         LostWhy::Root => "it does not see the recorder's file: another root or mount namespace",
         LostWhy::Refused => "the collector turned it away",
+        LostWhy::Quiet => "it made no heap call",
+        LostWhy::Unwritten => "the file of its trace could not be made",
+        LostWhy::Filter => {
+            "a filter of system calls ended it by SIGSYS, perhaps at the recorder's first call: a filter that lets \
+             socket, connect, setsockopt, sendto, recvmsg and madvise fail with an error does not"
+        }
     }
 }
 
 impl Known<'_> {
     /// Reports whether the recorder was attached for a while in which the program acquired nothing: that is no fault.
     pub(crate) fn was_quiet(&self) -> bool {
-        self.is_attached() && self.damage.is_empty() && self.lost_events() == 0
+        self.is_attached()
+            && !self.never_began()
+            && self.damage.is_empty()
+            && self.lost_events() == 0
     }
 
     /// Returns the events that were made and could not be written.
@@ -396,10 +512,10 @@ impl Known<'_> {
         calls.fold(0, u64::saturating_add)
     }
 
-    /// Returns the threads of which nothing was recorded, by the collector's notes.
-    pub(crate) fn unserved_threads(&self) -> u64 {
+    /// Returns the threads of which nothing was recorded, by the collector's notes, and the reason in their words.
+    pub(crate) fn threads(&self, why: &str) -> u64 {
         let notes = self.ending.iter().flat_map(|ending| &ending.notes);
-        let of = notes.filter(|note| note.contains(NO_RING));
+        let of = notes.filter(|note| note.contains(why));
         let threads = of.filter_map(|note| note.split_whitespace().next()?.parse::<u64>().ok());
         threads.fold(0, u64::saturating_add)
     }
@@ -422,11 +538,17 @@ impl Known<'_> {
             && counts.allocations + counts.maps + lost == 0
             && self.events >= events
             && self.damage.is_empty()
+            && !self.never_began()
     }
 
     fn says(&self, words: &str) -> bool {
         let mut notes = self.ending.iter().flat_map(|ending| &ending.notes);
         notes.any(|note| note.contains(words))
+    }
+
+    /// Reports whether the process said hello to the collector and could not begin to record.
+    pub(crate) fn never_began(&self) -> bool {
+        self.says(NEVER_BEGAN)
     }
 
     /// Reports whether the recorder came to the process while it ran.
@@ -440,13 +562,19 @@ impl Known<'_> {
         self.says("recording was stopped")
     }
 
-    /// Reports whether the recorder saw the process from its first call on: it was neither attached to nor paused.
+    /// Reports whether the recorder saw the process from its first call on: it was neither attached to nor paused, and
+    /// could begin.
     pub(crate) fn is_from_birth(&self) -> bool {
-        !self.is_attached() && !self.was_paused()
+        !self.is_attached() && !self.was_paused() && !self.never_began()
     }
 
     /// Returns why nothing may have been recorded (M3).
     pub(crate) fn nothing_recorded(&self) -> String {
+        if self.never_began() {
+            return "Nothing was recorded: the process met the collector and could not begin: it had too few free \
+                    descriptors (four) or memory, a filter of system calls refused them, or it ended there."
+                .into();
+        }
         match self.ending {
             // What is lost was made: its absence says nothing of the program.
             Some(Ending { lost_events, .. }) if *lost_events > 0 => {
@@ -499,4 +627,4 @@ impl Known<'_> {
 
 #[cfg(test)]
 #[path = "missing_tests.rs"]
-mod tests;
+pub(crate) mod tests;

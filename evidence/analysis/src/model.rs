@@ -31,7 +31,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Version of Skinflint that analysed.
+    /// Version of Skinflint that made the report.
     pub analysed_by: String,
     /// The process.
     pub program: Program,
@@ -39,9 +39,9 @@ pub struct Report {
     pub completeness: Completeness,
     /// Counts over the whole run.
     pub totals: Totals,
-    /// The moments for which there are figures. Always holds the end; holds the peak where resident
-    /// memory was sampled; then the largest live heap, then the marks; last, where there are such, the moment
-    /// after the largest fall and the one at which the allocator keeps most.
+    /// The moments for which there are figures. The end is always among them, and the peak if resident memory
+    /// was sampled; then come the largest live heap and the marks; last, if there are such, the moment after
+    /// the largest fall and the one at which the allocator keeps most.
     pub instants: Vec<Instant>,
     /// Index of the instant that the report is about (`--at`); sites, sizes and findings are as of it.
     pub at: usize,
@@ -49,13 +49,15 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// One row for each stack that acquired anything.
     pub sites: Vec<Site>,
-    /// One row for each stack that mapped memory itself, with mmap, which is there at the instant.
+    /// One row for each stack that mapped memory itself, with `mmap`, of which some is still mapped at the
+    /// instant.
     pub mappers: Vec<Mapper>,
-    /// Functions with all that they call: what the stacks hold that each is on, most first; at most 100.
+    /// Functions with all that they call: what the stacks hold that each function is on, most first; at most
+    /// 100.
     pub through: Vec<Through>,
     /// Heaps inside the program whose blocks are not seen: allocators and runtimes of its own.
     pub own_heaps: Vec<OwnHeap>,
-    /// One row for each size asked for, at [`Report::at`]; by live bytes.
+    /// One row for each requested size, at [`Report::at`]; by live bytes.
     pub sizes: Vec<SizeRow>,
     /// Chains of growing buffers, by stack; by cumulative bytes.
     pub growth: Vec<Growth>,
@@ -69,8 +71,8 @@ pub struct Report {
     pub reach: Option<Reachability>,
     /// Memory over time.
     pub timeline: Timeline,
-    /// What lived, was acquired and was released by stack and size, for any window of the run; not
-    /// written unless it was asked for (`--windows`; the page always has it).
+    /// What lived, was acquired and was released by stack and size, for any window of the run; written only
+    /// with `--windows` (the page always has it).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
     /// Threads.
@@ -82,7 +84,7 @@ pub struct Report {
     /// Frames (M3).
     pub frames: Vec<Frame>,
     /// Indices of frames of functions that only pass an allocation on (the malloc family, containers,
-    /// wrappers), ascending: a stack is named by its innermost frame that is not among them.
+    /// wrappers), ascending: the innermost frame that is not among them names a stack.
     pub plumbing: Vec<u32>,
 }
 
@@ -140,10 +142,12 @@ pub struct Completeness {
     pub truncated_stacks: u64,
     /// Releases of addresses that were never seen acquired (before recording began, inherited).
     pub unknown_frees: u64,
-    /// Calls that went by while recording was off, or from inside the allocator: they are in no figure.
+    /// Calls while recording was off, or from inside the allocator: they are in no figure.
     pub unrecorded_calls: u64,
-    /// The recording does not begin with the process, or had a pause: blocks of before are unknown.
+    /// The recording does not begin with the process, or had a pause: blocks from before are unknown.
     pub began_late: bool,
+    /// Processes that this one started and that have no trace: they take nothing away from this one's figures.
+    pub lost_children: u64,
     /// One sentence for each thing that is missing or odd.
     pub notes: Vec<String>,
 }
@@ -158,7 +162,7 @@ pub struct Totals {
     pub frees: u64,
     /// Reallocs among both.
     pub reallocs: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
     /// Bytes given.
     pub usable_bytes: u64,
@@ -176,7 +180,8 @@ pub struct Totals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstantKind {
-    /// Largest resident memory: of the snapshots within a fiftieth of it the one with most live bytes.
+    /// Largest resident memory: the snapshot with the most live bytes, of those within a fiftieth of the
+    /// largest resident memory.
     Peak,
     /// Largest live heap (usable bytes), exact to the event; has no books of its own.
     HeapPeak,
@@ -189,7 +194,7 @@ pub enum InstantKind {
     Time,
     /// The snapshot after the largest fall of live memory from its highest level until then.
     AfterFree,
-    /// The snapshot at which the allocator keeps most beyond what lives, if that is much and not the
+    /// The snapshot at which the allocator keeps most beyond live blocks, if that is much and not the
     /// report's own instant.
     MostKept,
 }
@@ -208,20 +213,21 @@ pub struct Instant {
     pub ticket: u64,
     /// Live blocks.
     pub live_blocks: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub live_requested_bytes: u64,
     /// Bytes given for them.
     pub live_usable_bytes: u64,
-    /// Where resident memory is; `None` where no snapshot belongs to the moment.
+    /// Where resident memory is; `null` if no snapshot belongs to the moment.
     pub books: Option<Books>,
-    /// Whose blocks keep free memory resident; `None` where there are no books, or no page of a heap
-    /// was read.
+    /// Which stacks' blocks keep free memory resident; `null` if there are no books, or no page of a heap was
+    /// read.
     pub fragments: Option<Fragments>,
 }
 
-/// Free memory on the resident pages of the heap, and whose live blocks pin it. Pages are the kernel's, of
-/// 4,096 bytes. A stack pins a page if a live block of it has a byte there; the header that glibc keeps
-/// before a block counts as the block's. What is free on a page is shared equally among the blocks there.
+/// Free memory on the resident pages of the heap, and the stacks whose live blocks pin it. Pages are the
+/// kernel's, of 4,096 bytes. A stack pins a page if one of its live blocks has a byte there; the header that
+/// glibc keeps before a block counts as the block's. The free bytes of a page are shared equally among the
+/// blocks there.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fragments {
@@ -235,27 +241,27 @@ pub struct Fragments {
     pub pinned_bytes: u64,
     /// Free bytes on pages without a live byte, which the allocator keeps.
     pub nobodys_bytes: u64,
-    /// Free bytes that the kernel listed as present and did not count as resident (or that were released
-    /// in between): the books' `allocator-free` is `free_bytes` less these, and `unread_bytes` more.
+    /// Free bytes that the kernel listed as present and did not count as resident (or that were released in
+    /// between): the books' `allocator-free` is `free_bytes` less these, plus `unread_bytes`.
     pub uncounted_bytes: u64,
-    /// Free bytes, by the books, of heaps whose pages could not be read: nothing here is about them.
+    /// Free bytes, by the books, of heaps whose pages could not be read: no other figure here counts them.
     pub unread_bytes: u64,
     /// Resident pages of the heap.
     pub pages: u64,
-    /// Of these, pages with a live byte: the page floor of this placement.
+    /// Of these, pages with a live byte: the page floor of the blocks where they lie.
     pub pinned_pages: u64,
     /// Of these, pages that are partly free.
     pub partial_pages: u64,
-    /// Pages that `used_bytes` would fill if they lay side by side: what an oracle could reach that had
-    /// known which blocks survive. The gap to it is `pinned_pages` less these.
+    /// Pages that `used_bytes` would fill if they lay side by side: the fewest that an allocator could reach
+    /// that had known which blocks survive. The gap is `pinned_pages` less these.
     pub packed_pages: u64,
     /// Pages that `used_bytes` would fill if each usable size had pages of its own.
     pub class_packed_pages: u64,
     /// Stacks by their share of the free bytes, largest first; at most 200 at the report's instant, and
     /// 20 elsewhere.
     pub pins: Vec<Pins>,
-    /// The sum of those that are not listed; without `node` and `age`, its pages counted once for each
-    /// stack.
+    /// The sum of the stacks that are not listed; without `node` and `age`, and with pages counted once for
+    /// each stack.
     pub others: Pins,
     /// Functions by their share, largest first, at the report's instant only: a page that several stacks of
     /// one function pin is solely the function's. At most 100; `node` is the largest stack.
@@ -270,9 +276,9 @@ pub struct Fragments {
 pub struct Pins {
     /// The stack.
     pub node: Option<u32>,
-    /// Stacks: 1, or how many are summed up here.
+    /// Stacks: 1, or the number of stacks that are summed up here.
     pub stacks: u64,
-    /// Its share of the free bytes.
+    /// The stack's share of the free bytes.
     pub free_bytes: u64,
     /// Of these, on pages that hold no other stack's blocks.
     pub sole_free_bytes: u64,
@@ -284,24 +290,24 @@ pub struct Pins {
     pub live_blocks: u64,
     /// Their bytes on resident pages of the heap, headers included.
     pub live_bytes: u64,
-    /// Blocks acquired until the instant.
+    /// Blocks that the stack acquired until the instant.
     pub acquired_blocks: u64,
-    /// Resident pages that only its blocks pin, full ones included.
+    /// Resident pages that only this stack's blocks pin, full ones included.
     pub sole_pages: u64,
-    /// Resident pages that it pins together with others.
+    /// Resident pages that the stack pins together with others.
     pub joint_pages: u64,
     /// Pages that `live_bytes` would fill if they lay side by side.
     pub packed_pages: u64,
-    /// Pages that would hold nothing any more if its blocks lay elsewhere, side by side: `sole_pages` −
-    /// `packed_pages`, at least 0.
+    /// Pages that would hold nothing any more if the stack's blocks lay elsewhere, side by side: `sole_pages`
+    /// − `packed_pages`, at least 0.
     pub freed_pages: u64,
-    /// What the heap's pages would be then, bytes: `resident_bytes` less the freed pages.
+    /// Bytes of the heap's pages then: `resident_bytes` less the freed pages.
     pub resident_elsewhere_bytes: u64,
     /// How old the pinning blocks are; `null` for sums.
     pub age: Option<PinAge>,
-    /// Spans of the allocator that only its blocks keep; 0 where they are not known.
+    /// Spans of the allocator that only this stack's blocks keep; 0 if spans are not known.
     pub sole_spans: u64,
-    /// Spans that it keeps together with others.
+    /// Spans that the stack keeps together with others.
     pub joint_spans: u64,
 }
 
@@ -314,17 +320,17 @@ pub struct PinAge {
     pub median_ns: u64,
     /// The oldest.
     pub oldest_ns: u64,
-    /// The median in events: acquisitions that the process made since, that of the block included.
+    /// The median age in events: acquisitions that the process has made since, the block's own included.
     pub median_acquisitions: u64,
     /// The oldest.
     pub oldest_acquisitions: u64,
 }
 
-/// Spans of an allocator that cuts its memory in a way which addresses and sizes tell.
+/// Spans of an allocator whose layout follows from addresses and sizes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HeapSpans {
-    /// What is known: `jemalloc: slabs of small size classes`.
+    /// The layout: `jemalloc: slabs of small size classes`.
     pub layout: String,
     /// Spans with a live block.
     pub spans: u64,
@@ -344,12 +350,12 @@ pub struct Books {
     pub resident_bytes: u64,
     /// How far the snapshot is from the instant, nanoseconds (0: the program waited for it).
     pub skew_ns: u64,
-    /// Live bytes that are not resident: asked for and never touched, or swapped out.
+    /// Live bytes that are not resident: requested and never touched, or swapped out.
     pub live_not_resident_bytes: u64,
     /// The rows; they add up to `resident_bytes`.
     pub rows: Vec<BookRow>,
-    /// What lies across or beyond the rows, in no sum: `swapped`, `huge-pages`. A row that is missing is
-    /// not known.
+    /// Figures that lie across or beyond the rows, and are in no sum: `swapped`, `huge-pages`. A missing row
+    /// was not measured.
     pub beside: Vec<BookRow>,
     /// How the figures were obtained, and what could not be distinguished.
     pub notes: Vec<String>,
@@ -359,11 +365,11 @@ pub struct Books {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BookRow {
-    /// Stable name: `live`, `slop`, `allocator-free`, `allocator-metadata`, `mapped-files`, `stacks`,
-    /// `program-maps` (anonymous memory the program mapped itself), `shared`, `other-mappings`,
-    /// `recorder`, `unclassified`.
+    /// Stable name: `live`, `slop`, `allocator-free`, `allocator-metadata`, `heap-unseen` (pages of the heap on which
+    /// no recorded block ever was), `mapped-files`, `stacks`, `program-maps` (anonymous memory the program mapped
+    /// itself), `shared`, `other-mappings`, `recorder`, `unclassified`.
     pub id: String,
-    /// What to call it.
+    /// The name for readers.
     pub label: String,
     /// Resident bytes.
     pub bytes: u64,
@@ -393,7 +399,7 @@ pub struct Site {
     pub node: u32,
     /// Blocks acquired.
     pub allocations: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
     /// Bytes given.
     pub usable_bytes: u64,
@@ -404,21 +410,24 @@ pub struct Site {
     pub brief: u64,
     /// Live blocks at the instant.
     pub live_blocks: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub live_requested_bytes: u64,
     /// Bytes given for them.
     pub live_usable_bytes: u64,
-    /// Of these, bytes on resident pages at the instant's snapshot; `None` where there is none.
+    /// Of these, bytes on resident pages at the instant's snapshot; `null` if there is none.
     pub live_resident_bytes: Option<u64>,
+    /// The usable bytes of the smallest and the largest of these blocks, for findings; `None` if that is not known.
+    #[serde(skip)]
+    pub live_sizes: Option<(u64, u64)>,
     /// Live blocks at the largest live heap.
     pub heap_peak_blocks: u64,
     /// Bytes given for them.
     pub heap_peak_usable_bytes: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub heap_peak_requested_bytes: u64,
     /// Live blocks at the end.
     pub end_blocks: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub end_requested_bytes: u64,
     /// Bytes given for them.
     pub end_usable_bytes: u64,
@@ -428,7 +437,7 @@ pub struct Site {
     pub last_ns: u64,
 }
 
-/// What one stack has mapped itself at the report's instant: memory in which no block of malloc is.
+/// What one stack has mapped itself at the report's instant: memory in which no block of malloc lies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mapper {
@@ -436,7 +445,7 @@ pub struct Mapper {
     pub node: u32,
     /// Address space, mapped files included.
     pub mapped_bytes: u64,
-    /// Of the anonymous part, bytes on resident pages at the instant's snapshot; `None` where there is none.
+    /// Of the anonymous part, bytes on resident pages at the instant's snapshot; `null` if there is none.
     pub resident_bytes: Option<u64>,
 }
 
@@ -447,37 +456,37 @@ pub struct Mapper {
 pub struct Through {
     /// The largest stack that ends in the function: a node with its outermost frame.
     pub node: u32,
-    /// What these stacks hold: resident bytes of live blocks and of what they mapped; live bytes given
-    /// where no snapshot says what is resident.
+    /// What these stacks hold: resident bytes of live blocks and of what they mapped; bytes given for live
+    /// blocks if no snapshot shows what is resident.
     pub bytes: u64,
-    /// Of these, bytes of stacks that the function names: nothing that it calls is to blame.
+    /// Of these, bytes of stacks that the function itself names, not a function that it calls.
     pub own_bytes: u64,
     /// Live blocks of these stacks.
     pub blocks: u64,
     /// Stacks that hold something.
     pub stacks: u64,
-    /// Nine tenths or more come through one function that it calls, that is in the list too, and that serves
-    /// nearly nothing else.
+    /// Nine tenths or more come through one function that it calls, which is also in the list and serves
+    /// nearly no other caller.
     pub passes_on: bool,
 }
 
-/// A heap inside the program that gets its memory in large pieces: what is in them is not seen.
+/// A heap inside the program that gets its memory in large pieces: the blocks in them are not seen.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnHeap {
-    /// What it is called: `mimalloc`, `GCC's own heap (ggc)`; empty for an allocator that is not known.
+    /// The heap's name: `mimalloc`, `GCC's own heap (ggc)`; empty for an unknown allocator.
     pub name: String,
     /// It serves the program in place of malloc: an allocator that the program brings.
     pub allocator: bool,
-    /// Resident bytes of what it mapped or took from malloc, at the instant.
+    /// Resident bytes of the memory that the heap mapped or took from malloc, at the instant.
     pub bytes: u64,
     /// The largest stack.
     pub node: Option<u32>,
-    /// Stacks that got it.
+    /// Stacks that got this memory.
     pub stacks: u64,
     /// One sentence: what is seen and what is not.
     pub what: String,
-    /// Sentences: how to see what is in it.
+    /// Sentences: how to see the blocks in the heap.
     pub change: String,
 }
 
@@ -485,13 +494,13 @@ pub struct OwnHeap {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SizeRow {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub size: u64,
     /// Bytes given (the most frequent answer).
     pub usable: u64,
     /// Live blocks at the instant.
     pub live_blocks: u64,
-    /// Live bytes given minus asked for.
+    /// Live bytes given, less those requested.
     pub live_slop_bytes: u64,
     /// Blocks over the run.
     pub allocations: u64,
@@ -503,7 +512,7 @@ pub struct SizeRow {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "how", content = "value")]
 pub enum GrowthPattern {
-    /// By what is needed at the moment: steps differ and are small beside the size.
+    /// By what is needed at the moment: steps differ, and are small beside the size.
     JustEnough,
     /// By a fixed number of bytes.
     FixedStep(u64),
@@ -522,7 +531,7 @@ pub struct Growth {
     pub node: u32,
     /// How.
     pub pattern: GrowthPattern,
-    /// `realloc`, or allocate, copy, free by hand.
+    /// False: by `realloc`. True: by hand (allocate, copy, free).
     pub by_hand: bool,
     /// Chains seen.
     pub chains: u64,
@@ -532,17 +541,18 @@ pub struct Growth {
     pub in_place_steps: u64,
     /// Size at the end of the largest chain, bytes.
     pub largest_bytes: u64,
-    /// Bytes asked for over all steps of all chains.
+    /// Bytes requested over all steps of all chains.
     pub allocated_bytes: u64,
-    /// Of those steps, the ones that changed the usable size: what was given in them. A step within
-    /// the same usable size costs the allocator nothing.
+    /// Bytes given in those of the steps that changed the usable size. A step within the same usable size
+    /// costs the allocator nothing.
     pub anew_usable_bytes: u64,
-    /// Bytes of the blocks that were copied from: those of steps that did not stay in place, and that were not
-    /// moved by the kernel as a mapping.
+    /// Bytes of the blocks that were copied: of the steps that did not stay in place, and whose blocks the
+    /// kernel did not move as a mapping. If the buffer seems to be copied into another block and back at each
+    /// step, both copies count, wherever the step went.
     pub copied_bytes: u64,
     /// What doubling from the first size would have allocated.
     pub doubling_bytes: u64,
-    /// What doubling would have copied at most; of each buffer no more than was copied.
+    /// What doubling would have copied at most; for each buffer no more than was copied.
     pub doubling_copied_bytes: u64,
     /// What growth by 1.5 would have allocated.
     pub one_and_a_half_bytes: u64,
@@ -558,7 +568,7 @@ pub struct Zombie {
     pub node: u32,
     /// Blocks still live when the phase ended.
     pub blocks: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub requested_bytes: u64,
     /// Bytes given for them.
     pub usable_bytes: u64,
@@ -574,7 +584,7 @@ pub struct Zombie {
 pub struct Timeline {
     /// Nanoseconds since the start, of the heap curves.
     pub heap_t_ns: Vec<u64>,
-    /// Live bytes asked for: the largest within the interval that ends here.
+    /// Live bytes requested: the largest sum within the interval that ends here.
     pub live_requested_bytes: Vec<u64>,
     /// Live bytes given, at that same moment.
     pub live_usable_bytes: Vec<u64>,
@@ -592,17 +602,16 @@ pub struct Timeline {
     pub pss_bytes: Vec<Option<u64>>,
 }
 
-/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units
-/// plus all that it acquired before, minus all that it released before, and a unit is `blocks` blocks,
-/// `size` bytes asked for and `usable` bytes given. All cells add up to the process and those of a site
-/// to the site, at each edge and over each bucket, exactly.
+/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units plus all
+/// that it acquired before, minus all that it released before, and a unit is `blocks` blocks, `size` bytes
+/// requested and `usable` bytes given. All cells add up to the process, and the cells of a site to the site,
+/// at each edge and over each bucket, exactly.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Windows {
-    /// Moments at which figures are exact, in order: the start, the instants, and others as activity
-    /// wants them.
+    /// Moments at which figures are exact, in order: the start, the instants, and others where much happened.
     pub edges: Vec<WindowEdge>,
-    /// What is told apart, by site and size.
+    /// The cells, by site and size.
     pub cells: Vec<WindowCell>,
     /// For each bucket (from an edge to the next), the number of changes up to its end: its own are
     /// those from the number before, or 0.
@@ -613,7 +622,8 @@ pub struct Windows {
     pub acquired: Vec<u64>,
     /// Units that the cell released within the bucket; those that it acquired there included.
     pub released: Vec<u64>,
-    /// How many stacks and sizes are not told apart, but counted together by stack, or in all.
+    /// Number of stacks and sizes that have no cell of their own, but are counted together, by stack or all
+    /// in one.
     pub folded_cells: u64,
 }
 
@@ -625,23 +635,23 @@ pub struct WindowEdge {
     pub time_ns: u64,
     /// Events before it.
     pub events: u64,
-    /// The instants ([`Report::instants`]) that it is.
+    /// The instants ([`Report::instants`]) that lie at this edge.
     pub instants: Vec<u32>,
 }
 
-/// One stack asking for one size and being given one usable size (`blocks` is 1, a unit is a block). Or
-/// one of the three cells of sizes that are counted together: a unit of the first is a block of no
-/// bytes, of the second a byte asked for, of the third a byte given.
+/// One stack, one requested size and one usable size (`blocks` is 1, a unit is a block). Or one of the three
+/// cells of sizes that are counted together: a unit of the first is a block of no bytes, of the second a byte
+/// requested, of the third a byte given.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WindowCell {
-    /// Index into [`Report::sites`]; `None` of stacks that are counted together.
+    /// Index into [`Report::sites`]; `null` for stacks that are counted together.
     pub site: Option<u32>,
     /// Blocks of a unit.
     pub blocks: u64,
-    /// Bytes asked for of a unit.
+    /// Bytes requested in a unit.
     pub size: u64,
-    /// Bytes given of a unit.
+    /// Bytes given in a unit.
     pub usable: u64,
     /// Units that lived at the start: inherited from the process that forked.
     pub start: u64,
@@ -661,7 +671,7 @@ pub struct ThreadRow {
     pub ended_ns: Option<u64>,
     /// Blocks acquired.
     pub allocations: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
     /// Blocks released that another thread had acquired.
     pub remote_frees: u64,
@@ -681,7 +691,7 @@ pub struct MarkRow {
     pub live_blocks: u64,
     /// Acquisitions since the mark before (or the start).
     pub allocations: u64,
-    /// Bytes asked for since the mark before.
+    /// Bytes requested since the mark before.
     pub requested_bytes: u64,
 }
 

@@ -21,12 +21,11 @@ pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<Stri
     }
     notes.extend(missing::children(&facts.lost));
     if let Some(ending) = &facts.ending {
-        // Threads without a ring are among what is missing.
+        // These are among what is missing.
+        let said = [missing::NO_RING, missing::FILTERED, missing::NEVER_BEGAN];
+        let is_said = |note: &&String| said.iter().any(|words| note.contains(words));
         let of = ending.notes.iter();
-        notes.extend(
-            of.filter(|note| !note.contains("were not recorded: no room"))
-                .cloned(),
-        );
+        notes.extend(of.filter(|note| !is_said(note)).cloned());
     }
     if let Some(note) = missed_peak(facts) {
         notes.push(note);

@@ -100,8 +100,8 @@ const OBJECTS: [&str; 14] = [
     "new_arena",
 ];
 
-/// Files of interpreters, by the beginnings of their names.
-const INTERPRETERS: [&str; 10] = [
+/// Files of interpreters and virtual machines, by the beginnings of their names.
+const INTERPRETERS: [&str; 23] = [
     "python",
     "libpython",
     "ruby",
@@ -112,6 +112,19 @@ const INTERPRETERS: [&str; 10] = [
     "libperl",
     "lua",
     "liblua",
+    "tclsh",
+    "libtcl",
+    "guile",
+    "libguile",
+    "libR",
+    "gawk",
+    "mawk",
+    "node",
+    "libnode",
+    "libmozjs",
+    "libjvm",
+    "beam.smp",
+    "swipl",
 ];
 
 /// Reports whether a library or runtime decides what these frames request, so that no reader can follow advice of
@@ -150,12 +163,13 @@ pub(crate) fn is_interpreter(module: &str) -> bool {
     })
 }
 
-/// Reports whether an interpreter's own function names a finding: the script's functions are on no stack.
+/// Reports whether an interpreter made the blocks of a finding: its own function names it, since the script's are on
+/// no stack, or a function of Python does.
 pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
     let named = finding
         .node
         .and_then(|node| inner_frames(report, naming, node).last());
-    named.is_some_and(|frame| is_interpreter(&frame.module))
+    named.is_some_and(|frame| frame.module == "[python]" || is_interpreter(&frame.module))
 }
 
 #[cfg(test)]

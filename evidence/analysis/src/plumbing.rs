@@ -15,6 +15,9 @@
 //!     many, one for each address in it, and its name would tell nothing.
 //! P3  A stack that consists only of plumbing is named by its innermost frame that the list does not have, or else by
 //!     its innermost frame.
+//! P5  What has no name in the C library, or in Fortran's, is plumbing: its caller's name says more than a place there.
+//!     So is what has no name in any file, and is called by plumbing of the same file: a stripped runtime exports
+//!     what allocates, and not the steps inside. Of the C library all that its plumbing calls is, with a name too.
 //! P4  If functions of Python have names (from a perf map), the interpreter's own are plumbing.
 //!
 //! Start-up code at the outer end is known by name ([`is_startup`]); views leave it out.
@@ -44,14 +47,18 @@ pub fn is_plumbing_in(function: &str, module: &str) -> bool {
     passes_on(&name, module) || is_of_a_builtin(&name)
 }
 
-/// Reports whether a name is of a Rust library's implementation for a type parameter, or for the library's own type:
-/// `<T as alloc::string::ToString>::to_string`, `<&mut alloc::string::String as core::fmt::Write>::write_str`.
+/// Reports whether a name is of a Rust library's implementation for a type parameter, for the library's own type, or
+/// for a type of the language, which only the library can implement more for:
+/// `<T as alloc::string::ToString>::to_string`, `<&mut alloc::string::String as core::fmt::Write>::write_str`,
+/// `<str>::repeat`.
 fn is_of_a_builtin(name: &str) -> bool {
-    let Some((of, by)) = name
-        .strip_prefix('<')
-        .and_then(|rest| rest.split_once(" as "))
-    else {
+    let Some(rest) = name.strip_prefix('<') else {
         return false;
+    };
+    let Some((of, by)) = rest.split_once(" as ") else {
+        return rest
+            .split_once(">::")
+            .is_some_and(|(of, _)| is_of_the_language(of));
     };
     let own = |path: &str| {
         ["alloc::", "core::", "std::"]
@@ -60,12 +67,33 @@ fn is_of_a_builtin(name: &str) -> bool {
     };
     let of = of.trim_start_matches('&');
     let of = of.strip_prefix("mut ").unwrap_or(of);
-    own(by) && (own(of) || !of.contains("::"))
+    // A trait within one of the library's own functions: `<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec`.
+    let within = by.strip_prefix('<').and_then(|by| by.split_once(">::"));
+    if within.is_some_and(|(of, _)| is_of_the_language(of)) {
+        return true;
+    }
+    own(by) && (own(of) || !of.contains("::") || is_of_the_language(of))
+}
+
+/// Reports whether a type of Rust is the language's own: slices and pointers are, of whatever they are.
+fn is_of_the_language(of: &str) -> bool {
+    const NAMED: [&str; 17] = [
+        "str", "bool", "char", "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32",
+        "i64", "i128", "isize", "f32", "f64",
+    ];
+    of.starts_with(['[', '*']) || NAMED.contains(&of)
 }
 
 /// Reports whether a frame has no name, only a place: `libfoo.so+0x1234`, `0x7f…`.
 pub fn is_unnamed(function: &str) -> bool {
     function.starts_with("0x") || function.contains("+0x")
+}
+
+/// Reports whether a file's nameless functions are plumbing (P5).
+fn is_of_c_library(module: &str) -> bool {
+    ["libc.so", "libc-2.", "libgfortran.so"]
+        .iter()
+        .any(|of| module.starts_with(of))
 }
 
 /// Reports whether a function is of the code that runs before `main` or a thread's own function.
@@ -110,7 +138,10 @@ impl Naming {
             let key = (frame.function.as_str(), frame.module.as_str());
             function.push(*ids.entry(key).or_insert(next));
         }
-        let listed = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);
+        let listed = |frame: &Frame| {
+            is_plumbing_in(&frame.function, &frame.module)
+                || is_unnamed(&frame.function) && is_of_c_library(&frame.module)
+        };
         let mut naming = Naming {
             named: Vec::new(),
             listed: Vec::new(),
@@ -119,6 +150,7 @@ impl Naming {
         };
         naming.named = naming.innermost(report);
         naming.listed.clone_from(&naming.named);
+        naming.pass_over_steps(report);
         naming.pass_over_interpreters(report);
         for _ in 0..ROUNDS {
             let wrappers = naming.wrappers(report);
@@ -139,6 +171,33 @@ impl Naming {
             }
         }
         naming
+    }
+
+    /// Makes functions without a name, and those of the C library, plumbing that plumbing of their own file calls (P5).
+    fn pass_over_steps(&mut self, report: &Report) {
+        let is_step = |frame: &Frame| {
+            let nameless = !frame.module.is_empty() && is_unnamed(&frame.function);
+            nameless || is_of_c_library(&frame.module)
+        };
+        let steps: Vec<bool> = report.frames.iter().map(is_step).collect();
+        // One round for each step inwards, as long as nodes come in order of their stacks: few.
+        for _ in 0..ROUNDS {
+            let mut more = false;
+            for node in report.nodes.iter().skip(1) {
+                let frame = node.frame as usize;
+                let caller = report.nodes.get(node.parent as usize);
+                let caller = caller.map_or(0, |caller| caller.frame as usize);
+                let own = steps.get(frame).copied().unwrap_or(false) && !self.plumbing[frame];
+                let passes = || self.plumbing.get(caller).copied().unwrap_or(false);
+                if own && passes() && report.frames[frame].module == report.frames[caller].module {
+                    (self.plumbing[frame], more) = (true, true);
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        self.named = self.innermost(report);
     }
 
     /// Makes the interpreter's own functions plumbing (P4).
@@ -376,9 +435,97 @@ mod tests {
             "hashbrown::raw::RawTable<T,A>::reserve_rehash",
             "xmalloc.part.0",
             "malloc@plt",
+            "<str>::repeat",
+            "<[u8]>::repeat",
+            "<[my::Page]>::to_vec",
+            "<my::Page as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>",
+            "<[my::Page] as alloc::slice::Join<&T>>::join",
+            "std::_Function_base::_Base_manager<fill(int)::{lambda()}>::_M_create<fill(int)::<lambda()> >",
         ] {
             assert!(is_plumbing(passing), "{passing}");
         }
+        for own in [
+            "<my::Page>::repeat",
+            "<[my::Page] as my::Join>::join",
+            "<string>::repeat",
+        ] {
+            assert!(!is_plumbing(own), "{own}");
+        }
+    }
+
+    /// The caller of what makes text, reads a line or opens a buffer is named, with and without names in the library.
+    #[test]
+    fn who_calls_the_c_library_for_text_is_named() {
+        let of = |stack: &[&str]| {
+            let mut report = report(&[stack]);
+            for frame in &mut report.frames {
+                frame.module = match frame.function.as_str() {
+                    "main" | "load" => "app",
+                    _ => "libc.so.6",
+                }
+                .into();
+            }
+            names(&report)[0].to_owned()
+        };
+        for inner in [
+            &[
+                "asprintf",
+                "__vasprintf_internal",
+                "__vfprintf_internal",
+                "_IO_default_xsputn",
+                "_IO_str_overflow",
+                "malloc",
+            ][..],
+            &[
+                "__asprintf_chk",
+                "libc.so.6+0x77f2c",
+                "libc.so.6+0x5c2b1",
+                "_IO_str_overflow",
+                "malloc",
+            ],
+            &[
+                "fprintf",
+                "libc.so.6+0x5c2b1",
+                "libc.so.6+0x7b000",
+                "_IO_str_overflow",
+                "malloc",
+            ],
+            &[
+                "fputs",
+                "_IO_new_file_xsputn",
+                "_IO_new_file_overflow",
+                "_IO_doallocbuf",
+                "_IO_file_doallocate",
+                "malloc",
+            ],
+            &["open_memstream", "malloc"],
+            &["getline", "_IO_getdelim", "realloc"],
+            &["qsort_r", "malloc"],
+            &[
+                "pthread_create",
+                "libc.so.6+0x88f00",
+                "_dl_allocate_tls",
+                "allocate_dtv",
+                "calloc",
+            ],
+            &[
+                "regcomp",
+                "re_compile_internal",
+                "parse_reg_exp",
+                "libc.so.6+0xe1000",
+                "calloc",
+            ],
+        ] {
+            let mut stack = vec!["main", "load"];
+            stack.extend(inner);
+            assert_eq!(of(&stack), "load", "{stack:?}");
+        }
+        // What the library does for itself keeps its name, and a stack of nothing else too.
+        assert_eq!(
+            of(&["main", "load", "setlocale", "libc.so.6+0x2f111", "malloc"]),
+            "setlocale"
+        );
+        assert_eq!(of(&["libc.so.6+0x2f111", "malloc"]), "malloc");
     }
 
     /// Stacks of programs of Debian 12 and of Python's own builds: innermost last, as recorded.
@@ -452,6 +599,32 @@ mod tests {
                 "zend_mm_alloc_huge",
                 "zend_mm_chunk_alloc",
                 "mmap",
+            ],
+        ),
+        (
+            "php8.2",
+            &[
+                "main",
+                "*php8.2+0x37d0a1",
+                "zend_hash_lookup",
+                "zend_hash_real_finit",
+                "_safe_femalloc",
+                "_femalloc",
+                "php8.2+0x2d3b57",
+                "mmap",
+            ],
+        ),
+        (
+            "app",
+            &[
+                "main",
+                "caml_startup_common",
+                "*camlA__build_270",
+                "camlStdlib__Bytes__make_93",
+                "caml_create_bytes",
+                "caml_alloc_string",
+                "caml_alloc_shr",
+                "malloc",
             ],
         ),
         (

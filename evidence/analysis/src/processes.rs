@@ -15,8 +15,8 @@
 //! P3  A block counts in the process that acquired it, even while children of `fork` share it: live bytes of several
 //!     processes can be added up.
 //! P4  A process that became another program (`exec`) is one row with several images.
-//! P5  Nothing is called whole that is not: what a member misses is what its own report says (missing.M1); and
-//!     every ticket that the program took must have its event.
+//! P5  Nothing is called whole that is not: what a member misses is what its own report says (completeness.V1), and
+//!     the processes that have no trace.
 //!
 //! Not here: reading traces (cli), words and tables (view).
 
@@ -27,7 +27,8 @@ use skinflint_trace::{
     Ending, Event, EventKind, Exit, LostProcess, OriginKind, ProcessInfo, RssSample,
 };
 
-use crate::ledger::{Counts, Ledger};
+use crate::completeness::Verdict;
+use crate::ledger::Ledger;
 use crate::missing::{self, Known};
 
 #[cfg(test)]
@@ -91,14 +92,9 @@ pub struct Counted {
     pub live_at_bytes: u64,
     /// Process ids of children of `fork`.
     pub children: Vec<u32>,
-    /// All that the ledger counted, and reallocs under way at the end.
-    pub(crate) ledger: (Counts, u64),
-    /// Tickets that the program took and no event has: events that were sent and are not here.
-    pub missing_tickets: u64,
+    /// What is missing, as its own report says it; the caller sets it ([`crate::Analyzer::judge`]).
+    pub verdict: Verdict,
 }
-
-/// The most tickets that are left out where a second thread starts (they become shared then; once in a process).
-const TICKET_GAP: u64 = 1 << 20;
 
 /// Adds up the events of one trace. Memory: the live blocks.
 pub struct Counter {
@@ -106,9 +102,6 @@ pub struct Counter {
     at_ns: Option<u64>,
     live_at_bytes: Option<u64>,
     children: Vec<u32>,
-    last_ticket: u64,
-    missing_tickets: u64,
-    widest_gap: u64,
 }
 
 impl Counter {
@@ -120,9 +113,6 @@ impl Counter {
             at_ns,
             live_at_bytes: None,
             children: Vec::new(),
-            last_ticket: 0,
-            missing_tickets: 0,
-            widest_gap: 0,
         }
     }
 
@@ -131,11 +121,6 @@ impl Counter {
         if self.live_at_bytes.is_none() && self.at_ns.is_some_and(|at| event.time_ns > at) {
             self.live_at_bytes = Some(self.ledger.live().usable_bytes);
         }
-        // A mark from outside has the ticket of the event before it.
-        let gap = event.ticket.saturating_sub(self.last_ticket + 1);
-        self.missing_tickets += gap;
-        self.widest_gap = self.widest_gap.max(gap);
-        self.last_ticket = self.last_ticket.max(event.ticket);
         if let EventKind::Fork { child } = event.kind {
             self.children.push(child);
         }
@@ -154,12 +139,7 @@ impl Counter {
             peak_live_bytes: self.ledger.heap_peak().live.usable_bytes,
             live_at_bytes: self.live_at_bytes.unwrap_or(at_end),
             children: self.children,
-            ledger: (counts, self.ledger.parked_blocks()),
-            missing_tickets: match self.widest_gap {
-                // The single thread may have counted on by a little meanwhile.
-                gap if gap > TICKET_GAP / 2 && gap <= TICKET_GAP => self.missing_tickets - gap,
-                _ => self.missing_tickets,
-            },
+            verdict: Verdict::default(),
         }
     }
 }
@@ -705,33 +685,12 @@ fn missing(members: &[Member], counted: &[Counted]) -> Vec<String> {
     let mut all = Vec::new();
     for (member, count) in members.iter().zip(counted) {
         let mut say = |what: String| all.push(format!("{}: {what}", member.trace));
-        let (mut counts, parked) = count.ledger;
-        let origin = member.process.origin.as_ref();
-        if origin.is_some_and(|origin| origin.how == OriginKind::Fork) {
-            // Of blocks that its parent acquired: parents are not read for it here.
-            counts.unknown_frees = 0;
-        }
-        let own = missing::missing(&known((member, count)), &counts, parked);
-        own.iter().for_each(|one| say(one.to_string()));
-        missing::children(&member.lost)
-            .into_iter()
-            .for_each(&mut say);
-        let (said, lost) = member
-            .ending
-            .as_ref()
-            .map_or((count.events, 0), |end| (end.events, end.lost_events));
-        if count.events > said {
-            say(format!(
-                "{} events read, {said} were recorded.",
-                count.events
-            ));
-        }
-        if count.missing_tickets > lost {
-            say(format!(
-                "{} events were sent and are not in the trace: gaps in the order of tickets.",
-                count.missing_tickets
-            ));
-        }
+        count
+            .verdict
+            .missing
+            .iter()
+            .for_each(|one| say(one.to_string()));
+        missing::much(&member.lost).into_iter().for_each(&mut say);
     }
     all
 }
@@ -741,10 +700,14 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     let unread = report.processes.iter().filter(|row| !row.was_read).count();
     if unread > 0 {
         notes.push(format!(
-            "{unread} of {} processes ended before their memory was read with shared pages told apart; \
-             they are not in the sum over time.",
+            "{unread} of {} processes were never read with shared pages told apart: they ended before that, or may \
+             not be read; they are not in the sum over time.",
             report.processes.len()
         ));
+    }
+    for member in members {
+        let said = missing::little(&member.lost);
+        notes.extend(said.iter().map(|said| format!("{}: {said}", member.trace)));
     }
     let known = members.iter().map(|member| member.process.pid);
     let lost = members.iter().flat_map(|member| &member.lost);

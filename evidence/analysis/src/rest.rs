@@ -19,6 +19,7 @@
 //!     afterwards is no rest.
 //! E4  What live memory rises by within a span is taken again: the free memory of that moment was working memory.
 //!     What goes from resident memory within it, and is not live memory that fell, is already given back.
+//! E5  What is free for less than a tenth of the run before its end, at most ten seconds, is not kept for long.
 //!
 //! Not here: which moments are looked at (`waste.rs`), what is advised (`findings.rs`).
 
@@ -29,6 +30,8 @@ use crate::model::Timeline;
 
 const SHORTEST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
+/// The most time before the end for which free memory is not kept for long (E5).
+const EXIT_NS: u64 = 10_000_000_000;
 /// The decay that findings advise for jemalloc, milliseconds.
 pub(crate) const JEMALLOC_DECAY_MS: u64 = 500;
 /// A span is one part in this many of the run (E1).
@@ -126,9 +129,10 @@ impl<'a> Rest<'a> {
         live_bytes.saturating_sub(lowest)
     }
 
-    /// Reports whether the program ends within a span after a moment.
+    /// Reports whether the program ends soon after a moment (E5).
     pub fn ends_after(&self, time_ns: u64) -> bool {
-        time_ns.saturating_add(self.span_ns) > self.end_ns
+        let soon = self.span_ns.max((self.end_ns / PART).min(EXIT_NS));
+        time_ns.saturating_add(soon) > self.end_ns
     }
 
     /// Returns what becomes, within a span, of memory that is free at a moment with `live_bytes` live (E4).
@@ -226,6 +230,22 @@ mod tests {
         assert_eq!(falls(&run(80, 0, 0), 95), 0, "a slow exit");
         let kept = [vec![10_000; 50], run(8, 0, 0).live_usable_bytes].concat();
         assert_eq!(falls(&curve(&kept), 95), 0, "it rests, and clears up then");
+    }
+
+    #[test]
+    fn the_end_is_near_for_a_tenth_of_the_run() {
+        let line = curve(&[1, 1]);
+        let ends = |end_s: u64, before_ms: u64| {
+            let end_ns = end_s * 1000 * MS;
+            let rest = Rest::of(&Facts::default(), &line, end_ns);
+            rest.ends_after(end_ns - before_ms * MS)
+        };
+        assert_eq!([999, 1000].map(|before| ends(10, before)), [true, false]);
+        assert_eq!([1999, 2000].map(|before| ends(20, before)), [true, false]);
+        assert_eq!(
+            [9999, 10_000].map(|before| ends(900, before)),
+            [true, false]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! H2  A function passes on if nine tenths of it come through one that it calls, directly or not, that is in the list
 //!     too, and nine tenths of which are its own: of a chain the innermost stays, which is where memory begins to
 //!     part. A function that serves many callers is no link of their chains.
-//! H3  Plumbing and what runs before `main` are left out; functions without a name too, if any has one.
+//! H3  Plumbing, the loader and what runs before `main` are left out; functions without a name too, if any has one.
 //!
 //! Cost: two walks over the stack tree, and the pairs of listed functions on each stack that holds something. Not
 //! here: what a stack holds ([`crate::held::HeldBy`]), which function names it (plumbing.rs).
@@ -151,8 +151,13 @@ fn told(report: &Report, naming: &Naming, node: u32) -> bool {
     let frame = report.nodes.get(node as usize).map_or(0, |node| node.frame);
     let plumbing = naming.plumbing.get(frame as usize).copied();
     let name = name(report, node);
+    let file = report
+        .frames
+        .get(frame as usize)
+        .map_or("", |frame| &frame.module);
     // A name in brackets is no function: where a stack was cut, what was inherited.
-    !plumbing.unwrap_or(true) && !is_startup(name) && !name.is_empty() && !name.starts_with('[')
+    let is_one = !is_startup(name) && !name.is_empty() && !name.starts_with('[');
+    !plumbing.unwrap_or(true) && is_one && !file.starts_with("ld-")
 }
 
 /// Returns the function of a node, as a number.
@@ -383,6 +388,22 @@ mod tests {
         let mixed = report(&[(&["x+0x10", "f"], 600), (&["x+0x10", "x+0x30"], 400)]);
         let names: Vec<_> = rows(&mixed).iter().map(|row| row.0).collect();
         assert_eq!(names, ["f"]);
+    }
+
+    #[test]
+    fn the_loader_is_nobodys_function() {
+        let mut one = report(&[(&["main", "call_init", "make_tables"], 600)]);
+        let names = |one: &Report| {
+            rows(one)
+                .iter()
+                .map(|row| row.0.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&one), ["main", "call_init", "make_tables"]);
+        for frame in one.frames.iter_mut().filter(|f| f.function == "call_init") {
+            frame.module = "ld-linux-x86-64.so.2".into();
+        }
+        assert_eq!(names(&one), ["main", "make_tables"]);
     }
 
     #[test]

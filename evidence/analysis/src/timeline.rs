@@ -163,6 +163,7 @@ pub(crate) fn thin_rss(samples: &[RssSample], points: usize, timeline: &mut Time
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
 
     fn live(usable_bytes: u64) -> Live {
         Live {
@@ -176,13 +177,8 @@ mod tests {
     #[test]
     fn points_are_maxima_of_their_intervals() {
         for seed in 1..=6u64 {
-            let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D);
-            let mut next = |bound: u64| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                (state >> 16) % bound
-            };
+            let mut random = Random::new(seed);
+            let mut next = |bound: u64| random.below(bound);
             let mut curve = Curve::new(8 + seed as usize);
             let (mut now, mut level) = (0, Live::default());
             let mut moments = vec![(0, 0, 0)];

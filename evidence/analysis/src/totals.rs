@@ -57,6 +57,7 @@ mod tests {
     use skinflint_trace::{Ending, Origin, ProcessInfo};
 
     use super::*;
+    use crate::missing::tests::known;
 
     const MIB: u64 = 1 << 20;
 
@@ -75,14 +76,7 @@ mod tests {
             ..Ending::default()
         };
         change(&mut process, &mut ending);
-        let known = Known {
-            process: &process,
-            ending: Some(&ending),
-            damage: Vec::new(),
-            lost: &[],
-            missing: &[],
-            events: 1000,
-        };
+        let known = known(&process, Some(&ending), 1000);
         let live = Live {
             blocks: 1000,
             requested_bytes: live,

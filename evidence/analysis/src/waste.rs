@@ -13,15 +13,15 @@
 //! O4  A moment lies in the exit of a program that ended by itself if next to nothing is acquired after it (a
 //!     hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`): destructors
 //!     free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free less than a
-//!     span of time (rest.E1) before the end, whatever is acquired meanwhile. A program that was killed did not
-//!     exit: that is how daemons end.
+//!     tenth of the run (rest.E5) before the end, whatever is acquired meanwhile. A program that was killed did not
+//!     exit: that is how daemons end. While the program waits for a snapshot it does not rest.
 //! O5  If more has been requested since than half of what was kept, that was taken again, and as much kept later
 //!     counts anew: so a program that rests after its last round is looked at there. Such looks lie a quarter of the
 //!     time apart, so that even a long run has few.
 //!
 //! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
 
-use skinflint_trace::{Exit, MappingKind, Snapshot};
+use skinflint_trace::{Exit, MappingKind, Snapshot, SnapshotCause};
 
 use crate::facts::Facts;
 use crate::falls;
@@ -109,12 +109,22 @@ pub(crate) fn is_in_exit(
     time_ns: u64,
     rest: &Rest<'_>,
 ) -> bool {
+    // The program waited while the snapshot was read: that is no rest.
+    let waited = |one: &&Snapshot| one.time_ns == time_ns && is_waited_for(&one.cause);
+    let snapshots = facts.snapshots.iter().filter(waited);
+    let reading_ns = snapshots.map(|one| one.took_ns).max().unwrap_or(0);
+    let time_ns = time_ns.saturating_add(reading_ns);
     let by_itself = matches!(
         facts.ending.as_ref().map(|one| one.exit),
         Some(Exit::Exited(_))
     );
     let clears_up = later_bytes <= peak_bytes / 100 && !rest.rests(time_ns);
     by_itself && (clears_up || rest.ends_after(time_ns))
+}
+
+/// Reports whether the program waits while a snapshot of this cause is read.
+fn is_waited_for(cause: &SnapshotCause) -> bool {
+    matches!(cause, SnapshotCause::Mark(_) | SnapshotCause::Exit)
 }
 
 #[cfg(test)]
@@ -239,6 +249,17 @@ mod tests {
         assert!(judged(&own, 101, 150), "less than a span is left");
         assert!(!judged(&own, 101, 210), "it goes on acquiring");
         assert!(!judged(&own, 0, 390), "it idles");
+        // A program that waits for a snapshot does not idle.
+        let marked = |cause, took_ms: u64| {
+            let mut seen = snapshot(cause, 10 * MIB);
+            (seen.time_ns, seen.took_ns) = ((2000 - 390) * MS, took_ms * MS);
+            let mut facts = ended(Exit::Exited(0));
+            facts.snapshots.push(seen);
+            judged(&facts, 0, 390)
+        };
+        assert!(marked(SnapshotCause::Mark(0), 200), "190 ms are left");
+        assert!(!marked(SnapshotCause::Mark(0), 100));
+        assert!(!marked(SnapshotCause::Periodic, 200), "it ran meanwhile");
         for other in [Exit::Signal(9), Exit::Exec, Exit::Unknown] {
             assert!(!judged(&ended(other), 0, 0));
         }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use skinflint_analysis::model::{Frame, InstantKind, Report, WindowEdge};
 use skinflint_analysis::{Analyzer, At, Facts, Options, StackNode, Symbolizer, WindowLimits};
+use skinflint_base::random::Random;
 use skinflint_trace::{
     AllocFn, Event, EventKind, FreeFn, Mapping, MappingKind, Mark, NodeId, Snapshot, SnapshotCause,
     ThreadId,
@@ -31,17 +32,6 @@ impl Symbolizer for ByNumber {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 12) % bound
-    }
-}
-
 /// What will become of a realloc under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -55,7 +45,7 @@ const THREADS: u32 = 4;
 
 /// A legal trace: no address twice, releases before acquisitions (trace::event.E1, trace::event.E2).
 fn trace(seed: u64, count: u64) -> (Vec<Event>, Vec<Mark>) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random::new(seed);
     let mut live: Vec<u64> = Vec::new();
     let mut free: Vec<u64> = (1..400).map(|slot| 0x10_0000 + slot * 0x400).collect();
     let mut parked: Vec<Option<(u64, Outcome)>> = vec![None; THREADS as usize];
@@ -542,7 +532,7 @@ fn the_books_agree_with_a_walk_over_bytes() {
     const START: u64 = 0x7F_0000_0000;
     const PAGES: u64 = 24;
     for seed in 1..=40u64 {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::new(seed);
         let resident: Vec<bool> = (0..PAGES).map(|_| random.below(3) > 0).collect();
         let runs: Vec<(u64, u64)> = (0..PAGES)
             .filter(|page| resident[*page as usize])
@@ -609,7 +599,14 @@ fn the_books_agree_with_a_walk_over_bytes() {
         assert_eq!(row("live"), count(b'l'), "seed {seed}");
         assert_eq!(row("slop"), count(b's'), "seed {seed}");
         assert_eq!(row("allocator-metadata"), count(b'h'), "seed {seed}");
-        assert_eq!(row("allocator-free"), count(b'f'), "seed {seed}");
+        // Where no block was, nothing shows that the page is free.
+        let pages = bytes.chunks(4096).zip(&resident);
+        let unseen: u64 = pages
+            .filter(|(page, there)| **there && !page.iter().any(|byte| matches!(byte, b'l' | b's')))
+            .map(|(page, _)| page.iter().filter(|byte| **byte == b'f').count() as u64)
+            .sum();
+        assert_eq!(row("heap-unseen"), unseen, "seed {seed}");
+        assert_eq!(row("allocator-free"), count(b'f') - unseen, "seed {seed}");
         assert_eq!(
             books.live_not_resident_bytes,
             asked - count(b'l'),

@@ -12,7 +12,7 @@ use skinflint_analysis::ledger::Counts;
 use skinflint_analysis::pass::{Act, Context};
 use skinflint_recording::{Progress, Recording};
 use skinflint_sizes::fit::BUILD_ID_BYTES_MAX;
-use skinflint_trace::{Damage, Event};
+use skinflint_trace::Event;
 
 use crate::error::Error;
 use crate::trial::Outcome;
@@ -21,8 +21,6 @@ use crate::trial::Outcome;
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) recording: Recording,
-    /// Damage found while its events were read.
-    damage: Vec<Damage>,
     counts: Counts,
     pub(crate) outcome: Outcome,
 }
@@ -66,12 +64,12 @@ impl Source {
     }
 
     pub(crate) fn missing(&self) -> Vec<String> {
-        let mut all = self.recording.incomplete(&self.damage, &self.counts, 0);
+        let mut all = self.recording.incomplete(self.counts.allocations > 0);
         all.extend(self.recording.left_out());
         all
     }
 
-    /// Reads all acts of the trace in order, and keeps what was damaged.
+    /// Reads all acts of the trace in order.
     pub(crate) fn each_act(
         &mut self,
         mut act: impl FnMut(&Context<'_>, &Act),
@@ -80,7 +78,7 @@ impl Source {
         // What a copy (`fork`) began with has no acts here: its sizes are counted where they were acquired.
         let mut ledger = self.recording.ledger(16);
         let each = |event: &Event| ledger.apply(event, &mut act);
-        self.damage = self.recording.read(each, progress);
+        self.recording.read(each, progress);
         self.counts = ledger.counts();
     }
 }
@@ -92,7 +90,6 @@ pub(crate) fn open(traces: &[PathBuf]) -> Result<Vec<Source>, Error> {
         let source = Source {
             path: path.clone(),
             recording: Recording::open(path)?,
-            damage: Vec::new(),
             counts: Counts::default(),
             outcome: Outcome::default(),
         };

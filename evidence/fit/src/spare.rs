@@ -162,6 +162,7 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
 
     const MS: u64 = 1_000_000;
 
@@ -253,13 +254,8 @@ mod tests {
 
     #[test]
     fn the_judge_agrees() {
-        let mut state = 0x5eed_5eed_1234_5678u64;
-        let mut next = |limit: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % limit
-        };
+        let mut random = Random::new(0x5eed_5eed_1234_5678u64);
+        let mut next = |limit: u64| random.below(limit);
         let mut positive = 0;
         for round in 0..80 {
             let (gap, high) = (1 + next(120), 1 + next(1 << 30));

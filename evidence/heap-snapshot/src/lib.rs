@@ -5,7 +5,7 @@
 //!                                                   └─► Graph: 25 bytes a node, 9 an edge
 //!                                                         ├─► distances: shortest paths from the root
 //!                                                         └─► dominators: who alone retains what
-//!   two of them ─► diff: by class, and by object
+//!   two of them ─► diff: by class, and by object          all of it ─► tables: text, JSON
 //! ```
 //!
 //! S1  The file is read once, from its beginning to its end, and never as a whole: text is turned into numbers as it
@@ -23,3 +23,4 @@ pub mod census;
 pub mod dominators;
 pub mod graph;
 pub mod read;
+pub mod tables;

@@ -11,22 +11,11 @@
 
 use std::collections::BTreeSet;
 
+use skinflint_base::random::Random;
 use skinflint_heap_snapshot::census::diff;
 use skinflint_heap_snapshot::dominators::Dominators;
 use skinflint_heap_snapshot::graph::NONE;
 use skinflint_heap_snapshot::read::{Snapshot, Want, read};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
 
 /// The type of an edge, and the node that it leads to.
 type Edge = (usize, usize);
@@ -67,11 +56,11 @@ fn file(nodes: &[Vec<Edge>]) -> String {
 }
 
 fn random(random: &mut Random) -> Vec<Vec<Edge>> {
-    let count = 1 + random.below(12);
+    let count = 1 + random.index(12);
     let node = |random: &mut Random| {
-        let edges = random.below(4);
+        let edges = random.index(4);
         (0..edges)
-            .map(|_| (random.below(4), random.below(count)))
+            .map(|_| (random.index(4), random.index(count)))
             .collect()
     };
     (0..count).map(|_| node(random)).collect()
@@ -99,7 +88,7 @@ fn parsed(text: &str) -> Snapshot {
 #[test]
 fn retained_sizes_are_what_is_no_longer_reached() {
     for seed in 0..3000 {
-        let nodes = random(&mut Random(seed));
+        let nodes = random(&mut Random::new(seed));
         let graph = parsed(&file(&nodes)).graph;
         let dominators = Dominators::of(&graph);
         let all = reached(&nodes, None);
@@ -130,7 +119,7 @@ fn retained_sizes_are_what_is_no_longer_reached() {
 #[test]
 fn paths_are_as_short_as_rounds_are_many() {
     for seed in 0..1000 {
-        let nodes = random(&mut Random(seed));
+        let nodes = random(&mut Random::new(seed));
         let graph = parsed(&file(&nodes)).graph;
         let parents = graph.parents();
         // In each round: what is reached over at most n edges.
@@ -221,11 +210,11 @@ fn a_file_that_is_cut_or_changed_anywhere_is_an_error_or_a_snapshot_and_never_a_
             );
         }
     }
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..20_000 {
         let mut bytes = text.clone().into_bytes();
-        let at = random.below(bytes.len());
-        bytes[at] = b"0123456789,]}[\"x-."[random.below(18)];
+        let at = random.index(bytes.len());
+        bytes[at] = b"0123456789,]}[\"x-."[random.index(18)];
         if let Ok(snapshot) = read(bytes.as_slice(), Want::Graph) {
             let dominators = Dominators::of(&snapshot.graph);
             assert_eq!(dominators.idom.len(), snapshot.graph.len());

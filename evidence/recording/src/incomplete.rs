@@ -1,33 +1,30 @@
 //! What a command says of a recording before its figures: what is missing, and what it leaves out.
 //!
 //! ```text
-//!   counts, damage ─► Recording::missing ─► one sentence each        a copy (fork) ─► what it began with
+//!   Recording::verdict ─► one sentence each        a copy (fork) ─► what it began with
 //! ```
 //!
 //! I1  Every command that counts says the same of the same trace.
 //!
 //! Not here: what can be missing (`analysis::missing`).
 
-use skinflint_analysis::ledger::Counts;
 use skinflint_analysis::missing::Missing;
-use skinflint_trace::Damage;
 use skinflint_view::units::{bytes, plural};
 
 use crate::opened::Recording;
 
 impl Recording {
-    /// Returns the reasons why counts may be too low, one sentence each.
-    pub fn incomplete(&self, found: &[Damage], counts: &Counts, parked: u64) -> Vec<String> {
+    /// Returns the reasons why counts may be too low, one sentence each; `acquired` is whether any block was counted.
+    /// Cost: that of [`Recording::verdict`].
+    pub fn incomplete(&self, acquired: bool) -> Vec<String> {
         let mut missing = Vec::new();
-        if counts.allocations == 0 {
+        if !acquired {
             missing.push(
                 "nothing was recorded up to then; `skinflint report` says why that may be".into(),
             );
         }
-        let all = self.missing(counts, parked, found);
-        let all = all
-            .iter()
-            .filter(|one| !matches!(one, Missing::Everything(_)));
+        let all = self.verdict().missing.iter();
+        let all = all.filter(|one| !matches!(one, Missing::Everything(_)));
         missing.extend(all.map(|one| format!("incomplete: {one}")));
         missing
     }

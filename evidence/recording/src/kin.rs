@@ -59,6 +59,11 @@ impl Kin {
         self.known.insert(uid.to_owned(), path.to_owned());
     }
 
+    /// Returns where the trace with this identity lies, if it was found.
+    pub fn path(&self, uid: &str) -> Option<&Path> {
+        self.known.get(uid).map(PathBuf::as_path)
+    }
+
     /// Returns the trace with this identity; its name most likely holds this process id.
     pub fn find(&mut self, uid: &str, pid: u32) -> Option<Trace> {
         if let Some(path) = self.known.get(uid) {

@@ -26,12 +26,13 @@ mod progress;
 mod reach;
 mod report;
 mod together;
+mod verdict;
 
 pub use counted::Counted;
 pub use error::Error;
 pub use kin::Kin;
 pub use names::Names;
-pub use opened::{Heir, Recording, STEP_EVENTS};
+pub use opened::{Ancestor, Heir, Recording, STEP_EVENTS};
 pub use progress::{Progress, Silent};
 pub use reach::{Found, of as reach_of};
 pub use report::{Analysed, More};

@@ -1,21 +1,73 @@
 //! Names of functions, as the analysis wants them: symbols' frames as the report's.
 //!
 //! ```text
-//!   Symbols::frames ─► Frame of symbols ─► Frame of the report
+//!   own node ─────────► Symbols of the trace ───────┐
+//!   ancestor's node ─┬► same file there? the same   ├─► Frame of symbols ─► Frame of the report
+//!                    └► Symbols of its own trace ───┘
 //! ```
+//!
+//! N1  A stack of an ancestor has the names of the ancestor's files: the copy may have loaded others there since.
 //!
 //! Not here: where names are looked for (`symbols`).
 
 use skinflint_analysis::Symbolizer;
 use skinflint_analysis::model::Frame;
 use skinflint_symbols::Symbols;
+use skinflint_trace::Module;
 
 /// Names of functions, as the analysis wants them.
-pub struct Names(pub Symbols);
+pub struct Names {
+    /// The names of the trace itself.
+    pub own: Symbols,
+    /// The names of its ancestors, by where their stacks begin among the report's, ascending.
+    ancestors: Vec<(u32, Symbols)>,
+}
+
+impl Names {
+    /// Creates the names of a trace by itself.
+    pub fn of(own: Symbols) -> Names {
+        Names {
+            own,
+            ancestors: Vec::new(),
+        }
+    }
+
+    /// Adds the names of an ancestor whose stacks begin there; ancestors come by ascending place.
+    pub(crate) fn add_ancestor(&mut self, from: u32, symbols: Symbols) {
+        self.ancestors.push((from, symbols));
+    }
+
+    /// Returns the symbols that name an address, and the node in them (N1).
+    fn at(&mut self, pc: u64, node: u32) -> (&mut Symbols, u32) {
+        let next = self.ancestors.partition_point(|(from, _)| *from <= node);
+        let Some((from, symbols)) = next
+            .checked_sub(1)
+            .and_then(|last| self.ancestors.get_mut(last))
+        else {
+            return (&mut self.own, node);
+        };
+        let there = symbols.module_of(pc - u64::from(pc > 0), node - *from);
+        let here = self.own.module_of(pc - u64::from(pc > 0), u32::MAX);
+        // Opening a file twice costs as much again.
+        match there
+            .zip(here)
+            .is_some_and(|(there, here)| is_same(there, here))
+        {
+            true => (&mut self.own, u32::MAX),
+            false => (symbols, node - *from),
+        }
+    }
+}
+
+fn is_same(one: &Module, other: &Module) -> bool {
+    let place = |module: &Module| (module.start, module.end, module.bias);
+    place(one) == place(other) && one.path == other.path && one.build_id == other.build_id
+}
 
 impl Symbolizer for Names {
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
-        let frames = self.0.frames_shared(node_pc, node, true);
+        let (symbols, node) = self.at(node_pc, node);
+        let frames = symbols.frames_shared(node_pc, node, true);
         let frame = |frame: &skinflint_symbols::Frame| Frame {
             function: frame.function.clone(),
             module: frame.module.clone(),

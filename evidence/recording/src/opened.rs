@@ -7,10 +7,12 @@
 //! Not here: figures of a moment (`counted.rs`, `report.rs`), several traces together (`together.rs`).
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use skinflint_analysis::completeness::Verdict;
 use skinflint_analysis::falls::FallSearch;
-use skinflint_analysis::ledger::{Counts, Ledger, Live};
-use skinflint_analysis::missing::{Known, Missing, missing};
+use skinflint_analysis::ledger::{Ledger, Live};
+use skinflint_analysis::missing::Missing;
 use skinflint_analysis::peak::PeakSearch;
 use skinflint_analysis::{Analyzer, At, Options};
 use skinflint_trace::{Damage, Event, LostKind, OpenError, OriginKind, SnapshotCause, Trace};
@@ -24,8 +26,11 @@ const MOST_GENERATIONS: usize = 1000;
 pub const STEP_EVENTS: u64 = 1 << 20;
 
 /// A process that this one is a copy of.
-struct Ancestor {
-    trace: Trace,
+pub struct Ancestor {
+    /// The path of its trace.
+    pub path: PathBuf,
+    /// Its trace.
+    pub trace: Trace,
     /// Events below this ticket came before the fork.
     until: u64,
 }
@@ -39,10 +44,14 @@ pub struct Recording {
     /// The ancestors, oldest first.
     ancestors: Vec<Ancestor>,
     missing: Vec<Missing>,
+    /// What is missing of it in all, once that was asked.
+    pub(crate) judged: OnceLock<Verdict>,
 }
 
 /// A receiver of the events of ancestors, before it gets any other.
 pub trait Heir {
+    /// Notes that events of this ancestor come next.
+    fn ancestor(&mut self, _ancestor: &Ancestor) {}
     /// Takes an event of an ancestor from before the fork; the events come in order.
     fn inherit(&mut self, event: &Event);
     /// Notes that the ancestor forked; what comes next is of the copy.
@@ -90,6 +99,7 @@ impl Recording {
             trace,
             ancestors: Vec::new(),
             missing: Vec::new(),
+            judged: OnceLock::new(),
         };
         recording.find_ancestors(kin);
         Ok(recording)
@@ -118,7 +128,9 @@ impl Recording {
                 break;
             };
             heir = trace.process.clone();
+            let path = kin.path(&origin.uid).unwrap_or(Path::new("")).to_owned();
             self.ancestors.push(Ancestor {
+                path,
                 trace,
                 until: origin.fork_ticket,
             });
@@ -130,6 +142,7 @@ impl Recording {
     /// their traces up to the fork.
     pub fn bequeath(&self, heir: &mut dyn Heir) {
         for ancestor in &self.ancestors {
+            heir.ancestor(ancestor);
             let mut events = ancestor.trace.events();
             while let Some(event) = events.next_event() {
                 if event.ticket >= ancestor.until {
@@ -247,23 +260,6 @@ impl Recording {
     /// Returns what is missing beside events: traces that were not found.
     pub fn not_found(&self) -> &[Missing] {
         &self.missing
-    }
-
-    /// Returns all that is missing. `counts` are of a ledger that read the events, `found` is the damage that was
-    /// found.
-    pub fn missing(&self, counts: &Counts, parked: u64, found: &[Damage]) -> Vec<Missing> {
-        let trace = &self.trace;
-        let damage = trace.damage.iter().chain(found);
-        let unread: u64 = found.iter().map(|one| one.events).sum();
-        let known = Known {
-            process: &trace.process,
-            ending: trace.ending.as_ref(),
-            damage: damage.map(ToString::to_string).collect(),
-            lost: &trace.lost,
-            missing: &self.missing,
-            events: trace.event_count().saturating_sub(unread),
-        };
-        missing(&known, counts, parked)
     }
 }
 

@@ -10,12 +10,13 @@
 
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::Pass;
-use skinflint_analysis::{Analyzer, At, Facts, Options, WindowLimits};
-use skinflint_symbols::{NameSources, Symbols};
+use skinflint_analysis::{Analyzer, At, Facts, Options, WindowLimits, stacks};
+use skinflint_symbols::{NameSources, SymbolOptions, Symbols};
+use skinflint_trace::Event;
 
 use crate::error::Error;
 use crate::names::Names;
-use crate::opened::Recording;
+use crate::opened::{Ancestor, Heir, Recording};
 use crate::progress::Progress;
 use crate::reach;
 
@@ -36,6 +37,34 @@ pub struct More {
     pub all_pins: bool,
     /// An additional pass.
     pub pass: Option<Box<dyn Pass>>,
+}
+
+/// An analysis that inherits, with the stacks of what it inherits and their names.
+struct Bequest<'a> {
+    analyzer: &'a mut Analyzer,
+    names: Names,
+    sources: &'a NameSources,
+}
+
+impl Heir for Bequest<'_> {
+    fn ancestor(&mut self, ancestor: &Ancestor) {
+        let from = self.analyzer.inherit_stacks(&stacks(&ancestor.trace));
+        let modules = &ancestor.trace.modules;
+        let symbols = self.sources.symbols(&ancestor.path, modules);
+        if let Some(from) = from {
+            // What could be looked up for the trace itself can be here, unless it has gone meanwhile.
+            let bare = |_| Symbols::new(modules, SymbolOptions::default());
+            self.names.add_ancestor(from, symbols.unwrap_or_else(bare));
+        }
+    }
+
+    fn inherit(&mut self, event: &Event) {
+        self.analyzer.inherit_of_any(event);
+    }
+
+    fn forked(&mut self) {
+        self.analyzer.inherit_fork();
+    }
 }
 
 impl Recording {
@@ -70,17 +99,22 @@ impl Recording {
         for missing in self.not_found() {
             analyzer.missing(missing.clone());
         }
-        self.bequeath(&mut analyzer);
+        let mut bequest = Bequest {
+            analyzer: &mut analyzer,
+            names: Names::of(self.symbols(names)?),
+            sources: names,
+        };
+        self.bequeath(&mut bequest);
+        let mut names = bequest.names;
         let damage = self.read(|event| analyzer.event(event), progress);
         for damage in damage {
             analyzer.damaged(damage.to_string());
         }
-        let mut names = Names(self.symbols(names)?);
         let mut report = analyzer.finish(&mut names);
         report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
         Ok(Analysed {
             report,
-            hints: names.0.hints(),
+            hints: names.own.hints(),
         })
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Not here: what the sums are (`analysis::processes`), how they look (`view::processes`).
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +19,8 @@ use skinflint_analysis::processes::{self, Counted, Counter, Member, Processes};
 use skinflint_trace::{OpenError, Trace};
 
 use crate::error::Error;
+use crate::kin::Kin;
+use crate::opened::Recording;
 
 /// Returns the traces that arguments name: files as they are, and all `*.sft` of a folder.
 ///
@@ -88,17 +91,51 @@ fn member(path: &Path) -> Result<Member, OpenError> {
     })
 }
 
-fn count(
-    path: &Path,
+/// What is done with a member's events.
+struct Work<'m> {
+    path: &'m Path,
+    /// The moment in its own time at which all together held most.
     at_ns: Option<u64>,
     ended_ns: u64,
-) -> Result<(Counted, Vec<String>), OpenError> {
-    let trace = Trace::open(path)?;
-    let mut counter = Counter::new(at_ns);
-    let mut events = trace.events();
-    events.for_each(|event| counter.event(event));
-    let damage = events.damage().iter().map(ToString::to_string).collect();
-    Ok((counter.finish(ended_ns), damage))
+    kin: Kin,
+}
+
+fn count(work: &Work<'_>) -> Result<Counted, OpenError> {
+    let recording = Recording::open_among(work.path, &mut work.kin.clone())?;
+    let mut counter = Counter::new(work.at_ns);
+    let verdict = recording.judge(|event| counter.event(event));
+    Ok(Counted {
+        verdict,
+        ..counter.finish(work.ended_ns)
+    })
+}
+
+/// Returns where the ancestors of a member are: among the members; else, if these are not a whole folder, beside it.
+fn kin_of(
+    index: usize,
+    members: &[Member],
+    by_uid: &HashMap<&str, usize>,
+    paths: &[PathBuf],
+    is_folder: bool,
+) -> Kin {
+    let mut found = Vec::new();
+    let mut at = Some(index);
+    let mut is_whole = true;
+    while let Some(origin) = at.and_then(|at| members[at].process.origin.as_ref())
+        && found.len() < members.len()
+    {
+        at = by_uid.get(origin.uid.as_str()).copied();
+        is_whole = at.is_some();
+        found.extend(at);
+    }
+    let mut kin = match is_whole || is_folder {
+        true => Kin::default(),
+        false => Kin::beside(&paths[index]),
+    };
+    for at in found {
+        kin.tell(&members[at].process.uid, &paths[at]);
+    }
+    kin
 }
 
 /// Returns the trace of the member that is the same recording (a copy, perhaps cut): its memory would count twice.
@@ -145,21 +182,18 @@ pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes, Error
         return Err(Error::NoneRead(error));
     }
     let together = processes::together(&members);
-    let work: Vec<(&PathBuf, Option<u64>, u64)> = paths
-        .iter()
-        .zip(&members)
-        .map(|(path, member)| {
-            let ended = member.ending.as_ref().map_or(u64::MAX, |end| end.time_ns);
-            (path, together.peak_ns_in(member), ended)
+    let uids = members.iter().map(|member| member.process.uid.as_str());
+    let by_uid: HashMap<&str, usize> = uids.zip(0..).collect();
+    let work: Vec<Work<'_>> = (0..members.len())
+        .map(|index| Work {
+            path: &paths[index],
+            at_ns: together.peak_ns_in(&members[index]),
+            ended_ns: (members[index].ending.as_ref()).map_or(u64::MAX, |end| end.time_ns),
+            kin: kin_of(index, &members, &by_uid, &paths, lenient),
         })
         .collect();
-    let results = in_parallel(&work, |(path, at, ended)| count(path, *at, *ended));
-    let mut counted = Vec::with_capacity(members.len());
-    for (result, member) in results.into_iter().zip(&mut members) {
-        let (count, damage) = result?;
-        member.damage.extend(damage);
-        counted.push(count);
-    }
+    let results = in_parallel(&work, count);
+    let counted: Vec<Counted> = results.into_iter().collect::<Result<_, _>>()?;
     let mut report = processes::report(&members, &counted, together);
     report.missing.extend(unread);
     Ok(report)

@@ -153,7 +153,7 @@ fn a_grandchild_began_with_what_its_grandparent_had() {
     assert_eq!(ledger.live(), live(2, 350));
     assert_eq!(ledger.counts().unknown_frees, 0);
     assert_eq!(ledger.heap_peak().live, live(3, 1350));
-    assert_eq!(c.missing(&ledger.counts(), 0, &[]), []);
+    assert_eq!(c.verdict().missing, []);
 }
 
 #[test]
@@ -290,9 +290,7 @@ fn what_the_process_became_is_left_out() {
     let a = open(&path);
     assert_eq!((a.trace.snapshots.len(), a.trace.rss.len()), (1, 1));
     assert_eq!(a.trace.snapshots[0].ticket, 1);
-    let mut ledger = a.ledger(2);
-    a.events(|event| ledger.apply(event, &mut |_, _| {}), |_| {});
-    let missing = a.missing(&ledger.counts(), 0, &[]);
+    let missing = &a.verdict().missing;
     assert!(matches!(&missing[..], [Missing::Program(_)]), "{missing:?}");
 }
 

@@ -3,10 +3,12 @@
 //! ```text
 //!   _ZN3geo4growIiEEvPT_m ──► geo::grow<int>(int*, unsigned long) ──short──► geo::grow
 //!   _RNv…, _ZN…17h0123…E  ──► alloc::raw_vec::finish_grow
+//!   __mesh_MOD_refine     ──► mesh::refine
 //!   main                  ──► main
 //! ```
 //!
 //! N1  A name that cannot be demangled is returned as it is, never dropped.
+//! N3  What is readable already (`ns::f<int>(…)`, from DWARF) is returned as it is.
 //! N2  `short_name` never returns an empty string for a name that is not empty.
 //! Not here: where names come from (elf.rs, dwarf.rs).
 
@@ -17,7 +19,8 @@ const MAX_MANGLED_BYTES: usize = 16 << 10;
 /// The longest name that we return; longer ones are cut with an ellipsis.
 const MAX_NAME_BYTES: usize = 8 << 10;
 
-/// Demangles a symbol of C++ or Rust (both manglings, without the hash); C names pass through.
+/// Demangles a symbol of C++, Rust (both manglings, without the hash) or Fortran (GCC's modules); C names pass
+/// through.
 ///
 /// C++ functions keep template arguments and parameters and lose the return type. Suffixes of
 /// compiler clones (`.cold`, `.part.0`, `.llvm.123`) and versions (`@@GLIBC_2.2.5`) are dropped,
@@ -27,11 +30,10 @@ pub fn demangle(raw: &str) -> String {
         Some(name) => (name, "@plt"),
         None => (raw.split('@').next().unwrap_or(raw), ""),
     };
-    let base = match name.find('.') {
-        Some(at) if at > 0 => &name[..at],
-        _ => name,
-    };
-    let mut text = demangle_base(base, name).unwrap_or_else(|| base.to_string());
+    let base = &name[..clone_at(name).unwrap_or(name.len())];
+    let mut text = fortran(name)
+        .or_else(|| demangle_base(base, name))
+        .unwrap_or_else(|| base.to_string());
     if text.is_empty() {
         text = raw.to_string(); // N1
     }
@@ -44,6 +46,53 @@ pub fn demangle(raw: &str) -> String {
         text.push('…');
     }
     text + suffix
+}
+
+/// Returns where the suffix of a compiler's clone begins: at the first dot of a mangled name, else where a word or
+/// number of compilers follows. Other dots are the name's own (`camlList.map_270`, `main.main`), and so are those of
+/// names that are readable already (N3).
+fn clone_at(name: &str) -> Option<usize> {
+    const CLONES: [&str; 14] = [
+        "part",
+        "constprop",
+        "isra",
+        "cold",
+        "hot",
+        "warm",
+        "llvm",
+        "lto_priv",
+        "clone",
+        "localalias",
+        "default",
+        "resolver",
+        "ifunc",
+        "extracted",
+    ];
+    let is_mangled = name.starts_with("_Z") || name.starts_with("_R");
+    if !is_mangled && name.contains(['<', '(', ' ', ':']) {
+        return None;
+    }
+    let mut dots = name.match_indices('.').map(|(at, _)| at);
+    dots.find(|&at| {
+        let part = name[at + 1..].split('.').next().unwrap_or("");
+        let is_number = part.bytes().all(|c| c.is_ascii_digit());
+        let is_clone = is_number || CLONES.contains(&part) || part.starts_with("arch_");
+        at > 0 && (is_mangled || is_clone)
+    })
+}
+
+/// Demangles a procedure in a module of Fortran as GCC names it: `__mesh_MOD_refine`, and `__mesh.parts_MOD_refine`
+/// for one in a submodule. Names of Fortran are in lower case: `_MOD_` is none of theirs.
+fn fortran(name: &str) -> Option<String> {
+    let (module, procedure) = name.strip_prefix("__")?.split_once("_MOD_")?;
+    let procedure = procedure.split('.').next()?;
+    let is_name = |part: &str| {
+        let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        part.starts_with(|c: char| c.is_ascii_lowercase()) && part.chars().all(is_part)
+    };
+    let all = module.split('.').all(is_name);
+    let text = format!("{}::{procedure}", module.replace('.', "::"));
+    (all && !procedure.is_empty()).then_some(text)
 }
 
 /// Demangles a C++ symbol to the letter as `c++filt` does, with its return type; returns anything else as it is.
@@ -187,6 +236,49 @@ mod tests {
             "alloc::raw_vec::finish_grow"
         );
         assert_eq!(demangle("_RNvC7mycrate3foo"), "mycrate::foo");
+    }
+
+    #[test]
+    fn modules_of_fortran() {
+        for (symbol, name) in [
+            ("__hold_MOD_fill", "hold::fill"),
+            ("__hold_MOD_fill.constprop.0", "hold::fill"),
+            (
+                "__mesh_2d.parts_MOD_refine_all",
+                "mesh_2d::parts::refine_all",
+            ),
+            ("__vtab_MOD___copy_node", "vtab::__copy_node"),
+            ("__MOD_fill", "__MOD_fill"),
+            ("__hold_MOD_", "__hold_MOD_"),
+            ("__Hold_MOD_fill", "__Hold_MOD_fill"),
+            ("hold_MOD_fill", "hold_MOD_fill"),
+        ] {
+            assert_eq!(demangle(symbol), name);
+        }
+    }
+
+    /// What DWARF has without a linkage name is no symbol, and its dots are no compiler's.
+    #[test]
+    fn readable_names_pass_through() {
+        for name in [
+            "std::_Base<f(...)::<lambda()> >::_M_create<f(...)::<lambda()> >",
+            "half<1.5e+0>",
+            "geo::inner",
+            "f(int)::{lambda(int)}::operator()",
+        ] {
+            assert_eq!(demangle(name), name);
+        }
+        for (symbol, name) in [
+            ("inner.constprop.0", "inner"),
+            ("inner.0", "inner"),
+            ("inner.cold", "inner"),
+            ("kernel.arch_x86_64_v3", "kernel"),
+            ("camlList.map_270", "camlList.map_270"),
+            ("main.main", "main.main"),
+            ("a.b.isra.0", "a.b"),
+        ] {
+            assert_eq!(demangle(symbol), name);
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@
 //!   .dwp / .dwo ─┘  (mapped, or decompressed into Store)
 //! ```
 //!
-//! D1  Every `Slice` in `context` and `package` points into a mapping or a buffer that `store` owns.
+//! D1  Every `Slice` in `context`, `package` and `scopes` points into a mapping or a buffer that `store` owns.
 //!     Mappings and boxed buffers do not move; `store` only grows; it is the last field, so it is
-//!     dropped last; no `Slice` leaves this file (what `find` returns is owned).
+//!     dropped last; no `Slice` leaves this file but for `scopes` (what `find` returns is owned).
 //! D2  A damaged section is an error or yields no frames; it is never a panic.
 //! Not here: which files belong to a module (locate.rs); symbol tables (elf.rs).
 
@@ -20,13 +20,12 @@ use addr2line::gimli::{self, LittleEndian, SectionId};
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 
 use crate::elf::{self, Elf, Image};
-
-type Slice = gimli::EndianSlice<'static, LittleEndian>;
+use crate::scopes::{Scopes, Slice};
 
 /// The most `.dwo` files opened for one module; each stays mapped.
 const MAX_DWO_FILES: usize = 65_536;
 
-/// One frame as DWARF describes it; the name is still mangled.
+/// One frame as DWARF describes it; the name is still mangled, or bare, or bare with what the function lies in.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RawFrame {
     pub(crate) name: Option<String>,
@@ -39,6 +38,7 @@ pub(crate) struct Dwarf {
     context: Context<Slice>,
     package: Option<gimli::DwarfPackage<Slice>>,
     split: SplitPlaces,
+    scopes: Scopes,
     /// Split files that were needed and not found.
     missing_dwo: Vec<String>,
     /// D1: last field.
@@ -88,6 +88,11 @@ impl Store {
     }
 }
 
+/// Reports whether a name is a symbol of C++ or Rust, which has everything that its function lies in.
+pub(crate) fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
+}
+
 /// Reports whether a section is needed: others name no function and no line; they are large, and decompressing costs.
 fn is_needed(id: SectionId) -> bool {
     !matches!(
@@ -130,6 +135,7 @@ impl Dwarf {
             context,
             package,
             split,
+            scopes: Scopes::default(),
             missing_dwo: Vec::new(),
             store,
         })
@@ -141,6 +147,7 @@ impl Dwarf {
             context,
             package,
             split,
+            scopes,
             missing_dwo,
             store,
         } = self;
@@ -162,20 +169,34 @@ impl Dwarf {
             return Vec::new();
         };
         let mut frames = Vec::new();
+        // Frames whose names are bare, with their entries.
+        let mut bare = Vec::new();
         // A damaged frame ends the list: what was found stands (D2).
         while let Ok(Some(frame)) = iterator.next() {
             let (file, line) = match &frame.location {
                 Some(at) => (at.file.map(str::to_string), at.line.filter(|&l| l != 0)),
                 None => (None, None),
             };
-            frames.push(RawFrame {
-                name: frame
-                    .function
-                    .and_then(|f| f.raw_name().ok().map(Cow::into_owned))
-                    .filter(|name| !name.is_empty()),
-                file,
-                line,
-            });
+            let name = frame
+                .function
+                .and_then(|f| f.raw_name().ok().map(Cow::into_owned))
+                .filter(|name| !name.is_empty());
+            if let (Some(name), Some(entry)) = (&name, frame.dw_die_offset)
+                && !is_mangled(name)
+            {
+                bare.push((frames.len(), entry));
+            }
+            frames.push(RawFrame { name, file, line });
+        }
+        // The unit was read for the frames: it waits for no split file any more.
+        if let (false, LookupResult::Output(Some(unit))) =
+            (bare.is_empty(), context.find_dwarf_and_unit(address))
+        {
+            for (frame, entry) in bare {
+                if let Some(name) = scopes.name(unit, entry) {
+                    frames[frame].name = Some(name);
+                }
+            }
         }
         frames
     }

@@ -26,6 +26,7 @@ mod itanium;
 mod locate;
 mod module;
 mod perf_map;
+mod scopes;
 mod sources;
 mod symbols;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use skinflint_trace::Module;
 
 use crate::demangle::demangle;
-use crate::dwarf::{Dwarf, SplitPlaces};
+use crate::dwarf::{Dwarf, SplitPlaces, is_mangled};
 use crate::elf::{self, Image, SymbolTable, TableKind};
 use crate::frame::{Frame, bare};
 use crate::locate::{self, Places};
@@ -242,12 +242,11 @@ impl Resolver {
 
 /// Reports whether the symbol's name is preferred (R2).
 fn prefers_symbol(dwarf: Option<&str>, symbol: &str) -> bool {
-    let mangled = |name: &str| name.starts_with("_Z") || name.starts_with("_R");
     match dwarf {
         None => true,
-        Some(name) if mangled(name) => false,
+        Some(name) if is_mangled(name) => false,
         Some(name) => {
-            mangled(symbol)
+            is_mangled(symbol)
                 || elf::underscores(symbol.as_bytes()) < elf::underscores(name.as_bytes())
         }
     }

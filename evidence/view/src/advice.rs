@@ -152,7 +152,7 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         f.saved_bytes == 0
             && !allocates_less(f)
             && f.now_bytes > 0
-            && matches!(f.kind, FindingKind::Holder | FindingKind::Retained)
+            && (f.kind == FindingKind::Holder || f.kind == FindingKind::Retained && !may_go(f))
     };
     let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
     holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
@@ -223,6 +223,11 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     .collect()
 }
 
+/// Returns whether free memory may go back, by an amount that the recording cannot tell.
+fn may_go(finding: &Finding) -> bool {
+    finding.confidence == Confidence::Possible
+}
+
 /// Returns findings that would allocate less, and how many of them are worth a line.
 fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
     let all = report.findings.iter();
@@ -266,7 +271,8 @@ fn to_look_at<'a>(
         f.saved_bytes == 0
             && !allocates_less(f)
             && match f.kind {
-                FindingKind::Holder | FindingKind::Retained => false,
+                FindingKind::Holder => false,
+                FindingKind::Retained => may_go(f),
                 FindingKind::Leak => (all && !grows(f)) || f.title == RELEASED_IN_THE_END,
                 _ => true,
             }
@@ -620,13 +626,16 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
         .stacks
         .saturating_sub(1)
         .max(finding.more_nodes.len() as u64);
+    let mut more = match others {
+        0 => String::new(),
+        1 => "  and another stack".to_owned(),
+        many => format!("  and {many} other stacks"),
+    };
+    if stack::is_inherited(report, node) {
+        more += "  (before the fork)";
+    }
     if shown == 1 {
         let mut place = place_of(report, finding).unwrap_or_default();
-        let more = match others {
-            0 => String::new(),
-            1 => "  and another stack".to_owned(),
-            many => format!("  and {many} other stacks"),
-        };
         place = cut_middle(&place, room.saturating_sub(columns(&more)));
         let lead = format!("{}at ", " ".repeat(INDENT));
         lines.push(
@@ -649,13 +658,18 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
         if stack::is_unnamed(&name) && frame.file.is_none() {
             place.clear();
         }
-        if index + 1 == shown.min(frames.len()) && !whole && others > 0 {
-            place += &match others {
-                1 => "  and another stack".to_owned(),
-                many => format!("  and {many} other stacks"),
-            };
-        }
-        let place = cut_middle(&place, room / 2);
+        let last = index + 1 == shown.min(frames.len()) && !whole;
+        let more = if last { more.as_str() } else { "" };
+        // The place is cut, and what follows it only where there is no room at all.
+        let place = match columns(more) * 2 <= room {
+            true => {
+                cut_middle(
+                    &place,
+                    (room / 2).saturating_sub(columns(more)).max(room / 4),
+                ) + more
+            }
+            false => cut_middle(&(place + more), room / 2),
+        };
         let name = left(&name, (room - columns(&place) - 2).min(columns(&name)));
         let lead = if index == 0 { "at " } else { "   " };
         let line =

@@ -40,15 +40,16 @@ pub struct Brief {
     pub schema: u32,
     /// As in `Report`.
     pub analysed_by: String,
-    /// Sentences: how complete, where resident memory is, what could go back, who holds most.
+    /// Sentences: how complete the trace is, where resident memory is, what could go back, which stacks hold
+    /// most.
     pub verdict: Vec<String>,
-    /// The process; of its arguments the first ones.
+    /// The process, with its first arguments.
     pub program: Program,
-    /// How complete the trace is; of its notes the first ones.
+    /// How complete the trace is, with the first notes.
     pub completeness: Completeness,
     /// Counts over the whole run.
     pub totals: Totals,
-    /// The moment that the report is about, with its books; of their rows the largest parts.
+    /// The moment that the report is about, with its books and the largest parts of their rows.
     pub instant: Instant,
     /// The other moments, without books.
     pub elsewhere: Vec<BriefInstant>,
@@ -58,9 +59,9 @@ pub struct Brief {
     pub findings: Vec<BriefFinding>,
     /// Stacks that hold most at the moment.
     pub stacks: Vec<BriefStack>,
-    /// Functions with all that they call, where memory parts.
+    /// Functions with all that they call, without those that pass nearly all on to another of them.
     pub through: Vec<BriefThrough>,
-    /// What the whole report has besides.
+    /// What only the whole report has.
     pub left_out: LeftOut,
 }
 
@@ -71,7 +72,7 @@ pub struct BriefInstant {
     pub label: String,
     /// Nanoseconds since the start.
     pub time_ns: u64,
-    /// Resident memory, where a snapshot says.
+    /// Resident memory, if a snapshot was taken.
     pub resident_bytes: Option<u64>,
     /// Bytes given for live blocks.
     pub live_usable_bytes: u64,
@@ -80,7 +81,7 @@ pub struct BriefInstant {
 /// A finding in a brief report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BriefFinding {
-    /// Which pass.
+    /// What kind.
     pub kind: FindingKind,
     /// One line.
     pub title: String,
@@ -105,14 +106,15 @@ pub struct BriefFinding {
     /// As in `Finding`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth_what_if: Option<GrowthWhatIf>,
-    /// The largest one: function and place, innermost first, without what only passes an allocation on.
+    /// The largest stack: function and place, innermost first, without frames that only pass an allocation
+    /// on.
     pub frames: Vec<String>,
 }
 
 /// A stack in a brief report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BriefStack {
-    /// Resident bytes of its live blocks and mappings; of blocks bytes given where no snapshot says.
+    /// Resident bytes of its live blocks and mappings; bytes given for blocks if there is no snapshot.
     pub held_bytes: u64,
     /// Of these, bytes that it mapped itself.
     pub mapped_bytes: u64,
@@ -137,7 +139,7 @@ pub struct BriefThrough {
     pub stacks: u64,
 }
 
-/// How many of each are in the whole report and not in the brief one.
+/// Numbers of rows that are in the whole report and not in the brief one.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LeftOut {
     /// Findings.
@@ -354,6 +356,13 @@ fn verdict(report: &Report, room: usize) -> Vec<String> {
                 units::plural(lost, "event")
             ),
         });
+    }
+    match report.completeness.lost_children {
+        0 => {}
+        1 => said.push("1 process that it started was not recorded.".to_owned()),
+        lost => said.push(format!(
+            "{lost} processes that it started were not recorded."
+        )),
     }
     let at = report.instants.get(report.at);
     match at.and_then(|at| at.books.as_ref().map(|books| (at, books))) {

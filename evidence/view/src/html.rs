@@ -21,8 +21,8 @@ use skinflint_analysis::model::Report;
 use crate::{columns, json, text};
 
 const PAGE: &str = include_str!("page/page.html");
-/// The style of our pages: colours for light and dark, tables, sections. Other pages use it, too.
-pub const STYLE: &str = include_str!("page/page.css");
+/// The style of our pages: colours for light and dark, tables, sections.
+const STYLE: &str = include_str!("page/page.css");
 /// The scripts, in the order in which they run: core defines what the views register with, main starts them.
 const SCRIPTS: [&str; 16] = [
     include_str!("page/core.js"),
@@ -48,6 +48,20 @@ const SCRIPTS: [&str; 16] = [
 pub struct HtmlOptions {
     /// Title of the document; the program's name if empty.
     pub title: String,
+}
+
+/// Begins a page that makes no request and runs nothing, up to its title within an open `header`. `styles` follow the
+/// common one.
+pub fn begin(title: &str, styles: &[&str]) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+         form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
+         name=\"color-scheme\" content=\"light dark\">\n<title>{0} · skinflint</title>\n<style>\n{STYLE}{1}</style>\n\
+         </head>\n<body>\n<header>\n<h1>{0}</h1>\n",
+        escape(title),
+        styles.concat()
+    )
 }
 
 /// Renders the page.

@@ -17,9 +17,11 @@
 mod advice;
 pub mod brief;
 pub mod columns;
+pub mod concordance;
 pub mod html;
 pub mod json;
 mod pinned;
+pub mod plot;
 pub mod processes;
 pub mod reach;
 mod screen;

@@ -15,7 +15,8 @@ use std::fmt::Write as _;
 
 use skinflint_analysis::processes::{Point, ProcessRow, Processes};
 
-use crate::html::{STYLE, escape};
+use crate::html::{begin, escape};
+use crate::plot::{self, Frame, Size};
 use crate::screen::{Ink, Line, clean, columns, cut_middle, left, right, wrap};
 use crate::text::passed;
 use crate::units::{bytes, count, duration, percent, plural};
@@ -93,7 +94,7 @@ pub fn render(report: &Processes, options: &Options) -> String {
         Some(peak) => put(Line::of(
             Ink::Plain,
             format!(
-                "largest reading of all together: {} at {}, {}, {} of it live blocks",
+                "largest reading of all together: {} at {}, {}; live blocks in all: {}",
                 bytes(peak.pss_bytes),
                 duration(peak.time_ns),
                 plural_of(peak.processes, "process", "processes"),
@@ -291,14 +292,7 @@ const PAGE_ROWS: usize = 2_000;
 
 /// Renders the report as one HTML file, which makes no request and runs nothing. `title` is what was recorded.
 pub fn page(report: &Processes, title: &str) -> String {
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
-         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         base-uri 'none'; form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, \
-         initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>{0} · \
-         skinflint</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{0}</h1>\n",
-        escape(&clean(title))
-    );
+    let mut out = begin(&clean(title), &[plot::STYLE, OWN_STYLE]);
     page_head(&mut out, report);
     out.push_str("</header>\n<main>\n");
     let _ = writeln!(
@@ -306,7 +300,7 @@ pub fn page(report: &Processes, title: &str) -> String {
         "<section><div class=\"head\"><h2>Memory of all together</h2></div><p class=\"small soft\">{}</p>\
          <div class=\"scroll\">{}</div></section>",
         escape(EXPLAINED),
-        plot(report)
+        picture(report)
     );
     page_programs(&mut out, report);
     page_processes(&mut out, report);
@@ -315,8 +309,8 @@ pub fn page(report: &Processes, title: &str) -> String {
 }
 
 const OWN_STYLE: &str = "
-.chart { min-width: 640px; width: 100%; } .area { fill: var(--c0); opacity: .45; } .edge { fill: none; stroke: var(--c0); }
-svg text { font-size: 11px; fill: var(--soft); } .peak { stroke: var(--mark); stroke-width: 1; } .tree { color: var(--soft); }
+.area { fill: var(--c0); opacity: .45; } .edge { fill: none; stroke: var(--c0); }
+.peak { stroke: var(--mark); stroke-width: 1; } .tree { color: var(--soft); }
 ul.plain { margin: 4px 0; padding-left: 18px; }
 ";
 
@@ -352,7 +346,7 @@ fn page_head(out: &mut String, report: &Processes) {
     if let Some(peak) = &report.peak {
         facts.push(("Peak", bytes(peak.pss_bytes)));
         facts.push(("at", duration(peak.time_ns)));
-        facts.push(("of it live blocks", bytes(peak.live_bytes)));
+        facts.push(("Live blocks in all", bytes(peak.live_bytes)));
     }
     for (name, value) in facts {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
@@ -374,41 +368,39 @@ fn page_head(out: &mut String, report: &Processes) {
 }
 
 /// Draws the sum over time.
-fn plot(report: &Processes) -> String {
-    const WIDE: f64 = 960.0;
-    const HIGH: f64 = 180.0;
-    let points = &report.timeline;
-    let top = points
-        .iter()
-        .map(|point| point.pss_bytes)
-        .max()
-        .unwrap_or(0);
+fn picture(report: &Processes) -> String {
+    let point = |point: &Point| (point.time_ns as f64 / 1e6, point.pss_bytes);
+    let points: Vec<(f64, u64)> = report.timeline.iter().map(point).collect();
+    let top = points.iter().map(|point| point.1).max().unwrap_or(0);
     if points.len() < 2 || top == 0 {
         return "<p class=\"soft\">Too few readings for a picture.</p>".into();
     }
-    let span = report.duration_ns.max(1) as f64;
-    let x = |point: &Point| point.time_ns as f64 / span * WIDE;
-    let y = |point: &Point| HIGH - point.pss_bytes as f64 / top as f64 * HIGH;
-    let line: String = points
-        .iter()
-        .map(|point| format!(" L{:.1} {:.1}", x(point), y(point)))
-        .collect();
-    let (first, last) = (x(&points[0]), x(&points[points.len() - 1]));
-    let mark = report.peak.map_or(String::new(), |peak| {
-        let at = peak.time_ns as f64 / span * WIDE;
-        format!("<line class=\"peak\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HIGH}\"/>")
-    });
-    format!(
-        "<svg class=\"chart\" viewBox=\"0 -14 {WIDE} {}\" role=\"img\" aria-label=\"memory over time\"><path \
-         class=\"area\" d=\"M{first:.1} {HIGH}{line} L{last:.1} {HIGH} Z\"/><path class=\"edge\" \
-         d=\"M{first:.1} {HIGH}{line}\"/>{mark}<text x=\"2\" y=\"-3\">{}</text><text x=\"2\" y=\"{}\">0</text><text \
-         x=\"{WIDE}\" y=\"{}\" text-anchor=\"end\">{}</text></svg>",
-        HIGH + 30.0,
-        escape(&bytes(top)),
-        HIGH + 13.0,
-        HIGH + 13.0,
-        escape(&duration(report.duration_ns)),
-    )
+    let size = Size {
+        width: 960.0,
+        height: 240.0,
+        left: 66.0,
+        right: 20.0,
+        top: 12.0,
+        bottom: 28.0,
+    };
+    let frame = Frame::new(size, report.duration_ns as f64 / 1e6, top);
+    let mut svg = frame.begin("Memory of all processes over time");
+    let _ = write!(
+        svg,
+        "<path class=\"area\" d=\"{}\"/><path class=\"edge\" d=\"{}\"/>",
+        frame.area(&points),
+        frame.path(points.iter().copied())
+    );
+    if let Some(peak) = &report.peak {
+        let x = frame.x(peak.time_ns as f64 / 1e6);
+        let (top, floor) = (frame.y(f64::MAX), frame.y(0.0));
+        let _ = write!(
+            svg,
+            "<line class=\"peak\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{floor}\"/>"
+        );
+    }
+    svg.push_str("</svg>");
+    svg
 }
 
 fn heads(out: &mut String, names: &[&str]) {

@@ -44,7 +44,11 @@ fn path_indices(report: &Report, node: u32) -> Vec<u32> {
 /// at its outer end (K2). The report says which frames pass on (`plumbing`); if it does not, names
 /// decide.
 pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
-    let all = path_indices(report, node);
+    let mut all = path_indices(report, node);
+    if is_inherited(report, node) {
+        // What is outside of it is said beside the stack.
+        all.pop();
+    }
     let dull = |index: u32| match report.plumbing.is_empty() {
         true => is_plumbing(&report.frames[index as usize].function),
         false => report.plumbing.binary_search(&index).is_ok(),
@@ -94,6 +98,17 @@ pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
     kept.filter(|(index, frame)| *index == 0 || !is_unnamed(&frame.function))
         .map(|(_, frame)| frame)
         .collect()
+}
+
+/// Reports whether a stack is of the process that forked, which left its blocks to this one.
+pub fn is_inherited(report: &Report, node: u32) -> bool {
+    let all = path_indices(report, node);
+    let outermost = all.last().filter(|_| all.len() > 1);
+    outermost.is_some_and(|index| {
+        report.frames[*index as usize]
+            .function
+            .starts_with("[inherited")
+    })
 }
 
 /// Returns `file:line` with at most the last two folders, else the module, else nothing.
@@ -175,6 +190,18 @@ mod tests {
 
     fn names(frames: &[&Frame]) -> Vec<String> {
         frames.iter().map(|frame| frame.function.clone()).collect()
+    }
+
+    #[test]
+    fn what_a_fork_left_has_its_stack_and_is_known_for_it() {
+        let marker = "[inherited from parent]";
+        let left = report(&[marker, "clone", "start_thread", "work", "fill", "malloc"]);
+        assert!(is_inherited(&left, 6));
+        assert_eq!(names(&interesting(&left, 6)), ["fill", "work"]);
+        // Where the parent's trace is missing, this is all there is.
+        assert!(!is_inherited(&left, 1));
+        assert_eq!(names(&interesting(&left, 1)), [marker]);
+        assert!(!is_inherited(&report(&["main", "fill"]), 2));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! memory (pinned.rs), functions with all that they call (through.rs).
 
 use skinflint_analysis::model::{
-    Books, Completeness, FindingKind, Instant, InstantKind, Program, Report,
+    Books, Completeness, Finding, FindingKind, Instant, InstantKind, Program, Report,
 };
 
 use crate::advice::{fewest_lines, findings, kept};
@@ -33,7 +33,7 @@ pub fn render(report: &Report, style: &Style) -> String {
     let mut lines = vec![program_line(&report.program)];
     completeness(&report.completeness, width, &mut lines);
     if nothing_recorded(report) {
-        empty(report.completeness.unread_events, width, &mut lines);
+        empty(&report.completeness, width, &mut lines);
         files(report, style, width, &mut lines);
     } else {
         books(report, width, &mut lines);
@@ -90,7 +90,11 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     if c.complete {
         lines.push(Line::of(Ink::Good, "complete").with(
             Ink::Plain,
-            format!(": {events}, {}", passed(c.unrecorded_calls)),
+            format!(
+                ": {events}, {}{}",
+                passed(c.unrecorded_calls),
+                without_trace(c.lost_children)
+            ),
         ));
     } else {
         let mut text = format!(": {events} read");
@@ -114,7 +118,7 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
             plural(c.truncated_stacks, "stack")
         ));
     }
-    if c.unknown_frees > 0 {
+    if c.unknown_frees > 0 && (c.began_late || c.complete) {
         also.push(format!(
             "of blocks from before recording: {}",
             plural(c.unknown_frees, "release")
@@ -136,6 +140,15 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
 }
 
 /// Whether calls passed unrecorded: then it is not said that none was lost.
+/// Returns what the headline says of processes that have no trace.
+fn without_trace(lost_children: u64) -> String {
+    match lost_children {
+        0 => String::new(),
+        1 => "; 1 process that it started was not recorded".into(),
+        n => format!("; {} processes that it started were not recorded", count(n)),
+    }
+}
+
 pub(crate) fn passed(unrecorded_calls: u64) -> String {
     match unrecorded_calls {
         0 => "none lost".to_owned(),
@@ -143,7 +156,8 @@ pub(crate) fn passed(unrecorded_calls: u64) -> String {
     }
 }
 
-fn empty(unread: u64, width: usize, lines: &mut Vec<Line>) {
+fn empty(known: &Completeness, width: usize, lines: &mut Vec<Line>) {
+    let unread = known.unread_events;
     lines.push(Line::default());
     if unread > 0 {
         let text = format!(
@@ -162,6 +176,10 @@ fn empty(unread: u64, width: usize, lines: &mut Vec<Line>) {
         Ink::Warn,
         "Nothing was recorded, so nothing can be said about this program's memory.",
     ));
+    // Why that is so stands above, and is no property of the program.
+    if known.began_late {
+        return;
+    }
     let why = "It may be that it made no heap call before it ended, or before the recording was cut; \
                that it brings its own allocator and never calls malloc or mmap; that it started \
                another program, which has a trace of its own; or that it is statically linked or \
@@ -181,7 +199,7 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::Time => format!("{at} after the start"),
         InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
         InstantKind::MostKept => {
-            format!("the moment at which the allocator kept most ({at} after the start)")
+            format!("a moment at which the allocator kept much ({at} after the start)")
         }
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
@@ -317,8 +335,11 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
             "{} of live blocks are not resident",
             bytes(books.live_not_resident_bytes)
         );
-        let untouched = |f: &&skinflint_analysis::model::Finding| f.kind == FindingKind::Untouched;
-        let largest = report.findings.iter().find(untouched);
+        let untouched = report
+            .findings
+            .iter()
+            .filter(|f| f.kind == FindingKind::Untouched);
+        let largest = untouched.max_by_key(|finding| absent(report, finding));
         if let Some(frame) =
             largest.and_then(|f| stack::interesting(report, f.node?).first().copied())
         {
@@ -343,6 +364,18 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
+/// Returns the bytes of a finding's live blocks that are not resident.
+fn absent(report: &Report, finding: &Finding) -> u64 {
+    let is_of = |node: u32| finding.node == Some(node) || finding.more_nodes.contains(&node);
+    let sites = report.sites.iter().filter(|site| is_of(site.node));
+    sites
+        .map(|site| {
+            let there = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
+            site.live_usable_bytes.saturating_sub(there)
+        })
+        .sum()
+}
+
 /// Prints one line that names the other instants, so that no reader takes this one for the whole story.
 fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
     let others = report
@@ -351,6 +384,8 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .enumerate()
         .filter(|(index, _)| *index != report.at);
     let mut others: Vec<&Instant> = others.map(|(_, instant)| instant).collect();
+    let most = report.instants.iter().filter_map(|one| one.books.as_ref());
+    let most = most.map(kept).max().unwrap_or(0);
     // What the fullest moment cannot show comes first.
     others.sort_by_key(|instant| instant.kind != InstantKind::MostKept);
     let texts: Vec<String> = others
@@ -358,8 +393,10 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .map(|instant| match &instant.books {
             // Less is not worth naming, whatever the quick look at the mappings took it for.
             Some(books) if instant.kind == InstantKind::MostKept && kept(books) >= 1 << 20 => {
+                // A quick look at the mappings found it: another moment may have more.
+                let what = if kept(books) == most { "most, " } else { "" };
                 format!(
-                    "the allocator kept most, {} free, {} after the start",
+                    "the allocator kept {what}{} free, {} after the start",
                     bytes(kept(books)),
                     duration(instant.time_ns)
                 )

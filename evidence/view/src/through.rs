@@ -6,7 +6,8 @@
 //! ```
 //!
 //! H1  Functions are shown where memory parts: one that passes nine tenths on to another of them is left out, and so
-//!     is one that holds nine tenths itself, which "who holds it" has.
+//!     is one that holds nine tenths itself, which "who holds it" has; unless it holds more than all that are shown:
+//!     the first line is never about a small part alone.
 //! H2  A few lines, fewer on a short screen, none on a shorter one; all of the list if all is asked for.
 //!
 //! Not here: which function holds what (`analysis::through`), the page's table (page/functions.js).
@@ -32,7 +33,19 @@ pub(crate) fn section(report: &Report, room: Option<usize>, width: usize) -> Vec
     };
     let rows: Vec<&Through> = match room {
         None => report.through.iter().collect(),
-        Some(_) => report.through.iter().filter(parts).collect(),
+        Some(_) => {
+            let mut rows: Vec<&Through> = report.through.iter().filter(parts).collect();
+            let first = rows.first().map_or(0, |row| row.bytes);
+            let own = report
+                .through
+                .iter()
+                .filter(|row| !row.passes_on && !parts(row));
+            let heaviest = own.max_by_key(|row| row.bytes);
+            if let Some(row) = heaviest.filter(|row| row.bytes > first) {
+                rows.insert(0, row);
+            }
+            rows
+        }
     };
     // These are a blank line and the heading.
     let shown = room.map_or(usize::MAX, |room| room.saturating_sub(2).min(SHOWN));

@@ -6,7 +6,7 @@
 //!
 //! U1  Bytes are binary (KiB = 1024), three significant digits; below 1 KiB they are exact.
 //! U2  A part that is not 0 never reads as 0: "<0.1%".
-//! U3  `page/core.js` has the same three functions, and the browser check compares them.
+//! U3  `page/core.js` has the same `bytes`, `count`, `percent` and `duration`, and the browser check compares them.
 //!
 //! Not here: alignment and width (screen.rs).
 

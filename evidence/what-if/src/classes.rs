@@ -122,7 +122,7 @@ impl Table {
         }
     }
 
-    /// Earns a class as the allocator does (engines/alloc/src/class.rs, `earn`): not if the tails of odd spans eat
+    /// Earns a class as the allocator does (engines/alloc/src/mechanism/class.rs, `earn`): not if the tails of odd spans eat
     /// half of what the class saves. Returns whether there is one now.
     #[cold]
     fn earn(&mut self, own: u32, given: u32) -> bool {
@@ -176,7 +176,7 @@ impl Class {
 }
 
 /// Returns the pages by the allocator's own rule. It is written a second time because the analysis may not depend on
-/// an allocator: `pages_for` and `span_pages` in engines/alloc/src/class.rs are the first.
+/// an allocator: `pages_for` and `span_pages` in engines/alloc/src/mechanism/class.rs are the first.
 fn tiers(size: u32, population: u64) -> u32 {
     let target = match population {
         0..=15 if size <= 512 => 1,

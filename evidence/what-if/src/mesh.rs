@@ -15,6 +15,8 @@
 //! Source: the idea, and the probing, are those of Mesh (Powers, Tench, Berger and McGregor, 2019). Not here: when it
 //! is requested (`model.rs`).
 
+use skinflint_base::random::Random;
+
 use crate::pages::{PAGE, Pages};
 
 /// The number of spans of the other half that each is tried against, as in Mesh.
@@ -101,13 +103,9 @@ fn shared(one: &Candidate, other: &Candidate, pages: &Pages) -> u64 {
 }
 
 fn shuffle<T>(all: &mut [T]) {
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = Random::new(1);
     for at in (1..all.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let with = ((u128::from(state) * (at as u128 + 1)) >> 64) as usize;
-        all.swap(at, with);
+        all.swap(at, random.index(at + 1));
     }
 }
 

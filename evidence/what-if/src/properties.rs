@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use skinflint_base::random::Random;
+
 use crate::model::{Model, Size};
 use crate::pages::PAGE;
 use crate::policy::Policy;
@@ -23,24 +25,13 @@ fn whole(size: u64) -> Size {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// Mostly small, some middling, few large; none of them a mapping of its own for all policies.
-    fn size(&mut self) -> u64 {
-        match self.below(100) {
-            0..=59 => 1 + self.below(200),
-            60..=89 => 1 + self.below(6000),
-            90..=98 => 1 + self.below(60_000),
-            _ => 1 + self.below(600_000),
-        }
+/// Draws a size: mostly small, some middling, few large; none of them a mapping of its own for all policies.
+fn size(random: &mut Random) -> u64 {
+    match random.below(100) {
+        0..=59 => 1 + random.below(200),
+        60..=89 => 1 + random.below(6000),
+        90..=98 => 1 + random.below(60_000),
+        _ => 1 + random.below(600_000),
     }
 }
 
@@ -88,7 +79,7 @@ impl Judge {
 }
 
 fn random_acts(policy: &Policy, delay_ms: u32, seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1);
+    let mut random = Random::new(seed);
     let mut model = Model::new(policy.clone(), delay_ms);
     let mut judge = Judge::default();
     let mut spare: Vec<u32> = (0..3000).rev().collect();
@@ -102,7 +93,7 @@ fn random_acts(policy: &Policy, delay_ms: u32, seed: u64) {
         if dice == 15 && live > 0 {
             let (&block, &old) = judge.0.iter().nth(pick).expect("live");
             let new = if random.below(2) == 0 {
-                random.size()
+                size(&mut random)
             } else {
                 old + random.below(old + 64)
             };
@@ -110,7 +101,7 @@ fn random_acts(policy: &Policy, delay_ms: u32, seed: u64) {
             judge.0.insert(block, new);
         } else if (dice < if growing { 10 } else { 3 } || live == 0) && !spare.is_empty() {
             let block = spare.pop().expect("not empty");
-            let size = random.size();
+            let size = size(&mut random);
             model.came(block, whole(size), random.below(3) as u32);
             judge.0.insert(block, size);
         } else if live > 0 {

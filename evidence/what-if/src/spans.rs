@@ -26,7 +26,7 @@ use crate::runs::Runs;
 const NONE: u32 = u32::MAX;
 const LARGE: u32 = u32::MAX - 1;
 /// The size from which a large block that grows takes its pages along: the allocator's own bound
-/// (`MOVE_PAGES` in engines/alloc/src/large.rs); other allocators are near it or copy.
+/// (`MOVE_PAGES` in engines/alloc/src/heaps/large.rs); other allocators are near it or copy.
 const MOVED_BYTES: u64 = 64 * PAGE;
 
 struct Span {

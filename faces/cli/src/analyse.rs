@@ -15,7 +15,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use skinflint_recording::{Analysed, Error, More, Progress, Recording};
 
-use crate::args::AnalysisOptions;
+use crate::options::AnalysisOptions;
 
 /// Traces with fewer events are read before a progress bar could be seen.
 const PROGRESS_FROM: u64 = 8 << 20;

@@ -14,26 +14,104 @@
 //! Not here: everything that measures (crate `compare`).
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
-use skinflint_base::env;
-use skinflint_compare::model::{Allocator, Comparison, Missing, Settings, Verdict};
-use skinflint_compare::peers::{self, Places};
-use skinflint_compare::rounds::{Kind, News, Subject};
-use skinflint_compare::run::INTERRUPTED;
-use skinflint_compare::{Request, csv, json, page, replays, signals, table};
+use skinflint_compare::chosen::{self, Chosen};
+use skinflint_compare::folder::Folder;
+use skinflint_compare::model::{Comparison, Settings, Verdict};
+use skinflint_compare::peers::Places;
+use skinflint_compare::rounds::{News, Subject};
+use skinflint_compare::{Request, csv, interrupts, json, page, subjects, table};
+use skinflint_launch::installed;
 
-use crate::args::CompareArgs;
-use crate::launch::find_library;
-use crate::preflight;
 use crate::what_if;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint compare -- ./app --input big.json
+  skinflint compare --with glibc,skinflint,jemalloc --runs 10 --html app.html -- ./app
+  skinflint compare app.sft                      # a trace of skinflint record: no program needed
+  skinflint compare --paced 1 --idle 5 a.sft b.sft
+  skinflint compare --idle 3 -- sh load.sh       # a server is ended when it has been idle for 3 s
+
+Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3), tcmalloc, gperftools,
+snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask peers` builds them from
+their authors' sources. What each figure means is in docs/compare.md.";
+
+#[derive(ClapArgs, Debug)]
+pub struct CompareArgs {
+    /// Traces to replay
+    #[arg(value_name = "TRACE")]
+    pub traces: Vec<PathBuf>,
+
+    /// Allocators, with commas: names or paths [default: all that are found]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub with: Vec<String>,
+
+    /// The allocator that ratios refer to
+    #[arg(long = "ref", value_name = "NAME", default_value = "glibc")]
+    pub reference: String,
+
+    /// Rounds; in each, every allocator runs once. Below 5 nothing is called distinct
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+
+    /// Limit of one run [default: ten times what the reference took, at least 60]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+
+    /// End a program that has had no work for this long; a replay waits this long at its end
+    #[arg(long, value_name = "SECONDS")]
+    pub idle: Option<f64>,
+
+    /// Replay in recorded time, SPEED times as fast (1: as recorded), so that allocators purge while idle
+    #[arg(long, value_name = "SPEED")]
+    pub paced: Option<f64>,
+
+    /// File for the program's stdin [default: nothing]
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Do not compare what the program writes to stdout
+    #[arg(long)]
+    pub ignore_output: bool,
+
+    /// Write everything as JSON; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write each run's figures as CSV; - is stdout
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write one self-contained page, with memory over time
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Simulate other layouts of the traces' blocks instead, without running anything: the same as
+    /// `skinflint what-if`, which has more options
+    #[arg(long, conflicts_with_all = ["with", "timeout", "idle", "paced", "csv", "html", "command"])]
+    pub what_if: bool,
+
+    /// Seed of the intervals' random draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
 
 /// Milliseconds between two looks at a program's memory.
 const INTERVAL_MS: u64 = 10;
@@ -47,8 +125,11 @@ pub fn compare(args: &CompareArgs) -> Result<u8> {
     if args.what_if {
         return what_if::instead(&args.traces, args.json.as_deref());
     }
-    let places = places();
-    let (allocators, missing, reference) = allocators(args, &places)?;
+    let Chosen {
+        allocators,
+        missing,
+        reference,
+    } = chosen::choose(&args.with, &args.reference, &Places::installed())?;
     let settings = Settings {
         runs: args.runs,
         reference,
@@ -58,10 +139,10 @@ pub fn compare(args: &CompareArgs) -> Result<u8> {
         interval_ms: INTERVAL_MS,
         seed: args.seed,
     };
-    let probe = find_library("libskinflint_probe.so", env::PROBE_LIBRARY.name())?;
+    let probe = installed::probe()?;
     let folder = Folder::new()?;
-    install_handlers();
-    let subjects = subjects(args, &folder.0)?;
+    interrupts::install_handlers();
+    let subjects = subjects(args, folder.path())?;
     let mut progress = Progress::new(&subjects, allocators.len(), args);
     let request = Request {
         subjects,
@@ -69,7 +150,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8> {
         missing,
         settings,
         probe,
-        folder: folder.0.clone(),
+        folder: folder.path().to_owned(),
         compare_output: !args.ignore_output,
         command: std::env::args_os()
             .map(|word| word.to_string_lossy().into_owned())
@@ -150,134 +231,16 @@ fn writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the places where allocators are looked for.
-pub fn places() -> Places {
-    let skinflint = find_library("libskinflint.so", env::ALLOCATOR.name()).ok();
-    let lists = match std::env::var_os(env::PEERS.name()) {
-        Some(list) => vec![PathBuf::from(list)],
-        None => {
-            let own = std::env::current_exe().unwrap_or_default();
-            let own = own.canonicalize().unwrap_or(own);
-            let folder = own.parent().unwrap_or(Path::new("/"));
-            vec![
-                folder.join("../bench/alloc/peers/peers.json"),
-                folder.join("../lib/skinflint/peers/peers.json"),
-            ]
-        }
-    };
-    let lists = lists
-        .into_iter()
-        .map(|list| list.canonicalize().unwrap_or(list));
-    Places::of_system(skinflint, lists.collect())
-}
-
-/// Returns the allocators that are there, those that are not, and the reference's name.
-fn allocators(
-    args: &CompareArgs,
-    places: &Places,
-) -> Result<(Vec<Allocator>, Vec<Missing>, String)> {
-    let mut names: Vec<String> = match args.with.is_empty() {
-        true => peers::DEFAULT
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect(),
-        false => args.with.clone(),
-    };
-    if !names.contains(&args.reference) {
-        names.insert(0, args.reference.clone());
-    }
-    let (mut found, mut missing): (Vec<Allocator>, Vec<Missing>) = (Vec::new(), Vec::new());
-    let mut reference = args.reference.clone();
-    let mut seen: Vec<&String> = Vec::new();
-    for name in &names {
-        if seen.contains(&name) {
-            continue;
-        }
-        seen.push(name);
-        match places.find(name) {
-            Ok(allocator) => {
-                if found.iter().any(|other| other.name == allocator.name) {
-                    bail!(
-                        "--with {name}: another allocator is called {} already; rename the file",
-                        allocator.name
-                    );
-                }
-                if *name == args.reference {
-                    reference.clone_from(&allocator.name);
-                }
-                found.push(allocator);
-            }
-            Err(why) => missing.push(why),
-        }
-    }
-    if let Some(missing) = missing
-        .iter()
-        .find(|missing| missing.name == args.reference)
-    {
-        bail!("--ref {}: {}; {}", missing.name, missing.why, missing.get);
-    }
-    Ok((found, missing, reference))
-}
-
 fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
-    if let Some(program) = args.command.first() {
-        // A program that cannot be started is an error; one that a preload cannot reach is a row.
-        preflight::find(program, &preflight::COMPARE)?;
-        let unreachable = preflight::check(program, &preflight::COMPARE).err();
-        let name = name_of(&args.command);
-        return Ok(vec![Subject {
-            name,
-            what: args
-                .command
-                .iter()
-                .map(|w| w.to_string_lossy().into_owned())
-                .collect(),
-            notes: Vec::new(),
-            kind: Kind::Command {
-                command: args.command.clone(),
-                input: args.input.clone(),
-                unreachable: unreachable.map(|error| format!("{error:#}")),
-            },
-        }]);
+    if !args.command.is_empty() {
+        let input = args.input.as_deref();
+        return Ok(vec![subjects::of_program(&args.command, input)?]);
     }
-    let replayer = find_library("skinflint-replay", env::REPLAYER.name())?;
-    let mut subjects: Vec<Subject> = Vec::new();
-    for (number, trace) in args.traces.iter().enumerate() {
+    subjects::of_traces(&args.traces, folder, &mut |trace| {
         if !args.quiet {
             say!("skinflint: {}: compiling", trace.display());
         }
-        let (prepared, notes) = replays::prepare(trace, &replayer, folder, number)?;
-        let name = trace.file_stem().unwrap_or(trace.as_os_str());
-        let mut name = name.to_string_lossy().into_owned();
-        if subjects.iter().any(|other| other.name == name) {
-            name = trace.display().to_string();
-        }
-        subjects.push(Subject {
-            name,
-            what: vec![trace.display().to_string()],
-            notes,
-            kind: Kind::Replay(prepared),
-        });
-    }
-    Ok(subjects)
-}
-
-/// Returns the name of a program: its file, or the script that an interpreter is given.
-fn name_of(command: &[OsString]) -> String {
-    const INTERPRETERS: [&str; 8] = [
-        "sh", "bash", "dash", "python3", "perl", "ruby", "node", "php",
-    ];
-    let file = |word: &OsString| {
-        let name = Path::new(word).file_name().unwrap_or(word.as_os_str());
-        name.to_string_lossy().into_owned()
-    };
-    let name = command.first().map(&file).unwrap_or_default();
-    match command.get(1) {
-        Some(script) if INTERPRETERS.contains(&name.as_str()) && Path::new(script).is_file() => {
-            file(script)
-        }
-        _ => name,
-    }
+    })
 }
 
 fn show(args: &CompareArgs, comparison: &Comparison) -> Result<()> {
@@ -385,85 +348,5 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-    }
-}
-
-/// A folder for the files of runs, removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        let base = std::env::temp_dir();
-        for attempt in 0..100 {
-            let path = base.join(format!(
-                "skinflint-compare-{}-{attempt}",
-                std::process::id()
-            ));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Folder(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!(
-                            "{}: cannot be made; set TMPDIR to another folder",
-                            path.display()
-                        )
-                    });
-                }
-            }
-        }
-        bail!("{}: full of folders of ours; remove them", base.display())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed stays in the system's folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// When the first signal came, in milliseconds of the monotonic clock; 0 before.
-static FIRST_SIGNAL_MS: AtomicU64 = AtomicU64::new(0);
-/// Signals that come together are one request: `timeout` sends its signal to us and to our group.
-const TOGETHER_MS: u64 = 500;
-
-extern "C" fn on_signal(signal: i32) {
-    // ORDER: Relaxed; a flag that stands alone, read every few milliseconds.
-    INTERRUPTED.store(true, Ordering::Relaxed);
-    // SAFETY: the structures are ours, and these calls are allowed in a handler.
-    unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
-        let now_ms = (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1);
-        // ORDER: Relaxed twice; a number that stands alone, set by the first signal.
-        let first =
-            FIRST_SIGNAL_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err_and(|first_ms| now_ms >= first_ms + TOGETHER_MS) {
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
-    }
-}
-
-fn install_handlers() {
-    let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-    // SAFETY: the handler does only what a handler may. A second Ctrl-C, some time after the first, ends us, and the
-    // program with us.
-    unsafe { signals::handle(&ends, on_signal as *const () as usize, libc::SA_RESTART) }
-        .expect("these can be handled");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_script_gives_its_name_to_an_interpreter() {
-        let name = |words: &[&str]| name_of(&words.iter().map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(name(&["/usr/bin/jq", "."]), "jq");
-        assert_eq!(name(&["sh", "-c", "exit"]), "sh");
-        assert_eq!(name(&["python3", file!()]), "python3");
-        assert_eq!(name(&["sh", "/etc/passwd"]), "passwd");
     }
 }

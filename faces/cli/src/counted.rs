@@ -1,33 +1,77 @@
 //! `skinflint counts`: the concordance of sizes, and the stacks behind one of its lines.
 //!
 //! ```text
-//!   ( 3 ) 205920: small: 24 -> 32 ( 8 ), from 58 stacks
-//!    120000 (58.3%)  parse_header  src/parse.c:33 ← load  src/load.c:80 ← main
-//!   others 85920 (41.7%): 57 further stacks
+//!   TRACE ─► recording: cells ─► analysis::counts ─► lines, or view::concordance ─► the stacks of one
 //! ```
 //!
-//! C1  The figures of the stacks and of the others add up to the line.
-//!
-//! Not here: the lines (`analysis::counts`), which frames are informative (`view::stack`).
+//! Not here: the lines (`analysis::counts`), the stacks of a line (`view::concordance`).
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_analysis::Facts;
 use skinflint_analysis::counts::{self, CountsOptions};
-use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::CellKey;
 use skinflint_recording::{Names, Recording};
 use skinflint_sizes::Scheme;
-use skinflint_view::{stack, units};
+use skinflint_view::{concordance, units};
 
 use crate::analyse::{self, Bar, plain};
-use crate::args::{CountsArgs, Weight};
+use crate::options::NameOptions;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint counts app.sft
+  skinflint counts app.sft --scheme mozjemalloc-2011 --weight slop
+  skinflint counts app.sft --when peak
+  skinflint counts app.sft --stacks 3            # the stacks behind line 3
+
+A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )";
+
+#[derive(ClapArgs, Debug)]
+pub struct CountsArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Count the sizes that another allocator would give, instead of those that were given:
+    /// mozjemalloc-2011, mozjemalloc, jemalloc5, mimalloc, tcmalloc, go, glibc, skinflint
+    #[arg(long, value_name = "SCHEME")]
+    pub scheme: Option<String>,
+
+    /// What a line's percentage is of: count, or slop (count times bytes wasted)
+    #[arg(long, value_name = "WHAT", default_value = "count")]
+    pub weight: Weight,
+
+    /// Which blocks to count: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
+    /// name of a mark
+    #[arg(long, value_name = "WHEN", default_value = "cumulative")]
+    pub when: String,
+
+    /// Print the stacks of the line with this rank, instead of the lines
+    #[arg(long, value_name = "RANK")]
+    pub stacks: Option<usize>,
+
+    /// Lines to print, or stacks; 0 prints all [default: all lines, 20 stacks]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+
+    #[command(flatten)]
+    pub names: NameOptions,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// One for each block
+    Count,
+    /// The bytes wasted in each block
+    Slop,
+}
 
 /// Stacks printed unless another number is asked for.
 const SHOWN: usize = 20;
-/// Frames of a stack, innermost first.
-const FRAMES: usize = 4;
 
 /// Does what was asked. Returns the exit status.
 ///
@@ -87,57 +131,17 @@ fn stacks(
     };
     let shown = &all[..all.len().min(limit)];
     let names = args.names.sources();
-    let mut names = Names(recording.symbols(&names).map_err(plain)?);
+    let mut names = Names::of(recording.symbols(&names).map_err(plain)?);
     let report = counts::named(shown, &Facts::of(&recording.trace).nodes, &mut names);
     let total: u64 = all.iter().map(|one| one.1).sum();
-    let unit = if options.by_slop {
-        " bytes of slop"
-    } else {
-        ""
+    let line = concordance::Line {
+        rank,
+        row: line,
+        stacks: all.len(),
+        total,
+        by_slop: options.by_slop,
     };
-    writeln!(
-        out,
-        "({rank:>2} ) {total}{unit}: {} -> {} ({} ), from {}",
-        line.size,
-        line.usable,
-        line.slop(),
-        units::plural(all.len() as u64, "stack")
-    )?;
-    let width = shown.first().map_or(1, |one| one.1.to_string().len());
-    for (site, (_, count)) in report.sites.iter().zip(shown) {
-        let share = units::percent(*count, total);
-        writeln!(
-            out,
-            "  {count:>width$} ({share:>6})  {}",
-            said(&report, site.node)
-        )?;
-    }
-    if shown.len() < all.len() {
-        let rest: u64 = all[shown.len()..].iter().map(|one| one.1).sum();
-        let share = units::percent(rest, total);
-        let further = units::plural((all.len() - shown.len()) as u64, "further stack");
-        writeln!(out, "others {rest} ({share}): {further}")?;
-    }
+    out.write_all(concordance::render(&report, &line).as_bytes())?;
     out.flush()?;
     Ok(0)
-}
-
-/// Returns the informative frames, innermost first.
-fn said(report: &Report, node: u32) -> String {
-    let frames = stack::telling(report, node);
-    let text = |frame: &&skinflint_analysis::model::Frame| {
-        let name = stack::short_name(&frame.function);
-        match stack::place(frame) {
-            place if place.is_empty() || stack::is_unnamed(&name) => name,
-            place => format!("{name}  {place}"),
-        }
-    };
-    let mut texts: Vec<String> = frames.iter().take(FRAMES).map(text).collect();
-    if frames.len() > FRAMES {
-        texts.push("…".into());
-    }
-    match texts.is_empty() {
-        true => "(no stack)".into(),
-        false => texts.join(" ← "),
-    }
 }

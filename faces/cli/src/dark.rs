@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   TRACE ─► report (stacks, instant) ─► ledger up to the instant ─► live blocks ┐
-//!   memory-report.json[.gz] ─► claims ───────────────────────────────────────────┴─► export::dark
+//!   memory-report.json[.gz] ─► claims ───────────────────────────────────────────┴─► dark_matter::Dark
 //!
-//!   run, record --dark-matter: the report comes from the program itself (`asked`), of the moment between two marks
+//!   run, record --dark-matter: the report comes from the program itself (`dark_matter::Asker`), of the moment between two marks
 //! ```
 //!
 //! K1  Before anything is printed, the rows are checked to add up, and the live blocks to be the report's.
 //!
-//! Not here: what is dark (`export::dark`), how a memory report is read (`export::reported`).
+//! Not here: what is dark, how a memory report is read, when a program is asked (`dark_matter`).
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,20 +18,13 @@ use std::sync::PoisonError;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use skinflint_dark_matter::{Asker, Dark, Reported, Taken, keep, living, render};
 use skinflint_export::LivesPass;
-use skinflint_export::dark::Dark;
-use skinflint_export::dark_text::render;
-use skinflint_export::living::living;
-use skinflint_export::reported::Reported;
 use skinflint_recording::More;
-use skinflint_trace::Trace;
+use skinflint_sessions::Outcome;
 
 use crate::analyse::{self, plain};
-use crate::args::NameOptions;
-use crate::asked::{Asker, Taken};
-use crate::launch::Outcome;
+use crate::options::NameOptions;
 
 pub const HELP: &str = "\
 Examples:
@@ -175,7 +168,7 @@ fn join(
 /// Prints what a run's own reporters leave out; a failure is only printed, and is no error of the run.
 pub fn of_run(asker: Asker, outcome: &Outcome, names: &NameOptions) {
     let done = asker.finish().and_then(|taken| {
-        let (trace, file) = keep(&taken, outcome)?;
+        let (trace, file) = kept(&taken, outcome)?;
         let printed = Printed {
             process: taken.reported.choose_pid(taken.pid),
             limit: 10,
@@ -205,7 +198,7 @@ pub fn of_run(asker: Asker, outcome: &Outcome, names: &NameOptions) {
 /// Keeps the answer of a recorded program's reporters, and prints how to look at it.
 pub fn of_record(asker: Asker, outcome: &Outcome) {
     let done = asker.finish().and_then(|taken| {
-        let (trace, file) = keep(&taken, outcome)?;
+        let (trace, file) = kept(&taken, outcome)?;
         say!("skinflint: {}", again(&trace, &file, &taken));
         Ok(())
     });
@@ -224,35 +217,10 @@ fn again(trace: &Path, file: &Path, taken: &Taken) -> String {
     )
 }
 
-/// Writes the memory report beside the trace that it belongs to.
-fn keep(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
+/// Keeps the answer, and prints which reporters were left out of it.
+fn kept(taken: &Taken, outcome: &Outcome) -> Result<(PathBuf, PathBuf)> {
     for fault in &taken.faults {
         say!("skinflint: {fault}");
     }
-    // A process has one trace for each program that it became.
-    let of_pid = outcome.recorded.iter().rev();
-    let mut of_pid = of_pid.filter(|trace| trace.process.pid == taken.pid);
-    let has_mark = |path: &Path| {
-        let trace = Trace::open(path);
-        trace.is_ok_and(|trace| trace.marks.iter().any(|mark| mark.name == taken.marks[1]))
-    };
-    let Some(trace) = of_pid.find(|trace| has_mark(&trace.path)) else {
-        bail!(
-            "process {} answered, and no trace has the moment at which it did",
-            taken.pid
-        );
-    };
-    let file = trace.path.with_extension("memory.json.gz");
-    let written = File::create(&file).and_then(|opened| {
-        let mut packed = GzEncoder::new(opened, Compression::default());
-        packed.write_all(&taken.json)?;
-        packed.finish()
-    });
-    written.with_context(|| {
-        format!(
-            "{}: cannot be written; choose another folder with --dir",
-            file.display()
-        )
-    })?;
-    Ok((trace.path.clone(), file))
+    keep(taken, &outcome.recorded)
 }

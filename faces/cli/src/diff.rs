@@ -19,7 +19,7 @@ use skinflint_export::diff_text::{Style, render};
 use skinflint_recording::More;
 
 use crate::analyse;
-use crate::args::NameOptions;
+use crate::options::NameOptions;
 
 pub const HELP: &str = "\
 Examples:

@@ -7,25 +7,62 @@
 //! E1  What the loader would ignore in silence is refused beforehand: a static, foreign or
 //!     set-user-id program, a file that is no library.
 //! E2  The program replaces us: no process of ours stays behind that could swallow a signal or a status.
-//! E3  `LD_PRELOAD` is kept. Our library goes in front, so that it wins over other allocators; only
-//!     the recorder stays before it, or it would see no call.
 //!
-//! Not here: recording (launch.rs).
+//! Not here: the checks and the list (`launch`), recording (record.rs).
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::Args as ClapArgs;
+use skinflint_base::env;
+use skinflint_launch::{preflight, preload};
 
-use crate::args::ExecArgs;
-use crate::launch::{RECORDER, find_library, preloadable};
-use crate::preflight;
+/// Returns what follows the options of `exec`: examples, and the allocator's variables from their one table.
+pub fn help() -> String {
+    let mut help = String::from(
+        "\
+Examples:
+  skinflint exec -- redis-server
+  skinflint exec --stats -- python3 service.py
+  skinflint record -- skinflint exec -- ./server    # recorded, on our allocator
+  SKINFLINT_HARDEN=1 skinflint exec -- ./server     # guarded samples, for use in production
 
-/// Name of the allocator's library.
-const ALLOCATOR: &str = "libskinflint.so";
+The program takes the place of this one: process id, signals and exit status are its own. What it
+starts runs on our allocator too (LD_PRELOAD is inherited); statically linked programs keep theirs.
+
+Environment of the program:",
+    );
+    for variable in env::ALL {
+        if variable.reader == env::Reader::Allocator {
+            let (name, meaning) = (variable.name(), variable.meaning);
+            let (values, default) = (variable.values, variable.default);
+            help += &format!("\n  {name}\n      {meaning}\n      {values} [default: {default}]");
+        }
+    }
+    help
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ExecArgs {
+    /// The allocator's library [default: libskinflint.so beside this program or in ../lib/skinflint]
+    #[arg(long, value_name = "PATH")]
+    pub lib: Option<PathBuf>,
+
+    /// Have each process print its totals to stderr when it ends
+    #[arg(long)]
+    pub stats: bool,
+
+    /// Let `skinflint memory` ask each process for its figures while it runs
+    #[arg(long)]
+    pub memory: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
 
 /// Becomes the program. Returns only if that fails.
 ///
@@ -36,78 +73,15 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
         bail!("no program given; as in: skinflint exec -- ls -l");
     };
     preflight::check(program, &preflight::EXEC)?;
-    let library = library(args.lib.as_deref())?;
-    let inherited = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    let list = preload::on_our_allocator(args.lib.as_deref())?;
     let mut command = Command::new(program);
-    command.args(&args.command[1..]).env(
-        "LD_PRELOAD",
-        preload_list(preloadable(&library)?, &inherited),
-    );
+    command.args(&args.command[1..]).env("LD_PRELOAD", list);
     if args.stats {
-        command.env(skinflint_base::env::STATS.name(), "1");
+        command.env(env::STATS.name(), "1");
     }
     if args.memory {
-        command.env(skinflint_base::env::MEMORY.name(), "on");
+        command.env(env::MEMORY.name(), "on");
     }
     let error = command.exec();
     Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
-}
-
-/// Returns the library that `--lib` names, or ours.
-fn library(named: Option<&Path>) -> Result<PathBuf> {
-    let library = match named {
-        Some(path) => std::fs::canonicalize(path)
-            .with_context(|| format!("{}: named by --lib, but not there", path.display()))?,
-        None => find_library(ALLOCATOR, skinflint_base::env::ALLOCATOR.name())?,
-    };
-    preflight::check_library(&library)?;
-    Ok(library)
-}
-
-/// Returns the list of libraries to preload (E3). The loader takes colons and spaces for separators.
-fn preload_list(library: &OsStr, inherited: &OsStr) -> OsString {
-    let entries: Vec<&[u8]> = inherited
-        .as_bytes()
-        .split(|byte| matches!(byte, b':' | b' '))
-        .filter(|entry| !entry.is_empty() && *entry != library.as_bytes())
-        .collect();
-    let is_recorder = |entry: &&&[u8]| {
-        Path::new(OsStr::from_bytes(entry)).file_name() == Some(OsStr::new(RECORDER))
-    };
-    let (before, after): (Vec<&[u8]>, Vec<&[u8]>) =
-        entries.iter().partition(|entry| is_recorder(entry));
-    let mut list = before;
-    list.push(library.as_bytes());
-    list.extend(after);
-    OsStr::from_bytes(&list.join(&b':')).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list(inherited: &str) -> String {
-        let list = preload_list(OsStr::new("/l/libskinflint.so"), OsStr::new(inherited));
-        list.to_string_lossy().into_owned()
-    }
-
-    #[test]
-    fn what_was_preloaded_stays_and_ours_comes_first() {
-        assert_eq!(list(""), "/l/libskinflint.so");
-        assert_eq!(list("/a.so:/b.so"), "/l/libskinflint.so:/a.so:/b.so");
-        assert_eq!(list(" /a.so  /b.so:"), "/l/libskinflint.so:/a.so:/b.so");
-    }
-
-    #[test]
-    fn ours_is_named_once() {
-        assert_eq!(list("/a.so:/l/libskinflint.so"), "/l/libskinflint.so:/a.so");
-    }
-
-    #[test]
-    fn the_recorder_stays_in_front() {
-        assert_eq!(
-            list("/a.so:/r/libskinflint_record.so"),
-            "/r/libskinflint_record.so:/l/libskinflint.so:/a.so"
-        );
-    }
 }

@@ -5,28 +5,25 @@
 //! ```
 //!
 //! E1  An option that a format has no use for is wrong use (status 2), and is never ignored.
-//! E2  A file that cannot be written whole is not left behind, unless it was there before.
-//! E3  What is missing from a trace is reported on stderr, and in the file if the format has a place for it.
+//! E2  What is missing from a trace is reported on stderr, and in the file if the format has a place for it.
 //!
 //! Not here: the formats (`export`).
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use skinflint_export::{
-    LivesPass, Source, Value, dhat, firefox, folded, heaptrack, memory_report, pprof, speedscope,
+    LivesPass, Source, Value, dhat, file, firefox, folded, heaptrack, memory_report, pprof,
+    speedscope,
 };
 use skinflint_recording::{More, Recording};
 use skinflint_view::units;
 
 use crate::analyse;
-use crate::args::NameOptions;
+use crate::options::NameOptions;
 
 pub const HELP: &str = "\
 Examples:
@@ -198,7 +195,7 @@ fn write(
     }
 }
 
-/// Writes a whole file, or stdout (E2).
+/// Writes a whole file, or stdout (`export::file`).
 fn to_file(
     path: &Path,
     trace: &Path,
@@ -217,32 +214,15 @@ fn to_file(
         write(&mut out)?;
         return Ok(out.flush()?);
     }
-    let refused = || {
+    file::write_whole(path, may_pack, write).with_context(|| {
         format!(
             "{}: cannot be written; name another file with --output",
             path.display()
         )
-    };
-    let existed = path.exists();
-    let file = BufWriter::new(File::create(path).with_context(refused)?);
-    let packed = may_pack && path.extension().is_some_and(|extension| extension == "gz");
-    let done = match packed {
-        true => {
-            let mut file = GzEncoder::new(file, Compression::default());
-            write(&mut file).and_then(|()| file.finish()?.flush())
-        }
-        false => {
-            let mut file = file;
-            write(&mut file).and_then(|()| file.flush())
-        }
-    };
-    if done.is_err() && !existed {
-        let _ = std::fs::remove_file(path);
-    }
-    done.with_context(refused)
+    })
 }
 
-/// Prints what is in the file, and what is missing (E3).
+/// Prints what is in the file, and what is missing (E2).
 fn say_what(args: &ExportArgs, source: Source<'_>) {
     let report = source.report;
     let moment = match (args.format.is_of_run(), source.instant()) {

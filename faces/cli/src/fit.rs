@@ -15,11 +15,49 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use clap::Args as ClapArgs;
 use skinflint_fit::{Error, Json};
 use skinflint_sizes::fit::{self, FILE_BYTES_MAX};
 
 use crate::analyse::Bar;
-use crate::args::FitArgs;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint fit app.sft -o app.fit
+  skinflint fit monday.sft friday.sft -o app.fit --json | jq '.earned'
+  skinflint fit --show app.fit
+
+All traces must be of one program. A summary goes to stderr. To use the profile, set SKINFLINT_FIT=app.fit
+where the program runs on Skinflint's allocator; the allocator ignores a damaged profile, with one line.";
+
+#[derive(ClapArgs, Debug)]
+pub struct FitArgs {
+    /// The traces, of one program
+    #[arg(
+        value_name = "TRACE",
+        required_unless_present = "show",
+        conflicts_with = "show"
+    )]
+    pub traces: Vec<PathBuf>,
+
+    /// The profile to write
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "show",
+        conflicts_with = "show"
+    )]
+    pub output: Option<PathBuf>,
+
+    /// Print a profile instead
+    #[arg(long, value_name = "FILE")]
+    pub show: Option<PathBuf>,
+
+    /// Print what was learned, or the profile of --show, as JSON; FIT.md has its fields
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Something in a file keeps it from being used (F2).
 #[derive(Debug)]

@@ -17,8 +17,7 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_free_lists::trials::{self, Failed, Figures, Options, Source};
 use skinflint_free_lists::{Compaction, Strategy};
-
-use crate::js;
+use skinflint_launch::installed;
 
 /// Reports whether an error is of a trace or of a program that ran, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
@@ -69,7 +68,7 @@ pub struct GcArgs {
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = size)]
     pub heap_limit: usize,
 
-    /// A collection comes when so many times what lived has been allocated
+    /// Collect each time the objects have grown to FACTOR times the bytes that lived after the last collection
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     pub growth: f64,
 
@@ -190,7 +189,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
     let options = args.options();
     if !args.live.is_empty() {
         trials::check_live(&args.live, &options, args.write.is_some())?;
-        let host = js::host("skinflint-js")?;
+        let host = installed::js_host("skinflint-js")?;
         let measured = |file: &PathBuf| trials::measure_live(&host, file, &policies, &options);
         return tell(
             &args.live.iter().map(measured).collect::<Result<Vec<_>>>()?,

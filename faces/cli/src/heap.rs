@@ -1,26 +1,17 @@
 //! `skinflint heap`: what is in a heap snapshot, what retains it, what differs in another one.
 //!
 //! ```text
-//!   FILE.heapsnapshot ─► snapshot::read ─┬─► sums by class
-//!                                        ├─► --retained: dominators      --path: a way from the root
-//!                                        └─► --diff OTHER: by class and object
+//!   FILE.heapsnapshot ─► heap_snapshot::tables: sums │ --retained │ --path │ --diff ─► text, --json
 //! ```
 //!
-//! H1  Every table says what its shares refer to, and what was left out of it.
-//!
-//! Not here: reading and sums (`snapshot`).
+//! Not here: reading, sums and tables (`heap_snapshot`).
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args as ClapArgs;
-use serde_json::{Value, json};
-use skinflint_heap_snapshot::census::{self, Census, Class, Sum};
-use skinflint_heap_snapshot::dominators::Dominators;
-use skinflint_heap_snapshot::graph::{Graph, NONE};
-use skinflint_heap_snapshot::read::{Snapshot, Want, read_file};
-use skinflint_view::units;
+use skinflint_heap_snapshot::tables;
 
 pub const HELP: &str = "\
 Examples:
@@ -71,254 +62,22 @@ pub fn heap(args: &HeapArgs) -> Result<u8> {
     } else {
         args.limit
     };
-    let (text, json) = if let Some(other) = &args.diff {
-        diff(&args.file, other, limit)?
+    let told = if let Some(other) = &args.diff {
+        tables::diff(&args.file, other, limit)?
     } else if let Some(object) = &args.path {
-        path(&args.file, object)?
+        tables::path(&args.file, object)?
     } else if args.retained {
-        retained(&args.file, limit)?
+        tables::retained(&args.file, limit)?
     } else {
-        let snapshot = read_file(&args.file, Want::Census)?;
-        (sums(&snapshot.census, limit), sums_json(&snapshot.census))
+        tables::sums(&args.file, limit)?
     };
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &json).map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &told.json).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        out.write_all(text.as_bytes())?;
+        out.write_all(told.text.as_bytes())?;
     }
     out.flush()?;
     Ok(0)
-}
-
-/// Describes what a list leaves out (H1).
-fn rest(shown: usize, all: usize, rows: &str) -> String {
-    if shown >= all {
-        return String::new();
-    }
-    format!(
-        "… and {} more {rows} (--limit 0 prints all)\n",
-        units::count((all - shown) as u64)
-    )
-}
-
-fn sums(census: &Census, limit: usize) -> String {
-    let total = census.total();
-    let rows = census.by_bytes();
-    let mut text = format!("{:>12} {:>6} {:>12}  class\n", "bytes", "%", "objects");
-    for (class, sum) in rows.iter().take(limit) {
-        let share = units::percent(sum.bytes, total.bytes);
-        text += &line(
-            &units::bytes(sum.bytes),
-            &share,
-            sum.objects,
-            &class.to_string(),
-        );
-    }
-    text += &rest(limit, rows.len(), "classes");
-    text += &line(
-        &units::bytes(total.bytes),
-        "100%",
-        total.objects,
-        "all; shares are of its bytes",
-    );
-    text
-}
-
-fn line(bytes: &str, share: &str, objects: u64, what: &str) -> String {
-    let objects = units::count(objects);
-    format!("{bytes:>12} {share:>6} {objects:>12}  {what}\n")
-}
-
-fn sums_json(census: &Census) -> Value {
-    let row = |class: &Class, sum: &Sum| json!({"type": class.kind, "name": class.name, "objects": sum.objects, "bytes": sum.bytes});
-    let rows = census.by_bytes();
-    json!({
-        "total": census.total(),
-        "classes": rows.iter().map(|(class, sum)| row(class, sum)).collect::<Vec<_>>(),
-    })
-}
-
-fn node_json(graph: &Graph, node: u32) -> Value {
-    let at = node as usize;
-    json!({"id": graph.id[at], "type": graph.class_of(node), "name": graph.name_of(node), "bytes": graph.bytes[at]})
-}
-
-/// Describes a node in words. Names are data: characters that a terminal would obey are replaced.
-fn called(graph: &Graph, node: u32) -> String {
-    const SHOWN: usize = 80;
-    let name = graph.name_of(node);
-    let name: String = name
-        .chars()
-        .take(SHOWN)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
-    let id = graph.id[node as usize];
-    if node == 0 {
-        return "(root)".to_owned();
-    }
-    match graph.class_of(node) {
-        "object" | "native" | "synthetic" => format!("{name} @{id}"),
-        kind => format!("{kind} {name} @{id}"),
-    }
-}
-
-fn retained(file: &Path, limit: usize) -> Result<(String, Value)> {
-    let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
-    let dominators = Dominators::of(&graph);
-    let total = graph.total_bytes();
-    let nodes = dominators.largest(&graph, limit);
-    let all = dominators.idom.iter().filter(|idom| **idom != NONE).count();
-    let lost = graph.len() - all;
-    let lost_bytes = total.saturating_sub(dominators.retained.first().copied().unwrap_or(0));
-    let mut text = format!(
-        "{:>12} {:>6} {:>12}  object, and what it is kept by\n",
-        "retained", "%", "itself"
-    );
-    let mut rows = Vec::new();
-    for &node in &nodes {
-        let at = node as usize;
-        let (kept, own) = (dominators.retained[at], graph.bytes[at]);
-        let (share, by) = (units::percent(kept, total), dominators.idom[at]);
-        text += &format!(
-            "{:>12} {share:>6} {:>12}  {}  <- {}\n",
-            units::bytes(kept),
-            units::bytes(own),
-            called(&graph, node),
-            called(&graph, by)
-        );
-        let mut row = node_json(&graph, node);
-        row["retained"] = json!(kept);
-        row["kept_by"] = node_json(&graph, by);
-        rows.push(row);
-    }
-    text += &rest(limit, all, "nodes");
-    text += &format!(
-        "Shares are of all {}. Nothing leads to {} objects of {}.\n",
-        units::bytes(total),
-        units::count(lost as u64),
-        units::bytes(lost_bytes)
-    );
-    let json = json!({"total_bytes": total, "unreachable": {"objects": lost, "bytes": lost_bytes}, "objects": rows});
-    Ok((text, json))
-}
-
-/// Returns the node that `@ID`, `CLASS` or `CLASS:N` means.
-fn object(graph: &Graph, file: &Path, wanted: &str) -> Result<u32> {
-    let shown = file.display();
-    if let Some(id) = wanted.strip_prefix('@') {
-        let Ok(number) = id.parse() else {
-            bail!("--path {wanted}: an id is a number, for instance @4711");
-        };
-        let Some(node) = graph.by_id(number) else {
-            bail!("--path {wanted}: {shown} has no object of this id; --retained prints ids");
-        };
-        return Ok(node);
-    }
-    // The name of a class may have colons.
-    if let Some(node) = graph.by_class(wanted, 0) {
-        return Ok(node);
-    }
-    let numbered = wanted.rsplit_once(':');
-    if let Some((name, n)) = numbered.and_then(|(name, n)| Some((name, n.parse().ok()?))) {
-        if let Some(node) = graph.by_class(name, n) {
-            return Ok(node);
-        }
-        if graph.by_class(name, 0).is_some() {
-            bail!(
-                "--path {wanted}: {shown} has fewer objects of this class; the first is {name}:0"
-            );
-        }
-    }
-    bail!(
-        "--path {wanted}: {shown} has no object of this class; `skinflint heap {shown}` prints classes"
-    )
-}
-
-fn path(file: &Path, wanted: &str) -> Result<(String, Value)> {
-    /// The number of steps that are printed at either end of a long path.
-    const ENDS: usize = 50;
-    let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
-    let node = object(&graph, file, wanted)?;
-    let Some(steps) = graph.path(&graph.parents(), node) else {
-        let text = format!(
-            "{}: nothing leads to it; it is garbage that no collection has found\n",
-            called(&graph, node)
-        );
-        return Ok((
-            text,
-            json!({"object": node_json(&graph, node), "path": null}),
-        ));
-    };
-    let mut text = String::new();
-    for (place, step) in steps.iter().enumerate() {
-        let hidden = steps.len().saturating_sub(2 * ENDS);
-        if hidden > 0 && place == ENDS {
-            text += &format!("  … {} more …\n", units::count(hidden as u64));
-        }
-        if hidden > 0 && (ENDS..ENDS + hidden).contains(&place) {
-            continue;
-        }
-        let edge: String = step
-            .edge
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
-        let name = called(&graph, step.node);
-        text += &format!("{edge:>24}  {name}\n");
-    }
-    let rows = steps.iter().map(|step| {
-        let mut row = node_json(&graph, step.node);
-        row["edge"] = json!(step.edge);
-        row
-    });
-    let rows: Vec<Value> = rows.collect();
-    Ok((
-        text,
-        json!({"object": node_json(&graph, node), "path": rows}),
-    ))
-}
-
-fn diff(before: &Path, after: &Path, limit: usize) -> Result<(String, Value)> {
-    let old = read_file(before, Want::Nodes)?;
-    let new = read_file(after, Want::Nodes)?;
-    let rows = census::diff(&old.graph, &new.graph);
-    let (was, is) = (old.census.total(), new.census.total());
-    let grown: i128 = rows.iter().map(|(_, row)| row.grown()).sum();
-    if grown != i128::from(is.bytes) - i128::from(was.bytes) {
-        bail!(
-            "{}: rows do not add up to the totals; please report it",
-            after.display()
-        );
-    }
-    let mut text = format!(
-        "{:>14} {:>10} {:>10} {:>10}  class\n",
-        "bytes", "objects", "new", "gone"
-    );
-    for (class, row) in rows.iter().take(limit) {
-        let objects = i128::from(row.after.objects) - i128::from(row.before.objects);
-        text += &format!(
-            "{:>+14} {objects:>+10} {:>10} {:>10}  {class}\n",
-            row.grown(),
-            row.new.objects,
-            row.gone.objects
-        );
-    }
-    text += &rest(limit, rows.len(), "classes that changed");
-    let objects = i128::from(is.objects) - i128::from(was.objects);
-    text += &format!(
-        "{grown:>+14} {objects:>+10} {:>21}  all: {} before, {} after\n",
-        "",
-        units::bytes(was.bytes),
-        units::bytes(is.bytes)
-    );
-    let json_rows: Vec<Value> = rows
-        .iter()
-        .map(|(class, row)| json!({"type": class.kind, "name": class.name, "before": row.before, "after": row.after, "new": row.new, "gone": row.gone}))
-        .collect();
-    Ok((
-        text,
-        json!({"before": was, "after": is, "classes": json_rows}),
-    ))
 }

@@ -7,18 +7,16 @@
 //! I1  A log that cannot be read leaves no trace behind, and the error names line and column.
 //! I2  The log is read twice: first for its processes, so that nothing is written before the process is known.
 //!
-//! Not here: the format (`export::logalloc`).
+//! Not here: the format (`export::logalloc`), the file (`export::log_file`).
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use flate2::bufread::MultiGzDecoder;
+use skinflint_export::log_file;
 use skinflint_export::logalloc::{self, Imported, LogError};
-use skinflint_trace::{ProcessInfo, Writer};
+use skinflint_trace::Writer;
 use skinflint_view::units;
 
 pub const HELP: &str = "\
@@ -61,7 +59,7 @@ pub fn import(args: &ImportArgs) -> Result<u8> {
         );
     }
     let existed = args.output.exists();
-    let writer = Writer::create(&args.output, &process(&args.log, pid))
+    let writer = Writer::create(&args.output, &log_file::process(&args.log, pid))
         .with_context(|| "name another file with --output")?;
     let done = logalloc::import(&mut open(&args.log)?, pid, writer);
     if done.is_err() && !existed {
@@ -98,42 +96,10 @@ pub fn is_of_log(error: &anyhow::Error) -> bool {
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    let failed = || {
+    log_file::open(path).with_context(|| {
         format!(
             "{}: cannot be read; check the name and that you may read it",
             path.display()
         )
-    };
-    let mut file = BufReader::new(File::open(path).with_context(failed)?);
-    let packed = file
-        .fill_buf()
-        .with_context(failed)?
-        .starts_with(&[0x1f, 0x8b]);
-    Ok(match packed {
-        true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-        false => Box::new(file),
     })
-}
-
-fn process(log: &Path, pid: u64) -> ProcessInfo {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let mut uid = [0; 8];
-    let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut uid));
-    if random.is_err() {
-        uid = (now.as_nanos() as u64).to_le_bytes();
-    }
-    ProcessInfo {
-        uid: format!("{:016x}", u64::from_le_bytes(uid)),
-        pid: u32::try_from(pid).unwrap_or(0),
-        name: log
-            .file_stem()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-        argv: vec![log.display().to_string()],
-        recorder_version: "logalloc".into(),
-        allocator: "not recorded (imported from logalloc)".into(),
-        os_page_bytes: 4096,
-        ..ProcessInfo::default()
-    }
 }

@@ -25,7 +25,6 @@ macro_rules! say {
 
 mod analyse;
 mod args;
-mod asked;
 mod attach;
 mod commands;
 mod compare;
@@ -40,12 +39,14 @@ mod gc;
 mod heap;
 mod import;
 mod js;
-#[path = "../../../js/host/src/args.rs"]
-mod js_args;
-mod launch;
 mod memory;
-mod preflight;
+mod options;
 mod processes;
+mod record;
+mod recorded;
+mod report;
+mod run;
+mod shown;
 mod tabs;
 mod top;
 mod what_if;

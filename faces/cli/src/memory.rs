@@ -19,22 +19,17 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use skinflint_reporters::diff::{Diff, Side};
-use skinflint_reporters::endpoint::{self, Answer};
-use skinflint_reporters::file::ReadError;
+use skinflint_reporters::gathered::{self, Gathered, HOW, Subject, Target, gather};
 use skinflint_reporters::named::Note;
-use skinflint_reporters::page::{Backend, Page, Shown};
-use skinflint_reporters::process::NoFigures;
-use skinflint_reporters::store::Store;
+use skinflint_reporters::page::Page;
 use skinflint_reporters::text::{self, Style};
 use skinflint_reporters::tree::{Builder, Presence};
-use skinflint_reporters::{Action, Entry, file, heap, json, openmetrics, process};
+use skinflint_reporters::{Action, Entry, endpoint, file, json, openmetrics, process};
 
 pub const HELP: &str = "\
 Examples:
@@ -124,36 +119,6 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is looked at.
-enum Target {
-    Pid(u32),
-    Url(String),
-    File(PathBuf),
-}
-
-impl Target {
-    fn of(text: &str) -> Result<Target> {
-        if text.starts_with("http://") {
-            return Ok(Target::Url(text.to_owned()));
-        }
-        match text.parse::<u32>() {
-            Ok(0) => bail!("0 is no process; `skinflint memory` lists who can be asked"),
-            Ok(pid) => Ok(Target::Pid(pid)),
-            Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                bail!("{text} is no process: numbers of processes are smaller")
-            }
-            Err(_) => Ok(Target::File(PathBuf::from(text))),
-        }
-    }
-}
-
-/// Lines, and the notes to print beside them.
-#[derive(Default)]
-struct Gathered {
-    lines: Store,
-    notes: Vec<String>,
-}
-
 /// Does what was asked. Returns the exit status.
 ///
 /// # Errors
@@ -190,7 +155,7 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut first = true;
     loop {
         let gathered = match gather(target, false) {
-            Err(error) if !first && ended(&error) => {
+            Err(error) if !first && gathered::has_ended(&error) => {
                 say!("skinflint: the process has ended");
                 return Ok(0);
             }
@@ -212,16 +177,6 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
         first = false;
         std::thread::sleep(every);
     }
-}
-
-fn ended(error: &anyhow::Error) -> bool {
-    let gone = error.downcast_ref::<NoFigures>();
-    matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
-}
-
-/// Reports whether the file or process is at fault, and not the command line.
-pub fn is_of_subject(error: &anyhow::Error) -> bool {
-    error.is::<NoFigures>() || error.is::<ReadError>()
 }
 
 /// Returns our stdout as a file that can be closed.
@@ -247,169 +202,11 @@ fn act(args: &MemoryArgs, target: &Target) -> Result<()> {
         let Target::Pid(pid) = target else {
             bail!("--{name} is for a process: give its number");
         };
-        let said = done(*pid, action)?;
+        let said = gathered::act(*pid, action)?;
         said.lines()
             .for_each(|line| say!("{name}: {}", text::plain(line)));
     }
     Ok(())
-}
-
-/// Makes a process do an action, and returns the result.
-fn done(pid: u32, action: Action) -> Result<String> {
-    let name = action.name();
-    let sockets = endpoint::sockets_of(pid);
-    let Some(socket) = sockets.first() else {
-        bail!("--{name}: process {pid} cannot be asked: {HOW}");
-    };
-    let answer = endpoint::ask(socket, pid, name)
-        .with_context(|| format!("{}: --{name}", socket.display()))?;
-    match answer {
-        Answer::Done(said) => Ok(said.trim_end().to_owned()),
-        Answer::No(said) => bail!("--{name}: process {pid}: {}", text::plain(&said)),
-        _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
-    }
-}
-
-const HOW: &str = "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
-
-fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
-    match target {
-        Target::Pid(pid) => of_process(*pid, with_blocks),
-        Target::Url(url) => of_url(url, with_blocks),
-        Target::File(path) => {
-            let mut gathered = Gathered::default();
-            let file = open(path)?;
-            file::read_with_blocks(file, |entry, _, blocks| gathered.keep(entry, blocks))
-                .with_context(|| path.display().to_string())?;
-            Ok(gathered)
-        }
-    }
-}
-
-impl Gathered {
-    fn keep(&mut self, entry: &Entry<'_>, blocks: &[Note]) {
-        // If memory runs out, the sums show it by the missing lines; there is no better place.
-        let _ = self.lines.push(entry) && self.lines.name_blocks(blocks);
-    }
-}
-
-fn open(path: &Path) -> Result<File> {
-    if path.is_dir() {
-        bail!("{}: a folder, and no file of about:memory", path.display());
-    }
-    File::open(path).with_context(|| {
-        format!(
-            "{}: cannot be opened; give a process's number, a URL or a file",
-            path.display()
-        )
-    })
-}
-
-fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<()> {
-    file::read(open(path)?, each).with_context(|| path.display().to_string())?;
-    Ok(())
-}
-
-fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
-    let named = || format!("process {pid}");
-    let title = process::title(pid).with_context(named)?;
-    let mut gathered = Gathered::default();
-    let mut allocator = None;
-    for socket in endpoint::sockets_of(pid) {
-        // The drop-in has no reporters, so it has none that could name blocks.
-        let request = match with_blocks && endpoint::is_reporters(&socket) {
-            true => endpoint::MEASURE_BLOCKS,
-            false => "measure",
-        };
-        match endpoint::ask(&socket, pid, request) {
-            Ok(Answer::Report { faults, json }) => {
-                gathered.notes.extend(faults);
-                file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
-                    .with_context(|| format!("{}: its answer", socket.display()))?;
-                return Ok(gathered);
-            }
-            Ok(Answer::Figures(text)) => {
-                allocator = heap::from_text(&title, &text, &mut gathered.lines);
-                if allocator.is_some() {
-                    break;
-                }
-                let shown = socket.display();
-                gathered
-                    .notes
-                    .push(format!("{shown}: an answer of another version; ignored"));
-            }
-            Ok(Answer::No(said)) => gathered.notes.push(said),
-            Ok(Answer::Done(_)) => {}
-            // It may have ended, or closed its socket: /proc says which.
-            Err(error) => gathered
-                .notes
-                .push(format!("{}: {error}", socket.display())),
-        }
-    }
-    if allocator.is_none() {
-        let note =
-            format!("only what the kernel says of process {pid} is known; for its heap, {HOW}");
-        gathered.notes.push(note);
-    }
-    process::of(pid, &title, allocator.as_ref(), &mut gathered.lines).with_context(named)?;
-    Ok(gathered)
-}
-
-/// Reads the page at an address: what it saves is requested with curl, as debug files are.
-fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
-    let more = if with_blocks { "blocks=1" } else { "fresh=1" };
-    let json = saved_by(url, more)?;
-    let mut gathered = Gathered::default();
-    file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
-        .with_context(|| "what the page saves".to_owned())?;
-    Ok(gathered)
-}
-
-/// Returns what a page saves when it is asked in this way.
-///
-/// # Errors
-/// If there is no curl, or no page.
-pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
-    let (page, query) = url.split_once('?').unwrap_or((url, ""));
-    let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
-    let done = Command::new("curl")
-        // The page's address is a key, and the list of processes shows a command's arguments to every user.
-        .args([
-            "--config",
-            "-",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-            "--max-time",
-            "60",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .and_then(|mut curl| {
-            let quoted = asked
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', " ");
-            // If curl has ended, its status says why.
-            let _ = curl
-                .stdin
-                .take()
-                .map(|mut stdin| writeln!(stdin, "url = \"{quoted}\""));
-            curl.wait_with_output()
-        })
-        .context("curl is needed to ask a URL: apt-get install curl")?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!(
-            "{page}: {}; is the program still running, and the address whole, with its token?",
-            text::plain(said.trim())
-        );
-    }
-    Ok(done.stdout)
 }
 
 /// Lists the processes that can be asked.
@@ -445,32 +242,15 @@ fn list(as_json: bool) -> Result<u8> {
 
 /// Shows the trees, or those of the difference.
 fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
-    let mut differing: Option<Diff> = None;
-    if let Some(first) = &args.diff {
-        let mut diff = Diff::new();
-        read_file(first, |entry, _| diff.add(Side::First, entry))?;
-        gathered
-            .lines
-            .iter()
-            .for_each(|entry| diff.add(Side::Second, &entry));
-        differing = Some(diff);
-    }
-    let mut lines = Store::new();
-    let mut presences = Vec::new();
-    if let Some(diff) = differing {
-        diff.each(|entry, presence| {
-            presences.push(presence);
-            // As above.
-            let _ = lines.push(entry);
-        });
-    }
-    let lines = if args.diff.is_some() {
-        &lines
-    } else {
-        &gathered.lines
+    let differing = args.diff.as_ref().map(|first| gathered.since(first));
+    let differing = differing.transpose()?;
+    let (lines, presences) = match &differing {
+        Some((lines, presences)) => (lines, presences.as_slice()),
+        None => (&gathered.lines, [].as_slice()),
     };
     let presences = presences
-        .into_iter()
+        .iter()
+        .copied()
         .chain(std::iter::repeat(Presence::Both));
     let both = lines.iter().zip(presences);
     if let Some(path) = &args.save {
@@ -514,21 +294,6 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     };
     print_all(&text)?;
     Ok(0)
-}
-
-/// A process as the subject of the page.
-struct Subject(u32);
-
-impl Backend for Subject {
-    fn measure(&mut self, with_blocks: bool) -> Result<Shown, String> {
-        let Gathered { lines, notes } =
-            of_process(self.0, with_blocks).map_err(|error| format!("{error:#}"))?;
-        Ok(Shown { lines, notes })
-    }
-
-    fn act(&mut self, action: Action) -> Result<String, String> {
-        done(self.0, action).map_err(|error| format!("{error:#}"))
-    }
 }
 
 /// Serves the page until Ctrl-C.

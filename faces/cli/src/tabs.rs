@@ -14,18 +14,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use skinflint_base::env;
 use skinflint_browser::plan::{self, Kind, Plan};
-use skinflint_browser::series::{self, Request, Series};
-use skinflint_browser::start::Subject;
-use skinflint_browser::{corpus, page, pages, png};
-
-use crate::compare::places;
-use crate::js;
-use crate::js_args::{Heap, Malloc};
-use crate::launch::find_library;
+use skinflint_browser::series::{self, Request};
+use skinflint_browser::{corpus, pages, png, subjects, table};
+use skinflint_launch::installed;
 
 pub const HELP: &str = "\
 Examples:
@@ -173,11 +167,11 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
     };
     let request = Request {
         plan,
-        subjects: subjects(args)?,
+        subjects: subjects::named(&args.browser, &args.allocators)?,
         repeat: args.repeat,
         out: std::path::absolute(&output)?,
         cache,
-        probe: probe().map_or_else(
+        probe: installed::probe().map_or_else(
             |error| {
                 if !args.allocators.is_empty() {
                     say!("skinflint: calls are not counted: {error:#}");
@@ -207,7 +201,7 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
         serde_json::to_writer_pretty(&mut out, &series)?;
         writeln!(out)?;
     } else {
-        out.write_all(table(&series).as_bytes())?;
+        out.write_all(table::render(&series).as_bytes())?;
     }
     progress(&format!(
         "{}, index.png, result.json, runs/",
@@ -219,11 +213,6 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
         (false, true) => 0,
         (false, false) => 1,
     })
-}
-
-/// Finds the library that counts calls.
-fn probe() -> Result<PathBuf> {
-    find_library("libskinflint_probe.so", env::PROBE_LIBRARY.name())
 }
 
 fn planned(args: &TabsArgs) -> Result<Plan> {
@@ -257,76 +246,6 @@ fn planned(args: &TabsArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-fn subjects(args: &TabsArgs) -> Result<Vec<Subject>> {
-    let mut subjects: Vec<Subject> = Vec::new();
-    for name in &args.browser {
-        let heap = match name.as_str() {
-            "js" => Some(Heap::Skinflint),
-            "js/stock" => Some(Heap::Stock),
-            other if other.split('/').next() == Some("js") => {
-                bail!(
-                    "--browser {other}: the JavaScript host's heap is js (ours) or js/stock (Boa's own)"
-                )
-            }
-            _ => None,
-        };
-        if args.allocators.is_empty() {
-            subjects.push(match heap {
-                Some(heap) => host(name, heap, None)?,
-                None => Subject::parse(name)?,
-            });
-            continue;
-        }
-        for allocator in &args.allocators {
-            // By default ours is on our allocator; another one is preloaded under the host that calls the C
-            // library's.
-            let browser = match heap {
-                Some(heap) if allocator == "own" => host(name, heap, None)?,
-                Some(heap) => host(name, heap, Some(Malloc::System))?,
-                None => Subject::parse(name)?,
-            };
-            subjects.push(on(&browser, allocator)?);
-        }
-    }
-    for (at, subject) in subjects.iter().enumerate() {
-        if subjects[..at]
-            .iter()
-            .any(|other| other.label == subject.label)
-        {
-            bail!("--browser: {} is named twice", subject.label);
-        }
-    }
-    Ok(subjects)
-}
-
-/// Returns the JavaScript host on a heap, on the allocator that it is built with or on the C library's.
-fn host(name: &str, heap: Heap, malloc: Option<Malloc>) -> Result<Subject> {
-    let host = js::driven_host(heap, malloc).with_context(|| format!("--browser {name}"))?;
-    let heap = match heap {
-        Heap::Stock => "stock",
-        Heap::Skinflint => "skinflint",
-    };
-    let words = [
-        host.display().to_string(),
-        "--driven".into(),
-        "--heap".into(),
-        heap.into(),
-    ];
-    Ok(Subject::host(&name.replace('/', "-"), words.to_vec()))
-}
-
-fn on(browser: &Subject, name: &str) -> Result<Subject> {
-    // WebKit's own heap over the system's malloc, which is its default.
-    if name == "own" {
-        return browser.on("own", None);
-    }
-    let found = match places().find(name) {
-        Ok(found) => found,
-        Err(missing) => bail!("--allocators {name}: {}; {}", missing.why, missing.get),
-    };
-    browser.on(&found.name, found.library.map(PathBuf::from))
-}
-
 fn record(args: &TabsArgs, file: &Path, cache: &Path) -> Result<u8> {
     let unfinished = png::record(&args.urls, file, cache)
         .with_context(|| format!("--record {}", file.display()))?;
@@ -353,72 +272,4 @@ fn fetch(args: &TabsArgs, plan: &Plan, cache: &Path) -> Result<u8> {
     }
     skinflint_browser::drive::node::install(cache)?;
     Ok(0)
-}
-
-/// Renders the table for a terminal: one row for each figure, one column for each browser.
-fn table(series: &Series) -> String {
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let heads = |first: &str, of: &dyn Fn(&series::Row) -> String| -> Vec<String> {
-        std::iter::once(first.to_owned())
-            .chain(series.rows.iter().map(of))
-            .collect()
-    };
-    rows.push(heads("", &|row| row.label.clone()));
-    rows.push(heads("complete runs", &|row| {
-        format!("{} of {}", row.complete, row.runs)
-    }));
-    rows.push(heads("failed loads", &|row| {
-        format!("{} of {}", row.failed_loads, row.loads)
-    }));
-    for name in page::names(&series.rows) {
-        rows.push(heads(&name, &|row| match row.figure(&name) {
-            Some(spread) => match page::say_spread(&name, spread) {
-                (mid, range) if range.is_empty() => mid,
-                (mid, range) => format!("{mid} [{range}]"),
-            },
-            None => "–".into(),
-        }));
-    }
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |at: usize| {
-        rows.iter()
-            .map(|row| row[at].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = format!(
-        "{} · {} · {}\n",
-        series.plan.name,
-        series.machine,
-        versions(series)
-    );
-    for row in &rows {
-        for (at, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[at] - cell.chars().count());
-            out += &if at == 0 {
-                format!("{cell}{pad}")
-            } else {
-                format!("  {pad}{cell}")
-            };
-        }
-        out.push('\n');
-    }
-    for one in &series.versus {
-        out += &format!("{}\n", page::say_versus(one));
-    }
-    for run in series.runs.iter().filter(|run| run.complete) {
-        out += &format!("left: {}\n", page::say_left(run));
-    }
-    for doubt in page::doubts_of(series) {
-        out += &format!("note: {doubt}\n");
-    }
-    out
-}
-
-fn versions(series: &Series) -> String {
-    let versions: Vec<&str> = series.rows.iter().map(|row| row.version.as_str()).collect();
-    let mut distinct = versions.clone();
-    distinct.dedup();
-    distinct.join("; ")
 }

@@ -8,11 +8,40 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use clap::Args as ClapArgs;
+use skinflint_sessions::under_way::session_of;
 use skinflint_symbols::{SymbolOptions, must_be_folders};
 use skinflint_trace::OpenError;
 
-use crate::args::{TopArgs, When};
-use crate::ctl;
+use crate::options::When;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint top                                 # what is being recorded now
+  skinflint top 4711                            # one process, if several are recorded
+  skinflint top app.sft                         # a trace, also one that is complete
+
+Keys: s sorts by live bytes, growth or churn; p holds the screen still; h explains; q quits. If
+stdout is not a terminal, one frame is printed as text.";
+
+#[derive(ClapArgs, Debug)]
+pub struct TopArgs {
+    /// A process that is being recorded, or a trace [default: the only recording]
+    #[arg(value_name = "PID|TRACE")]
+    pub what: Option<String>,
+
+    /// Print one frame as text, even on a terminal
+    #[arg(long)]
+    pub once: bool,
+
+    /// Folder with separate debug files; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+
+    /// Colour: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
 
 /// Does what was asked.
 ///
@@ -76,7 +105,7 @@ fn trace_of(args: &TopArgs) -> Result<PathBuf> {
 
 /// Returns the trace of a process that is being recorded, or of the process that holds most in its session.
 fn first_trace(pid: Option<u32>) -> Result<PathBuf> {
-    let status = ctl::session_of(pid)?.status;
+    let status = session_of(pid)?.status;
     let own = status
         .processes
         .iter()

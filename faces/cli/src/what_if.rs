@@ -13,15 +13,42 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use clap::Args as ClapArgs;
 use serde::Serialize;
-use skinflint_analysis::ledger::Counts;
 use skinflint_recording::Progress as _;
 use skinflint_view::what_if::{EXPLAINED, render};
 use skinflint_what_if::touched::Survey;
 use skinflint_what_if::{Policy, WhatIf};
 
 use crate::analyse::{self, Bar};
-use crate::args::WhatIfArgs;
+
+pub const HELP: &str = "\
+Examples:
+  skinflint what-if app.sft
+  skinflint what-if app.sft --policy glibc,skinflint,jemalloc5:64k:fullest
+  skinflint what-if app.sft --delay 500 --json | jq '.[0].policies[] | [.policy, .after_free.held_bytes]'
+
+A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
+taken, whether each thread has a heap of its own. A wrong policy prints the valid ones.";
+
+#[derive(ClapArgs, Debug)]
+pub struct WhatIfArgs {
+    /// The traces
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+
+    /// Policies to simulate, with commas [default: every policy that has a name]
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    pub policy: Vec<String>,
+
+    /// Milliseconds that pages lie unused before they are given back
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub delay: u32,
+
+    /// Print the figures as JSON: an array with an element for each trace
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// A trace and its figures.
 #[derive(Serialize)]
@@ -113,18 +140,7 @@ fn simulate(path: &Path, policies: &[Policy], delay_ms: u32) -> Result<Simulated
         bar.step(events)
     });
     bar.end();
-    let counts = Counts {
-        events: ran.what_if.events,
-        allocations: ran.what_if.acquisitions,
-        frees: ran.what_if.acquisitions,
-        // Those of a copy (`fork`) are releases of what it began with.
-        unknown_frees: match recording.is_copy() {
-            true => 0,
-            false => ran.what_if.unknown_releases,
-        },
-        ..Counts::default()
-    };
-    let mut missing = recording.incomplete(&ran.damage, &counts, 0);
+    let mut missing = recording.incomplete(ran.what_if.acquisitions > 0);
     missing.extend(recording.left_out());
     Ok(Simulated {
         trace: path.display().to_string(),

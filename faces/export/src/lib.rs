@@ -1,41 +1,38 @@
-//! Skinflint's results in the formats of other tools; the differences between two runs; what a
-//! program's own reporters leave out; and logs of another recorder as traces.
+//! Skinflint's results in the formats of other tools; the differences between two runs; and logs of another recorder
+//! as traces.
 //!
 //! ```text
 //!   Report + Lives ─► Source ─┬─► pprof, dhat, folded, speedscope, firefox, memory_report, parquet
 //!                             └─► heaptrack (and the events once more)
 //!   Report, Report ─► diff ─► Diff ─► text, JSON
-//!   memory report × live blocks ─► dark ─► Dark ─► text, JSON
 //!   logalloc text ─► logalloc ─► .sft
 //! ```
 //!
 //! X1  A total in a written file is the report's, to the unit: every writer writes a value for every row
 //!     of [`Report::sites`], and no other. What a format cannot hold is stated in the head of its source
 //!     file.
-//! X2  Rows of a difference and of dark matter add up to the totals of their reports; both can check
-//!     that (`adds_up`), and the command line always does.
+//! X2  Rows of a difference add up to the totals of their reports; it can check that (`adds_up`), and the command line
+//!     always does.
 //! X3  No input makes this crate panic. An error names the line and the column, or the field.
 //!
-//! Not here: analysis, names of functions, opening files: writers get an open one.
+//! Not here: analysis, names of functions; writers get an open file (file.rs).
 //!
 //! [`Report::sites`]: skinflint_analysis::model::Report::sites
-pub mod dark;
-pub mod dark_text;
 pub mod dhat;
 pub mod diff;
 pub mod diff_text;
+pub mod file;
 pub mod firefox;
 pub mod folded;
 pub mod heaptrack;
 pub mod lives;
-pub mod living;
+pub mod log_file;
 pub mod logalloc;
 mod logalloc_line;
 pub mod memory_report;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod pprof;
-pub mod reported;
 pub mod source;
 pub mod speedscope;
 

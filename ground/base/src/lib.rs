@@ -6,7 +6,9 @@
 //!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
 //!   probe the page of counted calls
+//!   filter  what a filter of system calls answers
 //!   hook  the allocator that can tell how large a block is
+//!   random  numbers by seed
 //!   loader  names and tables of loaded objects, without dlsym
 //! ```
 //!
@@ -25,9 +27,11 @@
 unsafe extern "C" {}
 
 pub mod env;
+pub mod filter;
 pub mod hook;
 pub mod loader;
 pub mod probe;
+pub mod random;
 pub mod ring;
 pub mod sync;
 pub mod sys;

@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 7;
+pub const LAYOUT: u32 = 9;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -168,13 +168,17 @@ pub const NOTICE_EXEC: u32 = 2;
 pub const NOTICE_STAYED: u32 = 3;
 /// A child was started as another program (`posix_spawn`).
 pub const NOTICE_SPAWN: u32 = 4;
+/// A child of fork is about to say hello, with the time of this notice: if it never does, it did not survive that.
+pub const NOTICE_MEETS: u32 = 5;
+/// Flag beside the kind: a filter of system calls would end the new program at its hello, which it is kept from.
+pub const NOTICE_FILTERED: u32 = 1 << 9;
 /// Flag beside the kind: the new program's environment is without the recorder.
 pub const NOTICE_WITHOUT_US: u32 = 1 << 8;
 
 /// The header at the start of a process's first region.
 #[repr(C)]
 pub struct ProcessHeader {
-    /// [`LAYOUT`].
+    /// [`LAYOUT`] once the process records; 0 if it said hello and could not begin.
     pub layout: AtomicU32,
     _reserved: u32,
     /// Snapshots asked for so far; the recorder raises it.
@@ -196,7 +200,7 @@ pub struct ProcessHeader {
     /// The address at which the program's frames begin on the stack of the thread that waits for a snapshot, the saved
     /// callee-saved registers included; 0 while no thread waits.
     pub look_stack: AtomicU64,
-    /// 1 when the recorder stopped because the collector did not answer.
+    /// 0, or why the recorder stopped early: [`GAVE_UP_SILENCE`] or [`GAVE_UP_FILTER`].
     pub gave_up: AtomicU32,
     /// 1 if usable sizes are read from glibc's chunk headers.
     pub glibc_fast: AtomicU32,
@@ -209,9 +213,19 @@ pub struct ProcessHeader {
     /// Turns answered so far; the collector raises the count to [`ProcessHeader::turn_asked`], and wakes the threads
     /// that wait.
     pub turn_done: AtomicU32,
+    /// Threads that were kept from the recorder, as a filter of system calls would have ended the program there.
+    pub filtered_threads: AtomicU64,
     /// Live usable bytes as the recorder counts them, plus [`COUNTED_FROM`]; 0 while it does not count.
     pub counted: AtomicU64,
+    /// The time of the newest request for a snapshot, monotonic nanoseconds; the recorder writes it before it raises
+    /// [`ProcessHeader::snapshot_asked`].
+    pub asked_ns: AtomicU64,
 }
+
+/// The recorder stopped because the collector did not answer.
+pub const GAVE_UP_SILENCE: u32 = 1;
+/// The recorder stopped because a filter of system calls would have ended the program.
+pub const GAVE_UP_FILTER: u32 = 2;
 
 /// The value at which the recorder's count of live bytes begins, so that it cannot fall below zero when blocks that
 /// are older than the recording are released.

@@ -14,6 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use skinflint_base::random::Random;
 use skinflint_base::ring::{
     ADDRESS, Nonsense, Outside, SlotHeader, Writer, record_words, tag, unread, word,
 };
@@ -26,11 +27,7 @@ const STUCK: Duration = Duration::from_secs(60);
 const LONGEST: u64 = 80;
 
 fn mix(seed: u64) -> u64 {
-    // SplitMix64, Steele, Lea and Flood 2014.
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Random::new(seed).bits()
 }
 
 /// Returns the words of record `n` after its first: mostly few, as in a recording.

@@ -8,7 +8,9 @@
 //!     header holds the CRC-32 of its payload as stored.
 //! B2  A header with a right checksum is still not trusted with memory: a block longer than `MAX_RAW` is refused.
 //!
-//! Not here: what payloads hold (`write`, `read`).
+//! Not here: what payloads hold (`write`, `read`), checksums and compression (`framing`).
+
+use skinflint_framing::header::{is_sealed, seal, u32_at, u64_at};
 
 /// The first bytes of an object trace; each of the usual mistakes of a transfer as text changes them.
 pub(crate) const FILE_MAGIC: [u8; 8] = *b"\x89SFO\r\n\x1a\n";
@@ -29,11 +31,6 @@ pub(crate) mod kind {
     pub(crate) const ENDING: u8 = 4;
 }
 
-pub(crate) mod codec {
-    pub(crate) const RAW: u8 = 0;
-    pub(crate) const ZSTD: u8 = 1;
-}
-
 /// The header of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Header {
@@ -48,10 +45,6 @@ pub(crate) struct Header {
     pub(crate) payload_crc: u32,
 }
 
-fn u32_at(bytes: &[u8; BLOCK_HEADER_BYTES], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
 impl Header {
     pub(crate) fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut out = [0; BLOCK_HEADER_BYTES];
@@ -64,8 +57,7 @@ impl Header {
         out[20..24].copy_from_slice(&self.sequence.to_le_bytes());
         out[24..32].copy_from_slice(&self.first_id.to_le_bytes());
         out[32..36].copy_from_slice(&self.payload_crc.to_le_bytes());
-        let crc = crc32fast::hash(&out[..36]);
-        out[36..40].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut out);
         out
     }
 
@@ -74,7 +66,7 @@ impl Header {
         if bytes[0..4] != BLOCK_MAGIC {
             return Err("no block begins here");
         }
-        if crc32fast::hash(&bytes[..36]) != u32_at(bytes, 36) {
+        if !is_sealed(bytes) {
             return Err("the checksum of a block's header is wrong");
         }
         let header = Header {
@@ -84,7 +76,7 @@ impl Header {
             raw_len: u32_at(bytes, 12),
             events: u32_at(bytes, 16),
             sequence: u32_at(bytes, 20),
-            first_id: u64::from(u32_at(bytes, 24)) | u64::from(u32_at(bytes, 28)) << 32,
+            first_id: u64_at(bytes, 24),
             payload_crc: u32_at(bytes, 32),
         };
         // A payload is never stored larger than it is raw; each event takes at least a byte.
@@ -105,7 +97,6 @@ pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     out[0..8].copy_from_slice(&FILE_MAGIC);
     out[8..10].copy_from_slice(&MAJOR.to_le_bytes());
     out[10..12].copy_from_slice(&MINOR.to_le_bytes());
-    let crc = crc32fast::hash(&out[..12]);
-    out[12..16].copy_from_slice(&crc.to_le_bytes());
+    seal(&mut out);
     out
 }

@@ -36,7 +36,6 @@ pub mod hooks;
 mod read;
 mod record;
 pub mod synthetic;
-mod varint;
 mod write;
 
 pub use block::{MAJOR, MINOR};

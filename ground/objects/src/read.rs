@@ -15,10 +15,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use crate::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, codec, kind};
-use crate::varint::get;
+use crate::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, kind};
 use crate::write::tag;
 use crate::{Event, Info, KindId, Origin, Totals};
+use skinflint_framing::header::is_sealed;
+use skinflint_framing::payload::{self, Unpacker};
+use skinflint_framing::varint::{self, Malformed};
 
 /// Why a file cannot be read as an object trace. Each message says what to do next.
 #[derive(Debug)]
@@ -89,6 +91,7 @@ pub struct Reader<R: Read = BufReader<File>> {
     from: R,
     info: Info,
     kinds: Vec<String>,
+    unpacker: Unpacker,
     stored: Vec<u8>,
     raw: Vec<u8>,
     at: usize,
@@ -127,8 +130,7 @@ impl<R: Read> Reader<R> {
             _ => OpenError::Read(name.to_owned(), error),
         };
         from.read_exact(&mut head).map_err(failed)?;
-        let crc = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
-        if head[..8] != FILE_MAGIC || crc32fast::hash(&head[..12]) != crc {
+        if head[..8] != FILE_MAGIC || !is_sealed(&head) {
             return Err(OpenError::NotATrace(name.to_owned()));
         }
         let major = u16::from_le_bytes([head[8], head[9]]);
@@ -139,6 +141,7 @@ impl<R: Read> Reader<R> {
             from,
             info: Info::default(),
             kinds: Vec::new(),
+            unpacker: Unpacker::default(),
             stored: Vec::new(),
             raw: Vec::new(),
             at: 0,
@@ -210,23 +213,15 @@ impl<R: Read> Reader<R> {
         if read_full(&mut self.from, &mut self.stored)? != self.stored.len() {
             return Err(CUT);
         }
-        if crc32fast::hash(&self.stored) != header.payload_crc {
+        if payload::crc(&self.stored) != header.payload_crc {
             return Err("the checksum of a block is wrong");
         }
         self.offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_len);
-        self.raw.resize(header.raw_len as usize, 0);
-        let length = match header.codec {
-            codec::RAW if self.stored.len() == self.raw.len() => {
-                self.raw.copy_from_slice(&self.stored);
-                self.raw.len()
-            }
-            codec::ZSTD => zstd::bulk::decompress_to_buffer(&self.stored, &mut self.raw[..])
-                .map_err(|_| "a block does not decompress")?,
-            _ => return Err("a block is stored in an unknown way"),
-        };
-        if length != self.raw.len() {
-            return Err("a block is not as long as it says");
-        }
+        let raw_len = header.raw_len as usize;
+        let unpacked = self
+            .unpacker
+            .unpack(header.codec, &self.stored, raw_len, &mut self.raw);
+        unpacked.map_err(|Malformed(what)| what)?;
         self.at = 0;
         Ok(Some(header))
     }
@@ -352,4 +347,9 @@ fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> Result<usize, &'static 
         }
     }
     Ok(done)
+}
+
+/// Reads the number at `at`, if there is one.
+fn get(bytes: &[u8], at: &mut usize) -> Option<u64> {
+    varint::get(bytes, at).ok()
 }

@@ -20,6 +20,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::{Event, KindId, Origin};
+use skinflint_base::random;
 
 /// How the number of documents changes in the course of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,17 +91,13 @@ impl Law {
     }
 }
 
-/// splitmix64: 64 bits of state; every seed is as good as another (Steele, Lea and Flood, 2014).
+/// Numbers by seed, and the distributions that laws draw from.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(random::Random);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.bits()
     }
 
     /// Returns a number below `bound`, which is not 0.
@@ -223,7 +220,7 @@ impl Sizes {
     pub fn new(seed: u64) -> Sizes {
         Sizes {
             bands: Bands::new(),
-            random: Random(seed),
+            random: Random(random::Random::new(seed)),
         }
     }
 }
@@ -265,7 +262,7 @@ impl Synthetic {
         Synthetic {
             law,
             bands: Bands::new(),
-            random: Random(law.seed),
+            random: Random(random::Random::new(law.seed)),
             clock: 0,
             next_id: 0,
             for_good_bytes: 0,
@@ -445,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_exponential_has_its_mean_and_its_tail() {
-        let mut random = Random(3);
+        let mut random = Random(random::Random::new(3));
         let draws: Vec<u64> = (0..400_000).map(|_| random.exponential(1 << 20)).collect();
         let mean = draws.iter().sum::<u64>() as f64 / draws.len() as f64 / f64::from(1 << 20);
         assert!((0.99..1.01).contains(&mean), "{mean}");

@@ -17,9 +17,10 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::block::{self, Header, codec, kind};
-use crate::varint::put;
+use crate::block::{self, Header, kind};
 use crate::{Info, KindId, Origin};
+use skinflint_framing::payload::{self, Packer};
+use skinflint_framing::varint::put;
 
 /// The raw bytes of a block of events: about 20,000 events, which is the most that a killed recording loses.
 const BLOCK_RAW: usize = 64 << 10;
@@ -59,7 +60,7 @@ pub struct Totals {
 /// Writes a trace of objects given by their ids. Single-threaded; [`crate::Shared`] is for several threads.
 pub struct Writer<W: Write = BufWriter<File>> {
     sink: W,
-    packer: zstd::bulk::Compressor<'static>,
+    packer: Packer,
     raw: Vec<u8>,
     packed: Vec<u8>,
     /// The allocations, deaths and collections in `raw`, which `totals` does not count yet.
@@ -97,7 +98,7 @@ impl<W: Write> Writer<W> {
     pub fn new(sink: W, info: &Info) -> io::Result<Writer<W>> {
         let mut writer = Writer {
             sink,
-            packer: zstd::bulk::Compressor::new(LEVEL)?,
+            packer: Packer::new(LEVEL)?,
             raw: Vec::with_capacity(BLOCK_RAW + 64),
             packed: Vec::new(),
             pending: Totals::default(),
@@ -217,13 +218,8 @@ impl<W: Write> Writer<W> {
 
     fn append(&mut self, kind: u8, raw: &[u8], events: u32) -> io::Result<()> {
         self.packed.clear();
-        self.packed
-            .resize(zstd::zstd_safe::compress_bound(raw.len()), 0);
-        let packed = self.packer.compress_to_buffer(raw, &mut self.packed[..]);
-        let (codec, payload) = match packed {
-            Ok(length) if length < raw.len() => (codec::ZSTD, &self.packed[..length]),
-            _ => (codec::RAW, raw),
-        };
+        let codec = self.packer.pack(raw, &mut self.packed)?;
+        let payload = &self.packed;
         let header = Header {
             kind,
             codec,
@@ -232,7 +228,7 @@ impl<W: Write> Writer<W> {
             events,
             sequence: self.sequence,
             first_id: self.block_first,
-            payload_crc: crc32fast::hash(payload),
+            payload_crc: payload::crc(payload),
         };
         self.sequence = self.sequence.wrapping_add(1);
         self.sink.write_all(&header.to_bytes())?;

@@ -10,7 +10,7 @@
 //!     user and root are answered. There is no TCP.
 //! S2  Requests have a bound in length and time; a client that does not read its answer is left after [`PATIENCE`].
 //! S3  A socket without a listener is replaced; one that answers is an error.
-//! S4  A endpoint belongs to its process. In the child of a fork it answers no client, and dropping it there leaves the
+//! S4  An endpoint belongs to its process. In the child of a fork it answers no client, and dropping it there leaves the
 //!     parent's socket alone; the child may open its own.
 //! S5  When an endpoint is dropped, an answer that is under way is finished first, within [`CLOSING`].
 //!

@@ -21,7 +21,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use skinflint_base::hook::{self, Giver};
+use skinflint_base::hook::{self, LinkedAllocator};
 use skinflint_base::sys;
 
 use crate::entry::{ALLOCATED, Entry, Kind, Units};
@@ -37,7 +37,7 @@ type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo2;
 #[derive(Clone, Copy)]
 enum Served {
     Skinflint { stats: StatsJson, trim: Trim },
-    Linked(&'static Giver),
+    Linked(&'static LinkedAllocator),
     Glibc { info: Mallinfo, trim: MallocTrim },
     Other,
 }
@@ -138,19 +138,19 @@ fn of_malloc(found: *const c_void) -> usize {
 }
 
 /// Returns the allocator of ours that is linked into the program, if it gives the program's blocks.
-pub fn linked() -> Option<&'static Giver> {
-    let giver = hook::giver()?;
+pub fn linked() -> Option<&'static LinkedAllocator> {
+    let allocator = hook::linked()?;
     let block = std::hint::black_box(Box::new(0u64));
     // SAFETY: any address may be asked about.
-    let usable = unsafe { (giver.usable)(std::ptr::from_ref(&*block).cast()) };
-    (usable > 0).then_some(giver)
+    let usable = unsafe { (allocator.usable)(std::ptr::from_ref(&*block).cast()) };
+    (usable > 0).then_some(allocator)
 }
 
 fn served() -> Served {
     static SERVED: OnceLock<Served> = OnceLock::new();
     *SERVED.get_or_init(|| {
-        if let Some(giver) = linked() {
-            return Served::Linked(giver);
+        if let Some(allocator) = linked() {
+            return Served::Linked(allocator);
         }
         let recorder = look_up(c"skinflint_beneath");
         let is_recorded =
@@ -204,7 +204,7 @@ pub fn trim() -> bool {
     unsafe {
         match served() {
             Served::Skinflint { trim, .. } => trim() != 0,
-            Served::Linked(giver) => (giver.trim)(),
+            Served::Linked(allocator) => (allocator.trim)(),
             Served::Glibc { trim, .. } => trim(0) != 0,
             Served::Other => false,
         }
@@ -232,9 +232,9 @@ pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
             // SAFETY: it writes at most `ROOM` bytes to the buffer, which has that room.
             unsafe { stats(buffer.cast(), ROOM) }
         }),
-        Served::Linked(giver) => written(store, |buffer| {
+        Served::Linked(allocator) => written(store, |buffer| {
             // SAFETY: as above.
-            unsafe { (giver.figures)(buffer, ROOM) }
+            unsafe { (allocator.figures)(buffer, ROOM) }
         }),
         Served::Glibc { info, .. } => {
             // SAFETY: may be called at any time.

@@ -26,6 +26,8 @@ pub mod endpoint;
 pub mod entry;
 #[cfg(feature = "files")]
 pub mod file;
+#[cfg(feature = "gather")]
+pub mod gathered;
 mod grown;
 pub mod heap;
 mod image;

@@ -14,7 +14,7 @@
 //! B4  What a reporter noted without a line is forgotten when it returns; a note that could not be kept is a fault of
 //!     the reporter, and not one block less.
 //!
-//! Not here: where notes are kept (`store`), their form in a file (`file`), their use (`export::dark`).
+//! Not here: where notes are kept (`store`), their form in a file (`file`), their use (`dark_matter`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};

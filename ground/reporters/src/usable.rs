@@ -4,7 +4,7 @@
 //!   usable(block, asked) ─┬─ measure_by(…)          what the program has promised
 //!                         ├─ base::hook             skinflint_alloc as `#[global_allocator]`, by itself
 //!                         ├─ malloc_usable_size     if a trial shows that the program's blocks are malloc's
-//!                         └─ asked                  the requested size: no allocator is asked if the giver is unknown
+//!                         └─ asked                  the requested size: no allocator is asked if none is known
 //! ```
 //!
 //! V1  A library cannot see which `#[global_allocator]` a program has; asked about a block of another allocator,
@@ -46,7 +46,7 @@ pub unsafe fn measure_by(usable: Usable) {
 
 /// Has blocks counted by their requested size. For a global allocator that gets only some of its blocks from malloc.
 pub fn measure_as_asked() {
-    GIVER.store(UNKNOWN, Ordering::Relaxed); // ORDER: Relaxed: one word
+    SOURCE.store(UNKNOWN, Ordering::Relaxed); // ORDER: Relaxed: one word
 }
 
 /// Returns the usable bytes of a live block; `asked` bytes were requested. 0 for null.
@@ -165,18 +165,18 @@ const TRIED: [usize; 4] = [24, 200, 1000, 8000];
 /// The number of trials of each size: another thread may take the block in between.
 const TRIALS: usize = 4;
 
-/// The states of `GIVER`: not tried yet, no allocator that can be asked, malloc.
+/// The states of `SOURCE`: not tried yet, no allocator that can be asked, malloc.
 const UNTRIED: u8 = 0;
 const UNKNOWN: u8 = 1;
 const MALLOC: u8 = 2;
-static GIVER: AtomicU8 = AtomicU8::new(UNTRIED);
+static SOURCE: AtomicU8 = AtomicU8::new(UNTRIED);
 
 /// Returns whether the program's blocks are malloc's (V1). Cost: one load, after the first time.
 fn is_malloc() -> bool {
     // ORDER: Relaxed: one word; a thread that finds it untried tries again, with the same result.
-    match GIVER.load(Ordering::Relaxed) {
+    match SOURCE.load(Ordering::Relaxed) {
         UNTRIED => is_malloc_slow(),
-        giver => giver == MALLOC,
+        source => source == MALLOC,
     }
 }
 
@@ -188,8 +188,8 @@ fn is_malloc_slow() -> bool {
         false => UNKNOWN,
     };
     // ORDER: Relaxed: as above; what the program has said meanwhile stays.
-    let said = GIVER.compare_exchange(UNTRIED, found, Ordering::Relaxed, Ordering::Relaxed);
-    said.map_or_else(|giver| giver == MALLOC, |_| found == MALLOC)
+    let said = SOURCE.compare_exchange(UNTRIED, found, Ordering::Relaxed, Ordering::Relaxed);
+    said.map_or_else(|source| source == MALLOC, |_| found == MALLOC)
 }
 
 /// Returns whether malloc hands out a block that was given back to the global allocator. Some allocators first hand

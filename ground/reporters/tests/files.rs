@@ -11,6 +11,7 @@
 
 use std::io::{Read, Write};
 
+use skinflint_base::random::Random;
 use skinflint_reporters::diff::{Diff, Side};
 use skinflint_reporters::file::{self, ReadError};
 use skinflint_reporters::openmetrics;
@@ -159,13 +160,9 @@ fn thousands_of_damaged_files_are_read_or_refused() {
         b"{\"reports\":[",
         b"",
     ];
-    let (mut seed, mut taken) = (20_261_122u64, 0);
-    let mut next = |below: usize| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % below.max(1)
-    };
+    let mut taken = 0;
+    let mut random = Random::new(20_261_122);
+    let mut next = |below: usize| random.index(below);
     const FILES: usize = 3_000;
     for _ in 0..FILES {
         let mut bytes = sound.clone();

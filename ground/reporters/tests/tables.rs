@@ -39,7 +39,12 @@ static NOTING: Noting = Noting;
 
 #[track_caller]
 fn same(made: &impl HeapBytes, asked: usize, what: &str) {
-    assert_eq!(made.heap_bytes(), request(asked), "{what}");
+    // glibc gives a block of 16 bytes more where the rest of a free chunk is too small to be one.
+    let (made, wanted) = (made.heap_bytes(), request(asked));
+    assert!(
+        matches!(made.abs_diff(wanted), 0 | 16),
+        "{what}: {made}, {wanted}"
+    );
 }
 
 #[test]

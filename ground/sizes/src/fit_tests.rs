@@ -7,6 +7,8 @@
 //! T1  The bytes of `by_hand` were written from FIT.md and not by `encode`.
 //! T2  Random damage is seeded, and a failure prints the seed.
 
+use skinflint_base::random::Random;
+
 use super::*;
 
 const EARNED: [u16; 2] = [608, 4368];
@@ -58,21 +60,6 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
-
 #[test]
 fn the_file_by_hand_is_what_is_written_and_read() {
     let bytes = by_hand();
@@ -94,11 +81,11 @@ fn the_file_by_hand_is_what_is_written_and_read() {
 
 #[test]
 fn our_checksum_is_everybodys() {
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Random::new(0x1234_5678_9abc_def1);
     // The check value of the CRC catalogues.
     assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     for len in 0..600 {
-        let bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..len).map(|_| random.bits() as u8).collect();
         assert_eq!(crc32(&bytes), crc32fast::hash(&bytes), "{len} bytes");
     }
 }
@@ -326,20 +313,20 @@ fn every_flipped_bit_and_every_cut_is_found() {
 /// fit.F2, fit.F3: what passes is within its ranges, even if the checksum was corrected on purpose.
 #[test]
 fn no_damage_makes_it_panic_or_believe() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut accepted = 0;
     for round in 0..60_000 {
-        let seed = random.0;
+        let seed = random.seed();
         let mut bytes = by_hand();
-        for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len());
-            bytes[at] = random.next() as u8;
+        for _ in 0..=random.index(3) {
+            let at = random.index(bytes.len());
+            bytes[at] = random.bits() as u8;
         }
-        if random.below(4) == 0 {
-            bytes.truncate(random.below(bytes.len() + 1));
+        if random.index(4) == 0 {
+            bytes.truncate(random.index(bytes.len() + 1));
         }
-        if random.below(4) == 0 {
-            bytes.extend((0..random.below(3000)).map(|i| i as u8));
+        if random.index(4) == 0 {
+            bytes.extend((0..random.index(3000)).map(|i| i as u8));
         }
         if bytes.len() >= 20 && round % 8 != 0 {
             bytes[..12].copy_from_slice(&by_hand()[..12]);
@@ -376,12 +363,12 @@ fn no_damage_makes_it_panic_or_believe() {
 
 #[test]
 fn random_bytes_are_no_profile() {
-    let mut random = Random(0xdead_beef_cafe_f00d);
+    let mut random = Random::new(0xdead_beef_cafe_f00d);
     for _ in 0..20_000 {
-        let len = random.below(300);
-        let mut bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
+        let len = random.index(300);
+        let mut bytes: Vec<u8> = (0..len).map(|_| random.bits() as u8).collect();
         let start = len.min(12);
-        if random.below(2) == 0 {
+        if random.index(2) == 0 {
             bytes[..start].copy_from_slice(&by_hand()[..start]);
         }
         assert!(parse(&bytes).is_err());

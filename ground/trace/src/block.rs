@@ -11,9 +11,11 @@
 //!     are refused before anything is allocated.
 //! B3  A block starts with four bytes that are not text, so a reader finds the next block after damage.
 //!
-//! Not here: what is in the payloads (encode.rs, meta.rs).
+//! Not here: what is in the payloads (encode.rs, meta.rs), checksums and compression (`framing`).
 
-use crate::varint::Malformed;
+use skinflint_framing::header::{is_sealed, seal, u32_at, u64_at};
+use skinflint_framing::payload;
+use skinflint_framing::varint::Malformed;
 
 /// The first bytes of a trace. As in PNG: a byte above 127, the name, CR LF, Ctrl-Z, LF, so that each of
 /// the usual mistakes of a transfer in text mode changes them.
@@ -47,12 +49,6 @@ pub(crate) mod kind {
     pub(crate) const LOOK: u8 = 12;
 }
 
-/// How a payload is stored.
-pub(crate) mod codec {
-    pub(crate) const RAW: u8 = 0;
-    pub(crate) const ZSTD: u8 = 1;
-}
-
 /// The header of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Header {
@@ -67,14 +63,6 @@ pub(crate) struct Header {
     pub(crate) last_ticket: u64,
     pub(crate) first_time_ns: u64,
     pub(crate) payload_crc: u32,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 impl Header {
@@ -93,8 +81,7 @@ impl Header {
         out[40..48].copy_from_slice(&self.first_time_ns.to_le_bytes());
         out[48..52].copy_from_slice(&self.sequence.to_le_bytes());
         out[56..60].copy_from_slice(&self.payload_crc.to_le_bytes());
-        let crc = crc32fast::hash(&out[..60]);
-        out[60..64].copy_from_slice(&crc.to_le_bytes());
+        seal(&mut out);
         out
     }
 
@@ -103,7 +90,7 @@ impl Header {
         if bytes.len() < BLOCK_HEADER_BYTES || bytes[0..4] != BLOCK_MAGIC {
             return None;
         }
-        if crc32fast::hash(&bytes[..60]) != u32_at(bytes, 60) {
+        if !is_sealed(&bytes[..BLOCK_HEADER_BYTES]) {
             return None;
         }
         Some(Header {
@@ -156,8 +143,7 @@ pub(crate) fn file_header() -> [u8; FILE_HEADER_BYTES] {
     out[8..10].copy_from_slice(&MAJOR.to_le_bytes());
     out[10..12].copy_from_slice(&MINOR.to_le_bytes());
     out[12..16].copy_from_slice(&(FILE_HEADER_BYTES as u32).to_le_bytes());
-    let crc = crc32fast::hash(&out[..20]);
-    out[20..24].copy_from_slice(&crc.to_le_bytes());
+    seal(&mut out);
     out
 }
 
@@ -178,14 +164,14 @@ pub(crate) fn read_file_header(bytes: &[u8; FILE_HEADER_BYTES]) -> FileHeader {
         major: u16::from_le_bytes([bytes[8], bytes[9]]),
         minor: u16::from_le_bytes([bytes[10], bytes[11]]),
         len: u32_at(bytes, 12),
-        whole: crc32fast::hash(&bytes[..20]) == u32_at(bytes, 20),
+        whole: is_sealed(bytes),
     }
 }
 
 /// Buffers and state for reading blocks, kept from block to block.
 #[derive(Default)]
 pub(crate) struct Unpacker {
-    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    zstd: payload::Unpacker,
     /// A block as stored, header and payload.
     pub(crate) stored: Vec<u8>,
 }
@@ -197,27 +183,11 @@ pub(crate) fn unpack(
     raw: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
     let payload = &unpacker.stored[BLOCK_HEADER_BYTES..];
-    if crc32fast::hash(payload) != header.payload_crc {
+    if payload::crc(payload) != header.payload_crc {
         return Err(Malformed("the checksum of a block is wrong"));
     }
     header.check_lengths()?;
-    raw.clear();
-    match header.codec {
-        codec::RAW => raw.extend_from_slice(payload),
-        codec::ZSTD => {
-            raw.reserve_exact(header.raw_len as usize);
-            let fresh = || zstd::bulk::Decompressor::new().ok();
-            let zstd = match &mut unpacker.zstd {
-                Some(zstd) => zstd,
-                none => none.insert(fresh().ok_or(Malformed("no memory to decompress a block"))?),
-            };
-            zstd.decompress_to_buffer(payload, raw)
-                .map_err(|_| Malformed("a block does not decompress"))?;
-        }
-        _ => return Err(Malformed("a block is stored in an unknown way")),
-    }
-    if raw.len() != header.raw_len as usize {
-        return Err(Malformed("a block is not as long as it says"));
-    }
-    Ok(())
+    unpacker
+        .zstd
+        .unpack(header.codec, payload, header.raw_len as usize, raw)
 }

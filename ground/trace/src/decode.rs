@@ -13,7 +13,7 @@
 use crate::encode::{ALLOC_FNS, FREE_FNS};
 use crate::event::{Event, EventKind, FreeFn, NodeId, ThreadId};
 use crate::model::{Cell, Model, REALLOC_ACQUIRE, stream, tag};
-use crate::varint::{Malformed, get, unzigzag};
+use skinflint_framing::varint::{Malformed, get, unzigzag};
 
 #[derive(Clone, Copy, Default)]
 struct Span {

@@ -14,7 +14,7 @@
 
 use crate::event::{AllocFn, Event, EventKind, FreeFn, ThreadId};
 use crate::model::{Cell, Model, REALLOC_ACQUIRE, stream, tag};
-use crate::varint::{put, put_signed, zigzag};
+use skinflint_framing::varint::{put, put_signed, zigzag};
 
 /// The number of events after which [`EventEncoder::is_full`] returns true. Larger blocks know more
 /// addresses and compress better, but cost more memory for each thread that is being read. The same g++

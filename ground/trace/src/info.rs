@@ -232,7 +232,8 @@ pub struct LostProcess {
     pub time_ns: u64,
     /// Why there is no trace.
     pub why: LostWhy,
-    /// The largest resident memory that was seen of it, bytes.
+    /// The largest resident memory that was seen of it, bytes; of a copy that made no heap call ([`LostWhy::Quiet`]) the
+    /// largest memory that it had for itself.
     pub max_rss_bytes: Option<u64>,
 }
 
@@ -269,6 +270,12 @@ pub enum LostWhy {
     Root,
     /// The collector turned it away.
     Refused,
+    /// A copy that made no heap call, which is when the recorder begins.
+    Quiet,
+    /// The file of its trace could not be made: a full disk, for example.
+    Unwritten,
+    /// A filter of system calls ended it (SIGSYS), perhaps at the recorder's first call.
+    Filter,
 }
 
 /// How the recording ended, and what is missing: the last block of a whole trace.

@@ -25,7 +25,6 @@ mod nodes;
 mod read;
 mod search;
 mod source;
-mod varint;
 mod write;
 
 pub use block::{MAJOR, MINOR};

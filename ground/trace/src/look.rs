@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::meta::put_record;
-use crate::varint::{Cursor, Malformed, put, put_bytes, put_signed};
+use skinflint_framing::varint::{Cursor, Malformed, put, put_bytes, put_signed};
 
 type Read<T> = Result<T, Malformed>;
 
@@ -158,7 +158,7 @@ impl PointerEncoder {
         }
     }
 
-    /// Adds a word: its address, a multiple of 8 above all addresses before it (V2), and what it holds.
+    /// Adds a word: its address, a multiple of 8 and not below any address before it (V2), and what it holds.
     #[inline]
     pub fn push(&mut self, address: u64, value: u64) {
         put(&mut self.raw, (address - self.last.0) / 8);

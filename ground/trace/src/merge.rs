@@ -26,7 +26,7 @@ use crate::block::{BLOCK_HEADER_BYTES, Unpacker};
 use crate::decode::{Decoder, Start};
 use crate::event::{Event, ThreadId};
 use crate::source::{Damage, Entry, Source, add_damage, load};
-use crate::varint::Malformed;
+use skinflint_framing::varint::Malformed;
 
 /// The number of blocks that are unpacked ahead.
 const AHEAD: usize = 2;

@@ -14,7 +14,7 @@
 
 use crate::event::ThreadId;
 use crate::info::*;
-use crate::varint::{Cursor, Malformed, put, put_bytes, put_signed, unzigzag, zigzag};
+use skinflint_framing::varint::{Cursor, Malformed, put, put_bytes, put_signed, unzigzag, zigzag};
 
 type Read<T> = Result<T, Malformed>;
 
@@ -475,6 +475,9 @@ pub(crate) fn put_lost(out: &mut Vec<u8>, lost: &LostProcess) {
             LostWhy::Environment => 4,
             LostWhy::Root => 5,
             LostWhy::Refused => 6,
+            LostWhy::Quiet => 7,
+            LostWhy::Unwritten => 8,
+            LostWhy::Filter => 9,
         };
         put(out, why);
         put_option(out, lost.max_rss_bytes);
@@ -501,6 +504,9 @@ pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
             4 => LostWhy::Environment,
             5 => LostWhy::Root,
             6 => LostWhy::Refused,
+            7 => LostWhy::Quiet,
+            8 => LostWhy::Unwritten,
+            9 => LostWhy::Filter,
             _ => LostWhy::Unknown,
         },
         max_rss_bytes: get_option(from)?,

@@ -280,9 +280,12 @@ impl Model {
         } else {
             let delta = addr.wrapping_sub(self.place_base(class)) as i64;
             if delta & 15 == 0 {
-                (tag::AT_DELTA_16, crate::varint::zigzag(delta >> 4))
+                (
+                    tag::AT_DELTA_16,
+                    skinflint_framing::varint::zigzag(delta >> 4),
+                )
             } else {
-                (tag::AT_DELTA_1, crate::varint::zigzag(delta))
+                (tag::AT_DELTA_1, skinflint_framing::varint::zigzag(delta))
             }
         }
     }
@@ -326,11 +329,11 @@ impl Model {
             tag::AT_STRIDE_DOWN => Some(class.fresh.wrapping_sub(usable)),
             tag::AT_RELEASED => Some(self.last_release),
             tag::AT_DELTA_16 => {
-                let delta = crate::varint::unzigzag(number()?).wrapping_shl(4);
+                let delta = skinflint_framing::varint::unzigzag(number()?).wrapping_shl(4);
                 Some(self.place_base(class).wrapping_add(delta as u64))
             }
             tag::AT_DELTA_1 => {
-                let delta = crate::varint::unzigzag(number()?);
+                let delta = skinflint_framing::varint::unzigzag(number()?);
                 Some(self.place_base(class).wrapping_add(delta as u64))
             }
             _ => None,

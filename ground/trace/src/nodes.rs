@@ -12,7 +12,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::varint::{Cursor, Malformed, put, put_signed};
+use skinflint_framing::varint::{Cursor, Malformed, put, put_signed};
 
 /// The most nodes in one block; more are split into several blocks.
 pub(crate) const NODES_PER_BLOCK: usize = 1 << 16;

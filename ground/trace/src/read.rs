@@ -34,7 +34,7 @@ use crate::meta;
 use crate::nodes::NodeTable;
 use crate::search::Window;
 use crate::source::{Damage, Entry, Source, add_damage, load};
-use crate::varint::{Cursor, Malformed};
+use skinflint_framing::varint::{Cursor, Malformed};
 
 /// Why a file cannot be read as a trace. Each message says what to do next.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::block::{BLOCK_HEADER_BYTES, Header, Unpacker, unpack};
-use crate::varint::Malformed;
+use skinflint_framing::varint::Malformed;
 
 /// The most damages that are listed one by one; the rest are added up in the last.
 const MAX_DAMAGES: usize = 1000;

@@ -23,13 +23,14 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::block::{self, BLOCK_HEADER_BYTES, Header, MAX_EVENTS_RAW, MAX_META_RAW, codec, kind};
+use crate::block::{self, BLOCK_HEADER_BYTES, Header, MAX_EVENTS_RAW, MAX_META_RAW, kind};
 use crate::encode::RawBlock;
 use crate::event::ThreadId;
 use crate::info::*;
 use crate::look::{Look, Pointers, put_look};
 use crate::meta;
 use crate::nodes::{NODES_PER_BLOCK, put_nodes};
+use skinflint_framing::payload::{self, Packer};
 
 /// The most blocks that can be given back to make room for the ending.
 const GIVE_BACK: usize = 64;
@@ -70,7 +71,7 @@ struct Full {
 /// once and then quietly counts what it has to drop: the program that is recorded goes on.
 pub struct Writer<S: Sink = File> {
     sink: S,
-    packer: zstd::bulk::Compressor<'static>,
+    packer: Packer,
     /// The header and payload of the block that is being written.
     buffer: Vec<u8>,
     raw: Vec<u8>,
@@ -117,7 +118,7 @@ impl<S: Sink> Writer<S> {
     pub fn new(sink: S, process: &ProcessInfo, level: i32) -> io::Result<Self> {
         let mut writer = Writer {
             sink,
-            packer: zstd::bulk::Compressor::new(level.clamp(1, 19))?,
+            packer: Packer::new(level.clamp(1, 19))?,
             buffer: Vec::new(),
             raw: Vec::new(),
             threads: Vec::new(),
@@ -415,24 +416,13 @@ impl<S: Sink> Writer<S> {
 
     /// Compresses, writes, and on an error cuts back to the last whole block (W1).
     fn write(&mut self, mut header: Header, raw: &[u8]) -> io::Result<()> {
-        let room = zstd::zstd_safe::compress_bound(raw.len());
         self.buffer.clear();
-        self.buffer.resize(BLOCK_HEADER_BYTES + room, 0);
-        let packed = self
-            .packer
-            .compress_to_buffer(raw, &mut self.buffer[BLOCK_HEADER_BYTES..])?;
-        header.codec = codec::ZSTD;
-        let mut len = packed;
-        if packed >= raw.len() {
-            header.codec = codec::RAW;
-            len = raw.len();
-            self.buffer[BLOCK_HEADER_BYTES..][..len].copy_from_slice(raw);
-        }
-        self.buffer.truncate(BLOCK_HEADER_BYTES + len);
-        header.payload_len = len as u32;
+        self.buffer.resize(BLOCK_HEADER_BYTES, 0);
+        header.codec = self.packer.pack(raw, &mut self.buffer)?;
+        header.payload_len = (self.buffer.len() - BLOCK_HEADER_BYTES) as u32;
         header.raw_len = raw.len() as u32;
         header.sequence = self.sequence;
-        header.payload_crc = crc32fast::hash(&self.buffer[BLOCK_HEADER_BYTES..]);
+        header.payload_crc = payload::crc(&self.buffer[BLOCK_HEADER_BYTES..]);
         self.buffer[..BLOCK_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         if let Err(error) = self.sink.write_all(&self.buffer) {
             // If the cut fails too, the file ends in a cut block, which a reader expects.

@@ -140,7 +140,7 @@ fn cut_at_every_byte() {
 fn one_flipped_bit_costs_at_most_one_block() {
     let (bytes, truth) = sample();
     for seed in 0..3000 {
-        let mut rng = Rng(seed);
+        let mut rng = Random::new(seed);
         let mut bad = bytes.clone();
         let at = 24 + rng.below(bytes.len() as u64 - 24) as usize;
         bad[at] ^= 1 << rng.below(8);
@@ -157,17 +157,17 @@ fn one_flipped_bit_costs_at_most_one_block() {
 fn blocks_removed_doubled_and_overwritten() {
     let (bytes, truth) = sample();
     for seed in 0..2000 {
-        let mut rng = Rng(1_000_000 + seed);
+        let mut rng = Random::new(1_000_000 + seed);
         let mut bad = bytes.clone();
         for _ in 0..1 + rng.below(4) {
             let at = rng.below(bad.len() as u64) as usize;
             let len = (rng.below(2000) as usize).min(bad.len() - at);
             match rng.below(3) {
                 0 => drop(bad.drain(at..at + len)),
-                1 => bad[at..at + len].fill(rng.next() as u8),
+                1 => bad[at..at + len].fill(rng.bits() as u8),
                 _ => bad[at..at + len]
                     .iter_mut()
-                    .for_each(|byte| *byte = rng.next() as u8),
+                    .for_each(|byte| *byte = rng.bits() as u8),
             }
             if bad.is_empty() {
                 break;
@@ -182,7 +182,7 @@ fn blocks_removed_doubled_and_overwritten() {
 fn wrong_content_with_right_checksums() {
     let (bytes, _) = sample();
     for seed in 0..4000u64 {
-        let mut rng = Rng(2_000_000 + seed);
+        let mut rng = Random::new(2_000_000 + seed);
         let mut bad = bytes.clone();
         let mut at = 24;
         while at + 64 <= bad.len() {
@@ -199,12 +199,12 @@ fn wrong_content_with_right_checksums() {
                 };
                 for _ in 0..1 + rng.below(4) {
                     let byte = rng.below(raw.len() as u64) as usize;
-                    raw[byte] = rng.next() as u8;
+                    raw[byte] = rng.bits() as u8;
                 }
                 if rng.below(4) == 0 {
                     let field = 8 + rng.below(40) as usize;
                     if !(12..20).contains(&field) {
-                        bad[at + field] = rng.next() as u8;
+                        bad[at + field] = rng.bits() as u8;
                     }
                 }
                 bad[at + 5] = 0;

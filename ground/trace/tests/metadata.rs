@@ -228,6 +228,9 @@ fn lost() -> Vec<LostProcess> {
         LostWhy::Environment,
         LostWhy::Root,
         LostWhy::Refused,
+        LostWhy::Quiet,
+        LostWhy::Unwritten,
+        LostWhy::Filter,
     ];
     let of = |(n, why): (usize, LostWhy)| LostProcess {
         what: kinds[n % 3],
@@ -243,9 +246,9 @@ fn lost() -> Vec<LostProcess> {
 
 #[test]
 fn many_nodes_are_cut_into_blocks() {
-    let mut rng = Rng(3);
+    let mut rng = Random::new(3);
     let nodes: Vec<(u32, u64)> = (1..200_001u32)
-        .map(|id| (rng.below(u64::from(id)) as u32, rng.next() >> 40))
+        .map(|id| (rng.below(u64::from(id)) as u32, rng.bits() >> 40))
         .collect();
     let mut disk = Disk::new();
     let mut writer = Writer::new(&mut disk, &ProcessInfo::default(), 1).unwrap();

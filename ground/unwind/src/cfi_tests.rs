@@ -3,6 +3,8 @@
 
 use gimli::{CfaRule, EhFrameHdr, NativeEndian, RegisterRule, UnwindSection, X86_64};
 
+use skinflint_base::random::Random;
+
 use super::*;
 use crate::find::Finder;
 
@@ -131,7 +133,7 @@ fn damaged_tables_yield_an_answer_or_none() {
     let len = len.min(300 << 10);
     // SAFETY: header and frames of a loaded module, which are longer than that.
     let bytes = unsafe { std::slice::from_raw_parts(real.hdr as *const u8, len) };
-    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut random = Random::new(0x2545_f491_4f6c_dd1du64);
     let mut copy = bytes.to_vec();
     let base = copy.as_ptr() as u64;
     let module = Module {
@@ -153,9 +155,7 @@ fn damaged_tables_yield_an_answer_or_none() {
     let entry_at = (search(table, count, base, at).unwrap() - base) as usize;
     let mut answers = 0;
     for round in 0..20_000 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.bits();
         let far = (state >> 8) as usize % copy.len();
         let near = entry_at + (state >> 8) as usize % 64;
         let index = [far, near][round % 2];

@@ -42,13 +42,21 @@ impl TabClock {
         base + self.ahead.get()
     }
 
-    /// Waits, or jumps, until so many milliseconds have passed since the start.
-    pub fn wait_until(&self, at_ms: u64) {
-        let wait = Duration::from_millis(at_ms).saturating_sub(self.elapsed());
+    /// Waits, or jumps, until so many milliseconds have passed since the start; while it waits it calls `look` after
+    /// each `every`.
+    pub fn wait_until(&self, at_ms: u64, every: Duration, mut look: impl FnMut()) {
+        let left = || Duration::from_millis(at_ms).saturating_sub(self.elapsed());
         if self.cpu {
-            self.ahead.set(self.ahead.get() + wait);
-        } else {
-            std::thread::sleep(wait);
+            self.ahead.set(self.ahead.get() + left());
+            return;
+        }
+        loop {
+            let wait = left();
+            if wait <= every {
+                return std::thread::sleep(wait);
+            }
+            std::thread::sleep(every);
+            look();
         }
     }
 }
@@ -93,11 +101,28 @@ mod tests {
     #[test]
     fn a_clock_of_processor_time_jumps_where_another_sleeps() {
         let clock = TabClock::new(true);
-        clock.wait_until(100_000);
+        clock.wait_until(100_000, Duration::from_secs(1), || {
+            unreachable!("nothing is waited for")
+        });
         // CLOCK: it is moved by the wait.
         assert!(clock.elapsed() >= Duration::from_secs(100));
         // Had it slept, no processor time would have passed, and nothing been jumped over.
         assert!(clock.ahead.get() > Duration::from_secs(90));
+    }
+
+    #[test]
+    fn a_long_wait_looks_about_in_between() {
+        let clock = TabClock::new(false);
+        let mut looks = 0;
+        // The time that is waited for never comes; the third look ends the wait.
+        let waits = std::panic::AssertUnwindSafe(|| {
+            clock.wait_until(u64::MAX, Duration::from_millis(1), || {
+                looks += 1;
+                assert!(looks < 3, "enough");
+            });
+        });
+        std::panic::catch_unwind(waits).expect_err("it has looked");
+        assert_eq!(looks, 3);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::args::{ClockOf, JsArgs};
+use skinflint_js_options::{ClockOf, JsArgs};
 use crate::clock::TabClock;
 use crate::heap::{self, Left};
 use crate::natives::Output;

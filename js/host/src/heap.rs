@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::args::LogFormat;
+use skinflint_js_options::LogFormat;
 use crate::clock::cpu_time;
 use crate::pauses::{Pauses, Summary};
 

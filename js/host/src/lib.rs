@@ -1,17 +1,16 @@
 //! The JavaScript host: Boa with a tenant of the heap for each tab.
 //!
 //! ```text
-//!   args ─► run ─► tab ─► Boa ─► boa_gc: stock, or ours by [patch] (feature `ours`)
-//!             │      └─ natives, jobs, clock
-//!             └─► heap (events, pauses) ─► report
+//!   options ─► run ─► tab ─► Boa ─► boa_gc: stock, or ours by [patch] (feature `ours`)
+//!                │      └─ natives, jobs, clock
+//!                └─► heap (events, pauses) ─► report
 //! ```
 //!
 //! The programs around it (`js/stock`, `js/skinflint`) choose the heap and the allocator; `skinflint js` starts
 //! the right one.
 //!
-//! Not here: the command's own part (`faces/cli`), benchmarks (`bench/gc`).
+//! Not here: the options (`lab/js-options`), the command's own part (`faces/cli`), benchmarks (`bench/gc`).
 
-pub mod args;
 mod clock;
 pub mod counted;
 mod driven;
@@ -29,8 +28,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use clap::Parser as _;
-
-use args::JsArgs;
+use skinflint_js_options::JsArgs;
 
 /// What a program is made of.
 pub struct Build {
@@ -40,18 +38,18 @@ pub struct Build {
     pub sees_pauses: bool,
     /// What the allocator says of itself, as a line of JSON, where it can.
     pub allocator: Option<fn() -> String>,
-    /// Makes a place for what a tab holds outside of its heap, where the allocator has such.
-    pub place: Option<fn() -> Option<Box<dyn Place>>>,
+    /// Makes an arena for what a tab holds outside of its heap, where the allocator has such.
+    pub arena: Option<fn() -> Option<Box<dyn Arena>>>,
 }
 
 /// A part of the allocator that is one tab's: what the tab takes lies there, so that it goes with the tab.
-pub trait Place {
+pub trait Arena {
     /// Does something in it.
     fn within(&self, work: &mut dyn FnMut());
 }
 
-/// See [`Build::place`].
-static PLACE: OnceLock<fn() -> Option<Box<dyn Place>>> = OnceLock::new();
+/// See [`Build::arena`].
+static ARENA: OnceLock<fn() -> Option<Box<dyn Arena>>> = OnceLock::new();
 
 /// Whether `malloc_trim` would do anything.
 static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
@@ -82,7 +80,7 @@ pub fn main(build: Build) -> ExitCode {
         }
     };
     MALLOC_IS_SYSTEM.get_or_init(|| build.malloc == "system");
-    build.place.map(|make| PLACE.get_or_init(|| make));
+    build.arena.map(|make| ARENA.get_or_init(|| make));
     build.allocator.map(|ask| ALLOCATOR.get_or_init(|| ask));
     // What a tab's panic was is in its failure.
     std::panic::set_hook(Box::new(|_| {}));

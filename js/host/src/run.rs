@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::Build;
-use crate::args::{ClockOf, Close, Heap, JsArgs, Malloc};
+use skinflint_js_options::{ClockOf, Close, Heap, JsArgs, Malloc};
 use crate::clock::{TabClock, cpu_time, resident_bytes};
 use crate::driven;
 use crate::heap::{self, Freed, Left, Placement, Settings};
@@ -33,6 +33,8 @@ use crate::watch;
 const STILL: f64 = 0.005;
 /// Between two looks.
 const LOOK_MS: u64 = 150;
+/// Between two looks while every tab waits for a timer: a heap at rest is due after 20 s.
+const LOOK_AT_REST: Duration = Duration::from_secs(1);
 /// Most looks, and so 12 s at most.
 const LOOKS: usize = 80;
 /// In a row that must be still.
@@ -240,7 +242,7 @@ impl Run<'_> {
             }
             heap::idle();
             match self.tabs.iter().filter_map(Tab::next_ms).min() {
-                Some(at_ms) => self.clock.wait_until(at_ms),
+                Some(at_ms) => self.clock.wait_until(at_ms, LOOK_AT_REST, heap::idle),
                 None => break,
             }
         }

@@ -10,8 +10,8 @@
 //!     the futures, which are all that borrows from them.
 //! B3  After a panic the engine is in no known state: it is dropped (its panics caught, too) and not used again.
 //! B4  Reactions run to the last after each entry; kept objects (WeakRef) are let go after that (ECMA-262 9.10.3).
-//! B5  What a tab takes while it is entered lies in its place, where the allocator has places; what its end frees is
-//!     freed there, too. Blocks may outlive the place.
+//! B5  What a tab takes while it is entered lies in its arena, where the allocator has arenas; what its end frees is
+//!     freed there, too. Blocks may outlive the arena.
 //!
 //! Not here: in which order tabs take turns (`run`).
 
@@ -33,7 +33,7 @@ use boa_engine::{
 };
 use serde::Serialize;
 
-use crate::Place;
+use crate::Arena;
 use crate::clock::{TabClock, cpu_time};
 use crate::heap::{self, Left, Placement, Row, Tenant};
 use crate::jobs::{Jobs, Timed};
@@ -161,17 +161,17 @@ pub struct Tab {
     clock: Rc<TabClock>,
     tenant: Option<Tenant>,
     // Last: what the others free lies in it (B5).
-    place: Option<Rc<dyn Place>>,
+    arena: Option<Rc<dyn Arena>>,
 }
 
-/// Does something where the tab's memory is (B5). A panic comes through. The error: the place did not do it, and here it is
-/// again; or it was begun, panicked, and the place kept that to itself.
-fn within<T, W: FnOnce() -> T>(place: Option<&Rc<dyn Place>>, work: W) -> Result<T, Option<W>> {
-    let Some(place) = place else {
+/// Does something where the tab's memory is (B5). A panic comes through. The error: the arena did not do it, and here it
+/// is again; or it was begun, panicked, and the arena kept that to itself.
+fn within<T, W: FnOnce() -> T>(arena: Option<&Rc<dyn Arena>>, work: W) -> Result<T, Option<W>> {
+    let Some(arena) = arena else {
         return Ok(work());
     };
     let (mut work, mut done) = (Some(work), None);
-    place.within(&mut || {
+    arena.within(&mut || {
         if let Some(work) = work.take() {
             done = Some(work());
         }
@@ -200,9 +200,9 @@ impl Tab {
             rejections: Rc::default(),
             jobs: Rc::default(),
             clock: clock.clone(),
-            // Its name, which events have, outlives the tab: not in its place.
+            // Its name, which events have, outlives the tab: not in its arena.
             tenant: Some(Tenant::new(&format!("tab {number}"), limit)),
-            place: crate::PLACE.get().and_then(|make| make()).map(Rc::from),
+            arena: crate::ARENA.get().and_then(|make| make()).map(Rc::from),
         };
         tab.enter(|tab| {
             let state = TabState {
@@ -355,8 +355,8 @@ impl Tab {
         let before = cpu_time();
         let done = {
             let _guard = tenant.enter();
-            let place = self.place.clone();
-            let done = within(place.as_ref(), || {
+            let arena = self.arena.clone();
+            let done = within(arena.as_ref(), || {
                 catch_unwind(AssertUnwindSafe(|| {
                     work(self)?;
                     tenant.within_limit().map_err(Failure::Limit)
@@ -386,7 +386,7 @@ impl Tab {
         let guard = self.tenant.as_ref().map(Tenant::enter);
         let engine = self.engine.take();
         let (jobs, on_close, rejections) = (&self.jobs, &self.on_close, &self.rejections);
-        let undone = within(self.place.as_ref(), || {
+        let undone = within(self.arena.as_ref(), || {
             catch_unwind(AssertUnwindSafe(|| {
                 drop(on_close.take());
                 drop(rejections.0.take());
@@ -444,15 +444,15 @@ impl Tab {
         self.say_goodbye();
         self.drop_engine();
         let tenant = self.tenant.take()?;
-        let left = match within(self.place.as_ref(), || tenant.end()) {
+        let left = match within(self.arena.as_ref(), || tenant.end()) {
             Ok(left) => left,
             Err(work) => work.and_then(|work| work()),
         };
-        // What the report will have goes elsewhere, or each string would keep a page of the place.
+        // What the report will have goes elsewhere, or each string would keep a page of the arena.
         self.output.copy();
         self.result = self.result.clone();
         self.failure = self.failure.clone();
-        self.place = None;
+        self.arena = None;
         left
     }
 }
@@ -513,27 +513,27 @@ mod tests {
         struct Does;
         struct Refuses;
         struct Hides;
-        impl Place for Does {
+        impl Arena for Does {
             fn within(&self, work: &mut dyn FnMut()) {
                 work();
                 work();
             }
         }
-        impl Place for Refuses {
+        impl Arena for Refuses {
             fn within(&self, _: &mut dyn FnMut()) {}
         }
-        impl Place for Hides {
+        impl Arena for Hides {
             fn within(&self, work: &mut dyn FnMut()) {
                 let _ = catch_unwind(AssertUnwindSafe(work));
             }
         }
-        let place = |place: Rc<dyn Place>| Some(place);
+        let arena = |arena: Rc<dyn Arena>| Some(arena);
         let mut times = 0;
-        assert!(within(place(Rc::new(Does)).as_ref(), || times += 1).is_ok());
+        assert!(within(arena(Rc::new(Does)).as_ref(), || times += 1).is_ok());
         assert_eq!(times, 1);
-        let refused = within(place(Rc::new(Refuses)).as_ref(), || 7);
+        let refused = within(arena(Rc::new(Refuses)).as_ref(), || 7);
         assert_eq!(refused.err().flatten().map(|work| work()), Some(7));
-        let lost = within(place(Rc::new(Hides)).as_ref(), || panic!("by intent"));
+        let lost = within(arena(Rc::new(Hides)).as_ref(), || panic!("by intent"));
         assert!(matches!(lost, Err(None)));
         assert!(matches!(within(None, || 8), Ok(8)));
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use skinflint_alloc::Skinflint;
-use skinflint_js_host::Place;
+use skinflint_js_host::Arena;
 use skinflint_js_host::counted::Counted;
 
 #[global_allocator]
@@ -16,22 +16,21 @@ fn main() -> ExitCode {
         malloc: "skinflint",
         sees_pauses: true,
         allocator: Some(told),
-        place: Some(place),
+        arena: Some(arena),
     })
 }
 
 /// A heap of the allocator's for a tab.
-struct TabPlace(skinflint_alloc::Place);
+struct TabArena(skinflint_alloc::Place);
 
-impl Place for TabPlace {
+impl Arena for TabArena {
     fn within(&self, work: &mut dyn FnMut()) {
-        let _inside = self.0.enter();
-        work();
+        self.0.within(work);
     }
 }
 
-fn place() -> Option<Box<dyn Place>> {
-    Some(Box::new(TabPlace(skinflint_alloc::Place::new()?)))
+fn arena() -> Option<Box<dyn Arena>> {
+    Some(Box::new(TabArena(skinflint_alloc::Place::new()?)))
 }
 
 /// The allocator's figures, those that are resident included.

@@ -13,6 +13,6 @@ fn main() -> ExitCode {
         malloc: "system",
         sees_pauses: true,
         allocator: None,
-        place: None,
+        arena: None,
     })
 }

@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         malloc: "skinflint",
         sees_pauses: false,
         allocator: None,
-        place: None,
+        arena: None,
     })
 }

@@ -12,6 +12,6 @@ fn main() -> ExitCode {
         malloc: "system",
         sees_pauses: true,
         allocator: None,
-        place: None,
+        arena: None,
     })
 }

@@ -7,6 +7,6 @@ fn main() -> ExitCode {
         malloc: "system",
         sees_pauses: false,
         allocator: None,
-        place: None,
+        arena: None,
     })
 }

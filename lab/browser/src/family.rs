@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use skinflint_compare::signals;
+use skinflint_launch::signals;
 
 use crate::tree::MARK;
 use crate::tree::{self, Tree};

@@ -34,6 +34,8 @@ pub mod sampler;
 pub mod series;
 pub mod site;
 pub mod start;
+pub mod subjects;
+pub mod table;
 pub mod tree;
 pub mod warc;
 pub mod zombies;

@@ -7,40 +7,42 @@
 //! ```
 //!
 //! G1  For each browser the run with the median peak is drawn; the others are in the table.
-//! G2  The axis of bytes begins at 0. Only exact samples are drawn: there is no PSS between them.
+//! G2  Only exact samples are drawn: there is no PSS between them.
 //! G3  The file makes no request and runs nothing; all text is escaped.
 //!
-//! Not here: the look of our pages (`view`), figures (series.rs).
+//! Not here: axes and the look of our pages (`view`), figures (series.rs).
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use skinflint_compare::plot::color;
-use skinflint_view::html::{STYLE, escape};
+use skinflint_view::html::{begin, escape};
+use skinflint_view::plot::{self, Frame, Name, Size, color};
 use skinflint_view::units;
 
 use crate::result::{Row, Series, Spread, Versus};
 use crate::run::Run;
 use crate::sampler;
 
-const WIDTH: f64 = 1180.0;
-const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 150.0;
-const TOP: f64 = 14.0;
-const BOTTOM: f64 = 30.0;
+const SIZE: Size = Size {
+    width: 1180.0,
+    height: 420.0,
+    left: 70.0,
+    right: 150.0,
+    top: 14.0,
+    bottom: 30.0,
+};
 
 const OWN_STYLE: &str = "
-.chart { min-width: 640px; width: 100%; } svg text { font-size: 11.5px; fill: var(--soft); } svg text.name { font-size: 12.5px; fill: var(--ink); }
-.grid { stroke: var(--line); stroke-width: 1; } td .i { display: block; font-size: 11px; color: var(--soft); }
+td .i { display: block; font-size: 11px; color: var(--soft); }
 ";
 
 /// A line of the graph.
 struct Line {
     label: String,
     color: String,
-    points: Vec<(f64, f64)>,
-    marks: Vec<(f64, f64, String)>,
+    /// Milliseconds since the first checkpoint, and bytes.
+    points: Vec<(f64, u64)>,
+    marks: Vec<(f64, u64, String)>,
 }
 
 /// Renders the whole file.
@@ -50,14 +52,7 @@ pub fn render(series: &Series, out: &Path) -> String {
         series.plan.name,
         units::plural(series.rows.len() as u64, "browser")
     );
-    let mut text = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
-         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-         form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
-         name=\"color-scheme\" content=\"light dark\">\n<title>{0} · skinflint tabs</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n\
-         </head>\n<body>\n<header>\n<h1>{0}</h1>\n",
-        escape(&title)
-    );
+    let mut text = begin(&title, &[plot::STYLE, OWN_STYLE]);
     head(&mut text, series);
     text.push_str("</header>\n<main>\n<section><div class=\"head\"><h2>Memory over time</h2></div>\n<p class=\"small soft\">PSS of all \
                    processes of the browser, each page of memory once. Of each browser the run with the median peak; circles are \
@@ -146,114 +141,59 @@ fn lines(series: &Series, out: &Path) -> Vec<Line> {
         sampler::cut_after_last_checkpoint(&mut samples, run.complete);
         // The time that a browser takes to start is not compared: all begin at their first checkpoint.
         let zero = run.checkpoints.first().map_or(0, |c| c.ms);
-        let seconds = |ms: u64| ms.saturating_sub(zero) as f64 / 1e3;
+        let since = |ms: u64| ms.saturating_sub(zero) as f64;
         let points = samples.iter().filter(|s| s.ms >= zero);
         let marks = run.checkpoints.iter();
         lines.push(Line {
             label: row.label.clone(),
             color: color(at),
             points: points
-                .filter_map(|s| Some((seconds(s.ms), s.pss()? as f64)))
+                .filter_map(|s| Some((since(s.ms), s.pss()?)))
                 .collect(),
             marks: marks
-                .map(|c| (seconds(c.ms), c.pss as f64, c.name.clone()))
+                .map(|c| (since(c.ms), c.pss, c.name.clone()))
                 .collect(),
         });
     }
     lines
 }
 
-/// Returns a round number of bytes above.
-fn ceiling(bytes: f64) -> f64 {
-    let unit = 2f64.powf((bytes.max(4096.0) / 4.0).log2().floor());
-    (bytes.max(4096.0) / unit).ceil() * unit
-}
-
 fn graph(lines: &[Line]) -> String {
-    let last = lines
-        .iter()
-        .flat_map(|line| &line.points)
-        .map(|p| p.0)
-        .fold(1.0, f64::max);
-    let most = ceiling(
-        lines
-            .iter()
-            .flat_map(|line| &line.points)
-            .map(|p| p.1)
-            .fold(0.0, f64::max),
-    );
-    let x = |s: f64| LEFT + (WIDTH - LEFT - RIGHT) * (s / last);
-    let y = |bytes: f64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - bytes / most);
-    let mut svg = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"PSS over time\">"
-    );
-    for step in 0..=4 {
-        let bytes = most * f64::from(step) / 4.0;
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\"/><text x=\"{2:.1}\" y=\"{3:.1}\" text-anchor=\"end\">{4}</text>",
-            WIDTH - RIGHT,
-            y(bytes),
-            LEFT - 8.0,
-            y(bytes) + 4.0,
-            escape(&units::bytes(bytes as u64))
-        );
-        let seconds = last * f64::from(step) / 4.0;
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{seconds:.0} s</text>",
-            x(seconds),
-            HEIGHT - 8.0
-        );
-    }
-    let mut names: Vec<(f64, &Line)> = Vec::new();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let last_ms = points().map(|point| point.0).fold(1e3, f64::max);
+    let most = points().map(|point| point.1).max().unwrap_or(0);
+    let frame = Frame::new(SIZE, last_ms, most);
+    let mut svg = frame.begin("PSS over time");
+    let mut names = Vec::new();
     for line in lines {
-        let mut path = String::new();
-        for (at, (s, bytes)) in line.points.iter().enumerate() {
-            let _ = write!(
-                path,
-                "{}{:.1} {:.1}",
-                if at == 0 { 'M' } else { 'L' },
-                x(*s),
-                y(*bytes)
-            );
-        }
         let _ = write!(
             svg,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"/>",
+            "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"/>",
+            frame.path(line.points.iter().copied()),
             line.color
         );
-        for (s, bytes, name) in &line.marks {
+        for (ms, bytes, name) in &line.marks {
             let _ = write!(
                 svg,
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.4\" fill=\"var(--card)\" stroke=\"{}\" stroke-width=\"1.5\"><title>{}: {}, {}</title></circle>",
-                x(*s),
-                y(*bytes),
+                frame.x(*ms),
+                frame.y(*bytes as f64),
                 line.color,
                 escape(&line.label),
                 escape(name),
-                escape(&units::bytes(*bytes as u64))
+                escape(&units::bytes(*bytes))
             );
         }
-        if let Some((_, bytes)) = line.points.last() {
-            names.push((y(*bytes), line));
+        if let Some((ms, bytes)) = line.points.last() {
+            names.push(Name {
+                x: frame.x(*ms),
+                y: frame.y(*bytes as f64),
+                text: line.label.clone(),
+                color: line.color.clone(),
+            });
         }
     }
-    // Names must not cover each other: from the top, each is at least one line below the one before.
-    names.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut lowest = TOP;
-    for (at, line) in names {
-        let at = at.max(lowest);
-        lowest = at + 15.0;
-        let _ = write!(
-            svg,
-            "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\"><tspan fill=\"{}\">● </tspan>{}</text>",
-            WIDTH - RIGHT + 8.0,
-            at + 4.0,
-            line.color,
-            escape(&line.label)
-        );
-    }
+    frame.names(&mut svg, names);
     svg.push_str("</svg>");
     svg
 }

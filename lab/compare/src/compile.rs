@@ -9,16 +9,18 @@
 //!     lives at the same time as all others (tests/bounded.rs of crate replay). The script is written as it is
 //!     produced.
 //! K2  What the trace does not hold is counted and reported ([`Compiled::notes`]), never invented: a release of an
-//!     unknown block is left out, a realloc of one is an acquisition.
+//!     unknown block is left out, a realloc of one is an acquisition. Whether the recording is complete is decided
+//!     elsewhere (`analysis::completeness`).
 //! K3  Order between threads: an operation on a block follows the one before it on the same block; and no thread runs
 //!     further ahead than an epoch or two, so that the peak is that of the recording.
 //! K4  The same trace gives the same script, byte for byte.
 //!
-//! Not here: the format (`skinflint_replay::script`), playing (`skinflint-replay`), choosing allocators (`peers`).
+//! Not here: the format (`skinflint_replay::script`), playing (`skinflint-replay`), choosing allocators (`peers`), what
+//! is missing from the trace (`analysis::completeness`).
 
 use std::io::Write;
 
-use skinflint_trace::{Event, EventKind, OriginKind, Trace};
+use skinflint_trace::{Event, EventKind, Trace};
 use skinflint_view::units;
 
 mod epochs;
@@ -62,20 +64,12 @@ pub struct Compiled {
     pub script_bytes: u64,
     /// What was left out.
     pub left_out: LeftOut,
-    /// Events that the recorder lost, and those in damaged blocks, as far as they can be counted.
-    pub lost_events: u64,
-    /// Places where the trace is damaged.
-    pub damages: u64,
-    /// Whether the trace has no end.
-    pub cut: bool,
-    /// Whether the process began as a copy of another.
-    pub forked: bool,
     /// Marks that did not become points.
     pub marks_left_out: u64,
 }
 
 impl Compiled {
-    /// Returns what a reader of the results has to know, one sentence each; empty for a whole trace.
+    /// Returns what the script does not do as the trace has it, one sentence each; empty if there is nothing.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let mut note = |count: u64, one: &str, many: &str| {
@@ -85,16 +79,6 @@ impl Compiled {
             }
         };
         let left_out = &self.left_out;
-        note(
-            self.lost_events,
-            "event is missing from the trace: what it did is not replayed",
-            "events are missing from the trace: what they did is not replayed",
-        );
-        note(
-            self.damages,
-            "place of the trace is damaged, and skipped",
-            "places of the trace are damaged, and skipped",
-        );
         note(
             left_out.unknown_frees,
             "release of a block that was never seen acquired is left out",
@@ -125,15 +109,6 @@ impl Compiled {
             "mark is no point of the replay: there are too many",
             "marks are no points of the replay: there are too many",
         );
-        if self.cut {
-            notes.push("the trace has no end: it was cut, and is replayed up to there".into());
-        }
-        if self.forked {
-            notes.push(
-                "the process began as a fork: what it inherited of its parent is not replayed"
-                    .into(),
-            );
-        }
         notes
     }
 }
@@ -173,8 +148,7 @@ pub fn compile(trace: &Trace, out: &mut dyn Write) -> Result<Compiled, CompileEr
         marks: 0,
         error: None,
     };
-    let mut events = trace.events();
-    events.for_each(|event| {
+    trace.events().for_each(|event| {
         if second.error.is_none() {
             second.error = second.event(trace, event).err();
         }
@@ -183,17 +157,6 @@ pub fn compile(trace: &Trace, out: &mut dyn Write) -> Result<Compiled, CompileEr
         return Err(error);
     }
     second.ordered.epochs.finish(point::END)?;
-    let damages = || trace.damage.iter().chain(events.damage());
-    // A damaged header does not say how many events it stood for; the ending says how many there are.
-    let missing = trace
-        .ending
-        .as_ref()
-        .map_or(0, |ending| ending.events.saturating_sub(survey.events));
-    let damaged = damages()
-        .map(|damage| damage.events)
-        .sum::<u64>()
-        .max(missing);
-    let lost = trace.ending.as_ref().map_or(0, |ending| ending.lost_events);
     let ledger = &second.ledger;
     Ok(Compiled {
         threads: survey
@@ -208,14 +171,6 @@ pub fn compile(trace: &Trace, out: &mut dyn Write) -> Result<Compiled, CompileEr
         partly_touched: survey.touched.partly(),
         script_bytes: second.ordered.epochs.bytes(),
         left_out: ledger.left_out,
-        lost_events: lost + damaged,
-        damages: damages().count() as u64,
-        cut: trace.ending.is_none(),
-        forked: trace
-            .process
-            .origin
-            .as_ref()
-            .is_some_and(|origin| origin.how == OriginKind::Fork),
         marks_left_out: second.marks.saturating_sub(MARK_POINTS),
     })
 }

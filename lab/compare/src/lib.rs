@@ -17,11 +17,14 @@
 //!
 //! Not here: what the replayer does (`replay`), flags and files (`cli`).
 
+pub mod chosen;
 mod compare;
 pub mod compile;
 pub mod csv;
 pub mod doubt;
 pub mod figures;
+pub mod folder;
+pub mod interrupts;
 pub mod json;
 pub mod machine;
 pub mod model;
@@ -33,8 +36,8 @@ pub mod replays;
 mod rest;
 pub mod rounds;
 pub mod run;
-pub mod signals;
 pub mod stats;
+pub mod subjects;
 pub mod sum;
 pub mod table;
 #[cfg(test)]

@@ -13,7 +13,8 @@
 
 use std::fmt::Write as _;
 
-use skinflint_view::html::{STYLE, escape};
+use skinflint_view::html::{begin, escape};
+use skinflint_view::plot::{STYLE, color};
 use skinflint_view::units;
 
 use crate::model::{Cell, Change, Column, Comparison, Measure, Program, Sure, Verdict};
@@ -23,27 +24,20 @@ use crate::{plot, words};
 const OWN_STYLE: &str = "
 .live { fill: var(--line); opacity: .55; } .live-edge { fill: none; stroke: var(--soft); stroke-width: 1; opacity: .8; }
 .floor { fill: none; stroke: var(--soft); stroke-width: 1.2; stroke-dasharray: 2 4; }
-.floor-mark { fill: var(--card); stroke-width: 1.4; } .leader { fill: none; stroke: var(--line); stroke-width: 1; }
-.one { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 3 3; } svg text.name { font-size: 12px; fill: var(--ink); }
+.floor-mark { fill: var(--card); stroke-width: 1.4; }
+.one { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 3 3; }
 td .r { display: block; font-size: 12px; color: var(--soft); } td .r.good { color: var(--good); font-weight: 600; }
 td .r.bad { color: var(--warn); font-weight: 600; } td .i { display: block; font-size: 11px; color: var(--soft); }
 td.failed { color: var(--warn); } .two { display: grid; grid-template-columns: 1fr 1fr; gap: 0 32px; }
 @media (max-width: 760px) { .two { grid-template-columns: 1fr; } }
 .two ul, ul.plain { margin: 4px 0; padding-left: 18px; } section.doubts { border-color: var(--warn); }
-.chart { min-width: 640px; } td:first-child { white-space: nowrap; } table.figures td.n { min-width: 86px; }
+td:first-child { white-space: nowrap; } table.figures td.n { min-width: 86px; }
 ";
 
 /// Renders the whole file.
 pub fn render(comparison: &Comparison) -> String {
     let title = title(comparison);
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
-         http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-         form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta \
-         name=\"color-scheme\" content=\"light dark\">\n<title>{0} · skinflint</title>\n<style>\n{STYLE}{OWN_STYLE}</style>\n\
-         </head>\n<body>\n<header>\n<h1>{0}</h1>\n",
-        escape(&title)
-    );
+    let mut out = begin(&title, &[STYLE, OWN_STYLE]);
     head(&mut out, comparison);
     out.push_str("</header>\n<main>\n");
     for program in &comparison.programs {
@@ -240,7 +234,7 @@ fn names(out: &mut String, comparison: &Comparison) {
         let _ = write!(
             out,
             "<th class=\"n\"><i class=\"chip\" style=\"background:{}\"></i>{}</th>",
-            plot::color(at),
+            color(at),
             escape(&allocator.name)
         );
     }
@@ -377,7 +371,7 @@ fn allocators(out: &mut String, comparison: &Comparison) {
         let _ = write!(
             out,
             "<tr><td><i class=\"chip\" style=\"background:{}\"></i>{}</td><td>{}</td><td>{}</td><td class=\"name mono\">{}</td>",
-            plot::color(at),
+            color(at),
             escape(&allocator.name),
             escape(&allocator.version),
             escape(&allocator.source),

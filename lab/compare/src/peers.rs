@@ -21,6 +21,7 @@ use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 use serde::Deserialize;
+use skinflint_launch::installed;
 
 use crate::model::{Allocator, Missing};
 
@@ -113,6 +114,11 @@ pub struct Places {
 }
 
 impl Places {
+    /// Returns the places of this machine: our own library, the lists of built peers, the system's folders.
+    pub fn installed() -> Places {
+        Places::of_system(installed::allocator().ok(), installed::peers())
+    }
+
     /// Returns the system's folders, and the lists beside a program of ours or named by the environment.
     pub fn of_system(skinflint: Option<PathBuf>, lists: Vec<PathBuf>) -> Places {
         let mut folders = vec![

@@ -7,74 +7,29 @@
 //!         └───────────────── s                      1            1
 //! ```
 //!
-//! G1  Colours are variables of the page, so light and dark need one picture. An allocator has the same colour
-//!     everywhere; the reference has that of the text.
-//! G2  Lines are named where they end (before the program's own end makes them fall), not only in a legend; names do
-//!     not cover each other.
-//! G3  The axis of bytes begins at 0. The run with the median peak is drawn (model::Column::typical).
-//! G4  Text is escaped; nothing is fetched, and nothing runs.
+//! G1  Lines are named where they end (before the program's own end makes them fall), not only in a legend.
+//! G2  The run with the median peak is drawn (model::Column::typical).
+//! G3  Text is escaped; nothing is fetched, and nothing runs.
 //!
-//! Not here: tables and the page around them (page.rs).
+//! Not here: axes, colours, where names stand (`view::plot`); tables and the page around them (page.rs).
 
 use std::fmt::Write as _;
 
 use skinflint_view::html::escape;
+use skinflint_view::plot::{Frame, Name, Size, color};
 use skinflint_view::units;
 
 use crate::model::{Cell, Column, Comparison, Measure, Point, Program, Sure};
 use crate::words;
 
-/// The number of colours for the allocators after the reference.
-const COLORS: usize = 8;
-const ORDER: [usize; COLORS] = [0, 1, 3, 7, 4, 6, 5, 8];
-
-/// Returns the colour of the allocator at a position.
-pub fn color(at: usize) -> String {
-    match at {
-        0 => "var(--ink)".into(),
-        n => format!("var(--c{})", ORDER[(n - 1) % COLORS]),
-    }
-}
-
-const WIDTH: f64 = 1180.0;
-const HEIGHT: f64 = 380.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 118.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 28.0;
-/// The distance between two names at the right.
-const NAME_STEP: f64 = 14.0;
-
-/// The frame of the picture: where values lie.
-struct Frame {
-    last_ms: f64,
-    most_bytes: f64,
-}
-
-impl Frame {
-    fn x(&self, ms: f64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * (ms / self.last_ms).clamp(0.0, 1.0)
-    }
-
-    fn y(&self, bytes: f64) -> f64 {
-        let share = (bytes / self.most_bytes).clamp(0.0, 1.0);
-        TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - share)
-    }
-
-    fn path(&self, points: &[Point]) -> String {
-        let mut path = String::new();
-        for (at, (ms, bytes)) in points.iter().enumerate() {
-            let letter = if at == 0 { 'M' } else { 'L' };
-            let _ = write!(
-                path,
-                "{letter}{:.1} {:.1}",
-                self.x(*ms),
-                self.y(*bytes as f64)
-            );
-        }
-        path
-    }
-}
+const SIZE: Size = Size {
+    width: 1180.0,
+    height: 380.0,
+    left: 66.0,
+    right: 118.0,
+    top: 12.0,
+    bottom: 28.0,
+};
 
 /// Returns the run of a column that is drawn.
 fn drawn(column: &Column) -> Option<&crate::model::Run> {
@@ -98,17 +53,13 @@ pub fn over_time(program: &Program) -> Option<String> {
     };
     let last_ms = all().map(|(ms, _)| *ms).fold(0.0, f64::max);
     let most = all().map(|(_, bytes)| *bytes).max()?;
-    let frame = Frame {
-        last_ms: last_ms.max(1e-3),
-        most_bytes: nice_bytes(most as f64),
-    };
-    let mut svg = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Resident memory over time of {} \
-         under each allocator\">",
-        escape(&program.name)
+    let frame = Frame::new(SIZE, last_ms, most);
+    let label = format!(
+        "Resident memory over time of {} under each allocator",
+        program.name
     );
-    axes(&mut svg, &frame);
-    let mut names: Vec<(f64, f64, String, String)> = Vec::new();
+    let mut svg = frame.begin(&label);
+    let mut names: Vec<Name> = Vec::new();
     if let Some((_, _, run)) = runs.iter().find(|(_, _, run)| !run.live.is_empty()) {
         live(&mut svg, &frame, &run.live, &mut names);
     }
@@ -119,21 +70,21 @@ pub fn over_time(program: &Program) -> Option<String> {
             svg,
             "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"><title>{}\
              </title></path>",
-            frame.path(&run.curve),
+            frame.path(run.curve.iter().copied()),
             color(*at),
             escape(&tip(column))
         );
         if let Some((ms, bytes)) = named_at(run) {
-            names.push((
-                frame.x(*ms),
-                frame.y(*bytes as f64),
-                column.allocator.clone(),
-                color(*at),
-            ));
+            names.push(Name {
+                x: frame.x(*ms),
+                y: frame.y(*bytes as f64),
+                text: column.allocator.clone(),
+                color: color(*at),
+            });
         }
     }
     floor(&mut svg, &frame, &runs, &mut names);
-    name_lines(&mut svg, names);
+    frame.names(&mut svg, names);
     svg.push_str("</svg>");
     Some(svg)
 }
@@ -168,71 +119,29 @@ fn tip(column: &Column) -> String {
     )
 }
 
-fn axes(svg: &mut String, frame: &Frame) {
-    for step in 0..=4 {
-        let bytes = frame.most_bytes * f64::from(step) / 4.0;
-        let y = frame.y(bytes);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text x=\"{}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 8.0,
-            y + 4.0,
-            units::bytes(bytes as u64)
-        );
-    }
-    let step = nice_step(frame.last_ms / 6.0);
-    let mut ms = 0.0;
-    while ms <= frame.last_ms * 1.0001 {
-        let x = frame.x(ms);
-        let _ = write!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/><text x=\"{x:.1}\" y=\"{}\" \
-             text-anchor=\"middle\">{}</text>",
-            HEIGHT - BOTTOM,
-            HEIGHT - BOTTOM + 4.0,
-            HEIGHT - 8.0,
-            time(ms, step)
-        );
-        ms += step;
-    }
-}
-
-/// Formats a time on the axis, in the unit of its steps.
-fn time(ms: f64, step: f64) -> String {
-    let (value, step, unit) = match step {
-        s if s >= 60_000.0 => (ms / 60_000.0, s / 60_000.0, "min"),
-        s if s >= 100.0 => (ms / 1e3, s / 1e3, "s"),
-        s if s >= 0.1 => (ms, s, "ms"),
-        s => (ms * 1e3, s * 1e3, "µs"),
-    };
-    let decimals = usize::from(step.fract() > 1e-6);
-    format!("{value:.decimals$} {unit}")
-}
-
 /// Draws live bytes as an area under the lines.
-fn live(
-    svg: &mut String,
-    frame: &Frame,
-    points: &[Point],
-    names: &mut Vec<(f64, f64, String, String)>,
-) {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+fn live(svg: &mut String, frame: &Frame, points: &[Point], names: &mut Vec<Name>) {
+    let Some(last) = points.last() else {
         return;
     };
-    let path = frame.path(points);
     let _ = write!(
         svg,
-        "<path d=\"{path}L{:.1} {:.1}L{:.1} {:.1}Z\" class=\"live\"><title>live bytes, as asked for</title></path>\
-         <path d=\"{path}\" class=\"live-edge\"/>",
-        frame.x(last.0),
-        frame.y(0.0),
-        frame.x(first.0),
-        frame.y(0.0)
+        "<path d=\"{}\" class=\"live\"><title>live bytes, as asked for</title></path><path d=\"{}\" \
+         class=\"live-edge\"/>",
+        frame.area(points),
+        frame.path(points.iter().copied())
     );
-    let at = (frame.x(last.0), frame.y(last.1 as f64));
-    names.push((at.0, at.1, "live bytes".into(), "var(--soft)".into()));
+    names.push(quiet(frame, *last, "live bytes"));
+}
+
+/// Returns the name of a line that is no allocator's.
+fn quiet(frame: &Frame, (ms, bytes): Point, text: &str) -> Name {
+    Name {
+        x: frame.x(ms),
+        y: frame.y(bytes as f64),
+        text: text.into(),
+        color: "var(--soft)".into(),
+    }
 }
 
 /// Draws the lowest floor of any allocator at each moment that has one, and each allocator's own as a mark.
@@ -240,7 +149,7 @@ fn floor(
     svg: &mut String,
     frame: &Frame,
     runs: &[(usize, &Column, &crate::model::Run)],
-    names: &mut Vec<(f64, f64, String, String)>,
+    names: &mut Vec<Name>,
 ) {
     let mut lowest: Vec<Point> = Vec::new();
     for (at, column, run) in runs {
@@ -261,68 +170,11 @@ fn floor(
         }
     }
     lowest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let Some((ms, bytes)) = lowest.last().copied() else {
+    let Some(last) = lowest.last().copied() else {
         return;
     };
-    let _ = write!(svg, "<path d=\"{}\" class=\"floor\"/>", frame.path(&lowest));
-    let (x, y) = (frame.x(ms), frame.y(bytes as f64));
-    names.push((x, y, "page floor".into(), "var(--soft)".into()));
-}
-
-/// Writes the names at the right, moved apart (G2).
-fn name_lines(svg: &mut String, mut names: Vec<(f64, f64, String, String)>) {
-    names.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let mut places: Vec<f64> = names.iter().map(|name| name.1).collect();
-    let (top, bottom) = (TOP + 4.0, HEIGHT - BOTTOM);
-    for at in 0..places.len() {
-        let least = if at == 0 {
-            top
-        } else {
-            places[at - 1] + NAME_STEP
-        };
-        places[at] = places[at].max(least);
-    }
-    let mut limit = bottom;
-    for place in places.iter_mut().rev() {
-        *place = place.min(limit);
-        limit = *place - NAME_STEP;
-    }
-    let x = WIDTH - RIGHT + 14.0;
-    for ((from_x, from_y, name, color), y) in names.iter().zip(places) {
-        let _ = write!(
-            svg,
-            "<path d=\"M{:.1} {from_y:.1}L{:.1} {y:.1}\" class=\"leader\"/><text x=\"{x}\" y=\"{:.1}\" class=\"name\" \
-             style=\"fill:{color}\">{}</text>",
-            from_x + 2.0,
-            x - 3.0,
-            y + 4.0,
-            escape(name)
-        );
-    }
-}
-
-/// Returns the next 1, 2, 3, 4, 6 or 8 times a power of two of a unit: quarters of it are readable.
-fn nice_bytes(bytes: f64) -> f64 {
-    let mut unit = 4096.0;
-    loop {
-        for factor in [1.0, 1.25, 1.5, 1.75] {
-            if unit * factor >= bytes * 1.02 {
-                return unit * factor;
-            }
-        }
-        unit *= 2.0;
-    }
-}
-
-/// Returns the next 1, 2 or 5 times a power of ten.
-fn nice_step(least: f64) -> f64 {
-    let power = 10_f64.powf(least.max(1e-6).log10().floor());
-    let factors = [1.0, 2.0, 5.0, 10.0];
-    factors
-        .iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= least)
-        .unwrap_or(10.0 * power)
+    let _ = write!(svg, "<path d=\"{}\" class=\"floor\"/>", frame.path(lowest));
+    names.push(quiet(frame, last, "page floor"));
 }
 
 /// The figures compared in the picture of ratios.
@@ -366,7 +218,8 @@ pub fn ratios(comparison: &Comparison, program: &Program) -> Option<String> {
     }
     let height = HEAD + ROW * rows.len() as f64 + 24.0;
     let mut svg = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Ratios to {}, with intervals\">",
+        "<svg class=\"chart\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"Ratios to {}, with intervals\">",
+        SIZE.width,
         escape(&comparison.settings.reference)
     );
     for (line, (at, column)) in rows.iter().enumerate() {
@@ -379,7 +232,7 @@ pub fn ratios(comparison: &Comparison, program: &Program) -> Option<String> {
             escape(&column.allocator)
         );
     }
-    let width = (WIDTH - NAMES) / panels.len() as f64;
+    let width = (SIZE.width - NAMES) / panels.len() as f64;
     for (number, measure) in panels.iter().enumerate() {
         let cells: Vec<(usize, usize, Cell)> = rows
             .iter()
@@ -464,16 +317,6 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn scales_are_readable() {
-        assert_eq!(nice_bytes(4090.0), 5120.0);
-        assert_eq!(nice_bytes(100.0 * 1048576.0), 112.0 * 1048576.0);
-        assert_eq!(nice_step(0.9), 1.0);
-        assert_eq!(nice_step(130.0), 200.0);
-        assert_eq!(time(1500.0, 500.0), "1.5 s");
-        assert_eq!(time(20.0, 10.0), "20 ms");
-    }
-
-    #[test]
     fn all_allocators_are_in_one_picture_and_names_are_escaped() {
         let mut program = testing::program("app", &[("glibc", 4e7), ("<lean>", 2e7), ("bad", 3e7)]);
         program.columns[2].runs.clear();
@@ -495,25 +338,6 @@ mod tests {
         assert_eq!(named_at(run), Some(&(90.0, 30)));
         run.figures.clear();
         assert_eq!(named_at(run), Some(&(99.0, 2)));
-    }
-
-    #[test]
-    fn names_at_the_right_keep_their_distance() {
-        let mut svg = String::new();
-        let names = (0..9).map(|i| (100.0, HEIGHT - BOTTOM, format!("n{i}"), color(i)));
-        name_lines(&mut svg, names.collect());
-        let mut places: Vec<f64> = svg
-            .split("class=\"name\"")
-            .filter_map(|part| part.rsplit_once(" y=\"")?.1.split('"').next()?.parse().ok())
-            .collect();
-        places.sort_by(f64::total_cmp);
-        assert_eq!(places.len(), 9);
-        assert!(
-            places
-                .windows(2)
-                .all(|pair| pair[1] - pair[0] > NAME_STEP - 0.2)
-        );
-        assert!(places[8] <= HEIGHT - BOTTOM + 4.1);
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //!     each operation on a block; waits for other threads are in neither.
 //! Y3  A replay with a violated order, a block used twice or a refused request is no measurement.
 //! Y4  A report is data from a process that may have crashed: what is missing or cut is an error with its line.
+//! Y5  A trace that its report calls INCOMPLETE is never replayed as a whole one: the same sentences stand before the
+//!     figures (`analysis::completeness`).
 //!
 //! Not here: compiling (compile.rs), replaying (`skinflint-replay`).
 
@@ -64,24 +66,15 @@ pub fn prepare(
     let compiled =
         compile::compile(opened, &mut out).with_context(|| trace.display().to_string())?;
     drop(out);
-    let mut notes = compiled.notes();
-    notes.insert(
-        0,
-        format!(
-            "{} of {} on up to {} at a time",
-            skinflint_view::units::plural(compiled.ops, "operation"),
-            skinflint_view::units::plural(u64::from(compiled.threads), "thread"),
-            skinflint_view::units::plural(compiled.slots, "block"),
-        ),
-    );
-    let inherited = recording.inherited();
-    if inherited.blocks > 0 {
-        notes.push(format!(
-            "began with {} of {} of the process that it was copied from (fork): they are left out",
-            skinflint_view::units::plural(inherited.blocks, "block"),
-            skinflint_view::units::bytes(inherited.requested_bytes)
-        ));
-    }
+    let mut notes = vec![format!(
+        "{} of {} on up to {} at a time",
+        skinflint_view::units::plural(compiled.ops, "operation"),
+        skinflint_view::units::plural(u64::from(compiled.threads), "thread"),
+        skinflint_view::units::plural(compiled.slots, "block"),
+    )];
+    notes.extend(recording.incomplete(compiled.ops > 0));
+    notes.extend(compiled.notes());
+    notes.extend(recording.left_out());
     let mut replayer = Replayer {
         program: program.to_owned(),
         script,

@@ -18,6 +18,7 @@
 //! Not here: taking the figures, warnings about them (doubt.rs).
 
 use crate::model::{Cell, Measure, Sure};
+use skinflint_base::random::Random;
 
 /// The number of rounds below which nothing is called distinct. With five, a median's bootstrap can miss the truth in
 /// about one case out of ten (it has few values to draw); with three, in one out of four.
@@ -28,23 +29,6 @@ const LEAST: f64 = 0.005;
 
 /// The number of draws of the bootstrap.
 const DRAWS: usize = 4_000;
-
-/// A small generator of random numbers (SplitMix64, after Steele, Lea and Flood 2014).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
 
 /// Returns the median; `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -128,12 +112,12 @@ pub fn cell(measure: Measure, own: &[f64], reference: Option<&[f64]>, seed: u64)
 
 /// Returns the middle 95 % of ratios of medians over drawn rounds (S1); `None` if a reference can be 0.
 fn interval(pairs: &[(f64, f64)], seed: u64) -> Option<(f64, f64)> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = Random::new(seed);
     let mut ratios = Vec::with_capacity(DRAWS);
     let (mut own, mut reference) = (vec![0.0; pairs.len()], vec![0.0; pairs.len()]);
     for _ in 0..DRAWS {
         for at in 0..pairs.len() {
-            (own[at], reference[at]) = pairs[numbers.below(pairs.len())];
+            (own[at], reference[at]) = pairs[numbers.index(pairs.len())];
         }
         own.sort_by(f64::total_cmp);
         reference.sort_by(f64::total_cmp);
@@ -251,10 +235,10 @@ mod tests {
     /// of few values makes that a little more, and far more would be a lie.
     #[test]
     fn equals_are_rarely_told_apart() {
-        let mut numbers = Numbers(7);
-        let draw = |numbers: &mut Numbers| -> [f64; 7] {
+        let mut numbers = Random::new(7);
+        let draw = |numbers: &mut Random| -> [f64; 7] {
             std::array::from_fn(|_| {
-                let sum: f64 = (0..12).map(|_| numbers.below(1 << 20) as f64).sum();
+                let sum: f64 = (0..12).map(|_| numbers.index(1 << 20) as f64).sum();
                 100.0 * MIB + sum * 4.0
             })
         };

@@ -25,24 +25,12 @@ use super::strategies::{
 };
 use super::strategy::Strategy;
 use super::table::Table;
+use skinflint_base::random::Random;
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    /// Words of a block or request: many small ones, some up to half a page.
-    fn words(&mut self) -> u32 {
-        let bits = 1 + self.below(14);
-        1 + self.below(1 << bits) as u32
-    }
+/// Words of a block or request: many small ones, some up to half a page.
+fn drawn_words(random: &mut Random) -> u32 {
+    let bits = 1 + random.below(14);
+    1 + random.below(1 << bits) as u32
 }
 
 fn seeds() -> Vec<u64> {
@@ -66,7 +54,7 @@ impl Held {
             .iter()
             .nth(index)
             .map(|(word, words)| (*word, *words))?;
-        let want = random.words().min(words);
+        let want = drawn_words(random).min(words);
         self.0.remove(&word);
         if want < words {
             self.0.insert(word + want, words - want);
@@ -85,7 +73,7 @@ fn no_block_is_lost_or_given_twice_whatever_the_strategy() {
 }
 
 fn lose_nothing(strategy: Strategy, seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let memory = Memory::reserve(PAGES).expect("address space");
     let mut list = (strategy.make)(&memory);
     let mut held = Held(
@@ -127,7 +115,7 @@ fn lose_nothing(strategy: Strategy, seed: u64) {
                 }
             }
         } else {
-            let words = random.words();
+            let words = drawn_words(&mut random);
             let origin = Origin::ALL[random.below(3) as usize];
             if let Some(block) = list.take(words * WORD, origin) {
                 assert!(block.words >= words, "{context}: {block:?} for {words}");
@@ -246,7 +234,7 @@ fn same_choices<P: FreeListPolicy + 'static>(name: &'static str, seed: u64) {
         Box::new(Listed::<P, Light, Mask>::new(name, &memories[3])),
     ];
     let mut dumb = Dumb::new(P::TABLE);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut held = Held(
         (1..=PAGES)
             .map(|page| (page * PAGE_WORDS, PAGE_WORDS))
@@ -275,8 +263,10 @@ fn same_choices<P: FreeListPolicy + 'static>(name: &'static str, seed: u64) {
                 dumb.free(block);
             }
             _ => {
-                let (bytes, origin) =
-                    (random.words() * WORD, Origin::ALL[random.below(3) as usize]);
+                let (bytes, origin) = (
+                    drawn_words(&mut random) * WORD,
+                    Origin::ALL[random.below(3) as usize],
+                );
                 let expected = P::find(&mut dumb, bytes, origin);
                 for (index, list) in lists.iter_mut().enumerate() {
                     let got = list.take(bytes, origin);

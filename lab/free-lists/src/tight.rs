@@ -318,6 +318,7 @@ impl FreeList for Tight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
 
     #[test]
     fn every_size_is_in_the_class_that_its_minimum_says() {
@@ -361,11 +362,8 @@ mod tests {
         let memory = Memory::reserve(400).expect("address space");
         let mut stacks = Stacks::EMPTY;
         let mut dumb = Dumb(vec![Vec::new(); CLASSES]);
-        let mut seed = 9u64;
-        let mut below = |bound: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (seed >> 33) % bound
-        };
+        let mut random = Random::new(9);
+        let mut below = |bound: u64| random.below(bound);
         let (mut at, mut taken, mut missed, mut deep) = (PAGE_WORDS, 0, 0, 0);
         for step in 0..60_000 {
             // Sizes of every magnitude, so that classes above 248 bytes fill too.

@@ -12,6 +12,7 @@ use std::io::{BufWriter, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use skinflint_base::random::Random;
 use skinflint_compare::compile::compile;
 use skinflint_trace::*;
 
@@ -39,11 +40,9 @@ fn write_trace(path: &std::path::Path, events: u64) {
             )
             .expect("written");
     }
-    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut random = Random::new(0x1234_5678_9abc_def1);
     for ticket in 0..events {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
+        let seed = random.bits();
         // The even events of the later part release what the odd ones acquire again.
         let step = ticket.saturating_sub(LIVE);
         let number = match ticket {

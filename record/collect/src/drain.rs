@@ -18,7 +18,7 @@ use skinflint_base::sys;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
-use crate::kin::{Kin, Living, Told, take_notices};
+use crate::kin::{Kin, Told};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
@@ -30,6 +30,7 @@ use crate::stream::{Note, Stream};
 use crate::tree::Tree;
 
 mod ending;
+mod missed;
 
 /// The time between two ticks, and between two looks of an idle collector.
 const TICK: Duration = Duration::from_millis(4);
@@ -139,10 +140,11 @@ impl Drain {
         watched: Option<(Watched, Sender<Held>)>,
     ) -> Drain {
         let now = Instant::now();
+        let kin = Kin::new(notifier.inode());
         Drain {
             session,
             notifier,
-            kin: Kin::default(),
+            kin,
             unplaced: Vec::new(),
             output,
             sampler,
@@ -162,6 +164,8 @@ impl Drain {
         while !stop {
             // ORDER: Acquire; a wake after this reading ends the wait below at once.
             let seen = self.notifier.page().wake.load(Ordering::Acquire);
+            // Before the tells: a process says hello before it leaves a notice, so its hello is among them.
+            self.take_notices();
             loop {
                 match tells.try_recv() {
                     Ok(Tell::Stop) | Err(TryRecvError::Disconnected) => stop = true,
@@ -173,14 +177,13 @@ impl Drain {
                 }
                 break;
             }
-            self.hear_notifier();
-            // All processes that said hello before the notices were left are known: the rest of the notices are about
-            // processes that never did.
+            self.place_notices(u64::MAX);
+            // The rest of the notices are of processes whose traces are closed.
             self.unplaced.clear();
             let begun = Instant::now();
             let fullest = self.pass();
             self.by_the_clock();
-            count(self.living.len());
+            count(self.running());
             if !stop {
                 self.rest(seen, fullest, begun.elapsed());
             }
@@ -260,7 +263,11 @@ impl Drain {
     }
 
     fn begin(&mut self, process: Arc<Process>, became: bool) {
-        self.kin.heard(process.pid, process.start_ns);
+        // In the order in which they happened: what it was until now may have left its last notice after the notices
+        // were taken, and is closed here.
+        self.take_notices();
+        self.place_notices(process.start_ns);
+        self.with_kin(|kin, living| kin.heard(&process, living));
         let all = self.living.values();
         let before = all.map(|d| (d.process.pid, d.process.index));
         let before = before.filter(|&(pid, _)| became && pid == process.pid);
@@ -368,55 +375,19 @@ impl Drain {
             let known = draining.child.is_some() || told && !ours;
             let may_close = known || since.elapsed() > STATUS_PATIENCE;
             // A child that is being loaded has had no chance to say hello yet.
-            if may_close && (since.elapsed() > KIN_PATIENCE || !self.kin.awaits(index)) {
+            let is_awaited = since.elapsed() <= KIN_PATIENCE && self.kin.awaits(index);
+            // A copy that has made no heap call yet is named in this trace when it ends without one.
+            if may_close && !is_awaited && !self.kin.has_quiet_copies(index) {
                 self.finish(index);
             }
         }
     }
 
-    fn known_living(&self) -> Vec<Living<'_>> {
-        let living = self.living.values().map(|draining| Living {
-            token: draining.process.token,
-            process: &draining.process,
-        });
-        living.collect()
-    }
-
-    /// Reads what processes have left in the notifier.
-    fn hear_notifier(&mut self) {
-        let (told, _) = take_notices(self.notifier.page());
-        let mut all = std::mem::take(&mut self.unplaced);
-        all.extend(told);
-        if all.is_empty() {
-            return;
-        }
-        let mut kin = std::mem::take(&mut self.kin);
-        let living = self.known_living();
-        // The hello of the process that left the notice may still wait to be read.
-        all.retain(|told| !kin.told(told, &living));
-        self.unplaced = all;
-        self.kin = kin;
-    }
-
-    /// Looks for processes that came out of recorded ones and never said hello; writes what is known about them.
-    fn look_for_kin(&mut self) {
-        let mut kin = std::mem::take(&mut self.kin);
-        kin.look(&self.known_living());
-        for index in kin.have_verdicts() {
-            let lost = kin.take(index);
-            if !lost.is_empty() {
-                self.output.send(index, Job::Lost(lost));
-            }
-        }
-        self.kin = kin;
-    }
-
     /// Finishes a process that has ended, or whose recording stops: writes the rest and the ending.
     fn finish(&mut self, index: usize) {
-        self.hear_notifier();
-        let mut kin = std::mem::take(&mut self.kin);
-        let lost = kin.origin_ends(index, &self.known_living());
-        self.kin = kin;
+        self.take_notices();
+        self.place_notices(u64::MAX);
+        let lost = self.with_kin(|kin, living| kin.origin_ends(index, living));
         let Some(mut draining) = self.living.remove(&index) else {
             return;
         };

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! F1  A collector that was killed leaves its folder behind. The next one removes it, if it belongs to the same user
-//!     and no process listens in it any more; other files than the sockets stay, and so does the folder then.
+//!     and no process listens in it any more; other files than the sockets stay, and so does the folder then. A socket
+//!     is there only once it is listened at (`Listener::bind`), so a collector that starts is never taken for a dead one.
 //!
 //! Not here: the sockets (server.rs, control.rs).
 
@@ -60,7 +61,7 @@ fn sweep(base: &Path) {
                 .is_ok_and(|about| about.is_dir() && about.uid() == own)
             && server::is_dead(&path.join("s"));
         if is_dead {
-            for name in ["s", "ctl", ".ctl"] {
+            for name in ["s", ".s", "ctl", ".ctl"] {
                 let _ = std::fs::remove_file(path.join(name));
             }
             let _ = std::fs::remove_dir(&path);
@@ -118,6 +119,36 @@ mod tests {
         assert!(begun.exists(), "no socket yet");
         assert!(filled.join("precious").exists(), "not ours");
         assert!(other.join("s").exists(), "another name");
+        drop(living);
+    }
+
+    #[test]
+    fn a_collector_that_starts_is_never_taken_for_a_dead_one() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let base = tempfile::tempdir().expect("a folder");
+        let path = |number: usize| base.path().join(format!("{number}"));
+        // The one that starts now. ORDER: Relaxed: only a number.
+        let now = AtomicUsize::new(0);
+        let end = 300;
+        let living: Vec<Listener> = std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                loop {
+                    let number = now.load(Ordering::Relaxed); // ORDER: as above
+                    if number == end {
+                        return;
+                    }
+                    assert!(!server::is_dead(&path(number)), "it refuses connections");
+                }
+            });
+            let start = |number| {
+                now.store(number, Ordering::Relaxed); // ORDER: as above
+                Listener::bind(&path(number)).expect("a socket")
+            };
+            let living = (0..end).map(start).collect();
+            now.store(end, Ordering::Relaxed); // ORDER: as above
+            looks.join().expect("never dead");
+            living
+        });
         drop(living);
     }
 }

@@ -134,6 +134,18 @@ impl NotifierMemory {
     pub fn fd(&self) -> i32 {
         self.0.fd()
     }
+
+    /// Returns its inode, which shows in the mappings of every process that has it; 0 if it is not known.
+    pub fn inode(&self) -> u64 {
+        // SAFETY: all-zero is valid; the call fills it.
+        unsafe {
+            let mut about: libc::stat = std::mem::zeroed();
+            match libc::fstat(self.fd(), &mut about) {
+                0 => about.st_ino,
+                _ => 0,
+            }
+        }
+    }
 }
 
 /// Rings for some threads of one process.

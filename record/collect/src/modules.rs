@@ -162,37 +162,68 @@ fn begin(pid: u32, line: &MapLine) -> Module {
 /// object than inside counts as plain anonymous memory.
 pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Option<u64>>) {
     for index in 0..mappings.len() {
-        let Some(path) = mappings[index]
-            .name
-            .strip_prefix("[bss] ")
-            .map(str::to_owned)
-        else {
-            continue;
-        };
-        if proc::is_recorder(&path) {
+        if mappings[index].kind == MappingKind::Recorder {
             continue;
         }
-        let first = mappings[..index]
-            .iter()
-            .find(|m| m.name == path)
-            .map(|m| m.start);
-        let span = *ends.entry(path.clone()).or_insert_with(|| {
-            let file = format!("/proc/{pid}/root{path}");
-            let file = Path::new(&file);
-            // A file that exists and is not an object has no bss.
-            let none = file.is_file().then_some(0);
-            ElfFacts::read(file).map(|facts| facts.span).or(none)
-        });
-        let mapping = &mut mappings[index];
-        let (Some(first), Some(span)) = (first, span) else {
+        let Some(end) = bss_end(pid, mappings, index, ends) else {
             continue;
         };
-        let end = first.saturating_add(span).clamp(mapping.start, mapping.end);
+        let mapping = &mut mappings[index];
         if mapping.end - end > end - mapping.start {
             mapping.kind = MappingKind::Anon;
             mapping.name = String::new();
         }
     }
+}
+
+/// Splits mappings that were taken for bss where their object ends: what lies behind is plain anonymous memory, in
+/// which blocks can lie. For mappings without figures, which need not be divided; behind the recorder's own data, too.
+pub fn split_bss(pid: u32, mappings: &mut Vec<Mapping>, ends: &mut HashMap<String, Option<u64>>) {
+    let mut behind = Vec::new();
+    for index in 0..mappings.len() {
+        let Some(end) = bss_end(pid, mappings, index, ends) else {
+            continue;
+        };
+        let mapping = &mut mappings[index];
+        if end < mapping.end {
+            behind.push(Mapping {
+                start: end,
+                kind: MappingKind::Anon,
+                name: String::new(),
+                ..mapping.clone()
+            });
+            mapping.end = end;
+        }
+    }
+    mappings.extend(behind);
+    mappings.retain(|mapping| mapping.start < mapping.end);
+    mappings.sort_by_key(|mapping| mapping.start);
+}
+
+/// Returns where the object of a mapping that was taken for bss ends, within the mapping; `None` for other mappings,
+/// and if it is not known. `ends`: the bytes that objects take, by path.
+fn bss_end(
+    pid: u32,
+    mappings: &[Mapping],
+    index: usize,
+    ends: &mut HashMap<String, Option<u64>>,
+) -> Option<u64> {
+    let mapping = &mappings[index];
+    let path = mapping.name.strip_prefix("[bss] ")?;
+    let mut before = mappings[..index].iter();
+    let first = before.find(|one| one.name == path)?.start;
+    let span = *ends.entry(path.to_owned()).or_insert_with(|| {
+        let file = format!("/proc/{pid}/root{path}");
+        let file = Path::new(&file);
+        // A file that exists and is not an object has no bss.
+        let none = file.is_file().then_some(0);
+        ElfFacts::read(file).map(|facts| facts.span).or(none)
+    });
+    Some(
+        first
+            .saturating_add(span?)
+            .clamp(mapping.start, mapping.end),
+    )
 }
 
 /// The facts that are needed from an ELF file's headers.

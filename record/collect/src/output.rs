@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
-    Ending, Look, LostProcess, Mark, Module, Pointers, ProcessInfo, RssSample, Snapshot, Thread,
-    ThreadId, Writer,
+    Ending, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers, ProcessInfo,
+    RssSample, Snapshot, Thread, ThreadId, Writer,
 };
 
 /// The most jobs that may wait; beyond it the drain thread waits, and in the end the program.
@@ -100,7 +100,9 @@ fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
     for (index, job) in receiver {
         match job {
             Job::Begin(info, path) => {
-                traces.insert(index, begin(*info, path, level));
+                let trace = begin(*info, path, level);
+                tell_origin(&mut traces, &trace);
+                traces.insert(index, trace);
             }
             Job::End(ending) => {
                 if let Some(trace) = traces.remove(&index) {
@@ -136,6 +138,33 @@ fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
         recorded,
         move_to: None,
     }
+}
+
+/// Names a process whose trace cannot be made in the trace of the process that it came from.
+fn tell_origin(traces: &mut HashMap<usize, Trace>, trace: &Trace) {
+    let process = &trace.recorded.process;
+    let Some(origin) = process.origin.as_ref().filter(|_| trace.writer.is_none()) else {
+        return;
+    };
+    let mut all = traces.values_mut();
+    let Some(before) = all.find(|before| before.recorded.process.uid == origin.uid) else {
+        return;
+    };
+    let began_ns = before.recorded.process.started_unix_ns;
+    let lost = LostProcess {
+        what: match origin.how {
+            OriginKind::Fork => LostKind::Copy,
+            OriginKind::Spawn => LostKind::Program,
+            OriginKind::Exec => LostKind::Exec,
+        },
+        pid: process.pid,
+        name: process.name.clone(),
+        exe: process.exe.clone(),
+        time_ns: process.started_unix_ns.saturating_sub(began_ns),
+        why: LostWhy::Unwritten,
+        max_rss_bytes: None,
+    };
+    write(before, Job::Lost(vec![lost]));
 }
 
 fn write(trace: &mut Trace, job: Job) {
@@ -349,6 +378,49 @@ mod tests {
         assert_eq!(recorded[0].path, first);
         let error = recorded[0].error.as_deref().unwrap_or_default();
         assert!(error.contains("/no-such-folder/b.sft"), "{error}");
+    }
+
+    #[test]
+    fn a_child_whose_file_cannot_be_made_is_named_in_its_parents_trace() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let first = folder.path().join("a.sft");
+        let (output, thread) = Output::start(1).expect("thread");
+        let parent = ProcessInfo {
+            uid: "p".into(),
+            started_unix_ns: 100,
+            ..ProcessInfo::default()
+        };
+        let origin = skinflint_trace::Origin {
+            how: OriginKind::Fork,
+            uid: "p".into(),
+            pid: 6,
+            fork_ticket: 0,
+        };
+        let child = ProcessInfo {
+            pid: 7,
+            name: "hold".into(),
+            started_unix_ns: 350,
+            origin: Some(origin),
+            ..ProcessInfo::default()
+        };
+        output.send(0, Job::Begin(Box::new(parent), first.clone()));
+        let nowhere = PathBuf::from("/proc/no-such-folder/x.sft");
+        output.send(1, Job::Begin(Box::new(child), nowhere));
+        output.send(1, Job::End(Box::default()));
+        output.send(0, Job::End(Box::default()));
+        drop(output);
+        thread.join().expect("no panic");
+        let trace = skinflint_trace::Trace::open(&first).expect("the trace");
+        let lost = &trace.lost;
+        assert_eq!(lost.len(), 1);
+        assert_eq!(
+            (lost[0].what, lost[0].why),
+            (LostKind::Copy, LostWhy::Unwritten)
+        );
+        assert_eq!(
+            (lost[0].pid, &*lost[0].name, lost[0].time_ns),
+            (7, "hold", 250)
+        );
     }
 
     #[test]

@@ -135,13 +135,53 @@ pub fn high_water_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Reads the ids of a process in its PID namespaces, ours first, its own last; `None` if it is gone.
-pub fn numbers(pid: u32) -> Option<Vec<u32>> {
-    let value = status_value(pid, "NSpid")?;
-    value
-        .split_ascii_whitespace()
-        .map(|number| number.parse().ok())
-        .collect()
+/// What `/proc/PID/status` reports about a process, or a thread, and its place among others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct About {
+    /// The id of the process; another one for a thread than its own.
+    pub tgid: u32,
+    /// The parent's process id.
+    pub ppid: u32,
+    /// Its ids in its PID namespaces, ours first, its own last.
+    pub numbers: Vec<u32>,
+}
+
+/// Reads what process or thread an id belongs to; `None` if it is gone. Cost: three system calls.
+pub fn about(pid: u32) -> Option<About> {
+    let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+    Some(parse_about(&String::from_utf8_lossy(&text)))
+}
+
+fn parse_about(text: &str) -> About {
+    let mut about = About::default();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else {
+            continue;
+        };
+        let mut numbers = value
+            .split_ascii_whitespace()
+            .map_while(|one| one.parse().ok());
+        match key {
+            "Tgid" => about.tgid = numbers.next().unwrap_or(0),
+            "PPid" => about.ppid = numbers.next().unwrap_or(0),
+            "NSpid" => about.numbers = numbers.collect(),
+            _ => {}
+        }
+    }
+    about
+}
+
+/// Reads the ids of a process in its PID namespaces, ours first, its own last; empty if it is gone.
+pub fn numbers(pid: u32) -> Vec<u32> {
+    about(pid).map_or_else(Vec::new, |about| about.numbers)
+}
+
+/// Reads the memory that a process has written and no other has mapped, in bytes. Cost: about 0.1 ms for each 10 MiB
+/// that it has resident.
+pub fn private_dirty_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let mut lines = text.lines();
+    kib(lines.find_map(|line| line.strip_prefix("Private_Dirty:"))?)
 }
 
 /// Returns how long ago a process was started, in steps of 10 ms.
@@ -380,9 +420,10 @@ fn begin_mapping(head: MapLine, last_file: &mut Option<(u64, String)>) -> Mappin
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens the file of a process; `None` without permission.
-    pub fn open(pid: u32) -> Option<PageMap> {
-        File::open(format!("/proc/{pid}/pagemap")).ok().map(PageMap)
+    /// Opens the file of a process. The error is of kind `PermissionDenied` without permission; any other says that the
+    /// process, or its memory, is gone.
+    pub fn open(pid: u32) -> std::io::Result<PageMap> {
+        File::open(format!("/proc/{pid}/pagemap")).map(PageMap)
     }
 
     /// Reads the resident runs of `start..end` as (address, bytes); `None` if they cannot be read.
@@ -438,6 +479,20 @@ mod tests {
         let ended = format!("12 (a) Z {} 768", "0 ".repeat(48).trim());
         assert_eq!(parse_zombie(&ended), Some(768));
         assert_eq!(parse_zombie(&ended.replace(" Z ", " S ")), None);
+    }
+
+    #[test]
+    fn numbers_in_namespaces_and_the_process_of_a_thread() {
+        let text = "Name:\tx\nTgid:\t70\nPid:\t71\nPPid:\t9\nNSpid:\t71\t2\n";
+        let expected = About {
+            tgid: 70,
+            ppid: 9,
+            numbers: vec![71, 2],
+        };
+        assert_eq!(parse_about(text), expected);
+        let own = about(std::process::id()).expect("it lives");
+        assert_eq!(own.tgid, std::process::id());
+        assert_eq!(own.numbers.first(), Some(&own.tgid));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Process {
     pub index: usize,
     /// The kernel's process id.
     pub pid: u32,
+    /// Its process ids in its PID namespaces, ours first, its own last; empty if they could not be read.
+    pub numbers: Vec<u32>,
     /// The token that it was given when it said hello: the process and copies of it show it.
     pub token: u64,
     /// The monotonic time of its start, in nanoseconds.
@@ -73,10 +75,7 @@ impl Process {
 
     /// Returns its process id as the process itself sees it: another one in a PID namespace of its own.
     pub fn own_pid(&self) -> u32 {
-        let numbers = crate::proc::numbers(self.pid);
-        numbers
-            .and_then(|numbers| numbers.last().copied())
-            .unwrap_or(self.pid)
+        self.numbers.last().copied().unwrap_or(self.pid)
     }
 
     /// Returns the monotonic nanoseconds since its start.

@@ -8,6 +8,8 @@
 //!     has fallen, and at the end.
 //! P4  Proportional sizes are read in roll calls: all living processes one after another, with one time stamp, so
 //!     that their sum is of one moment. A roll call may take a tenth of the time as well.
+//! P5  The time of a snapshot at exit is that at which the program asked for it: what the program waits for us, on a
+//!     busy machine for long, is not a time in which it rested.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -312,7 +314,14 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
         // ORDER: Relaxed; read after the process has ended.
         process.cpu_ns.store(stat.cpu_ns, Ordering::Relaxed);
     }
-    if let Some(snapshot) = snapshot(&process, cause, &mut watched.ends) {
+    let is_exit = cause == SnapshotCause::Exit;
+    if let Some(mut snapshot) = snapshot(&process, cause, &mut watched.ends) {
+        if is_exit {
+            // P5. ORDER: Relaxed; the number that was asked for published it.
+            let asked_ns = process.first.header().asked_ns.load(Ordering::Relaxed);
+            let asked_ns = asked_ns.saturating_sub(process.start_ns);
+            snapshot.time_ns = snapshot.time_ns.min(asked_ns.max(1));
+        }
         watched.let_go(output);
         output.send(process.index, Job::Snapshot(Box::new(snapshot)));
     }
@@ -393,7 +402,10 @@ fn read_snapshot(
     let counted_bytes = process.counted_bytes();
     let mut mappings = proc::smaps(process.pid)?;
     modules::cut_bss(process.pid, &mut mappings, ends);
-    let pages = PageMap::open(process.pid);
+    let pages = match PageMap::open(process.pid) {
+        Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => return None,
+        pages => pages.ok(),
+    };
     let page = process.info.os_page_bytes.max(4096);
     let mut own = lock(&process.own).clone();
     own.sort_unstable();
@@ -414,6 +426,10 @@ fn read_snapshot(
                 (Some(pages), _) => pages.runs(mapping.start, mapping.end, page),
                 (None, _) => None,
             };
+            if pages.is_some() && runs.is_none() {
+                // Its memory went while it was read: the process is exiting, and the sizes are of no moment.
+                return None;
+            }
             mapping.runs_known = runs.is_some();
             mapping.runs = runs.unwrap_or_default();
         }

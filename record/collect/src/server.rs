@@ -24,6 +24,9 @@ use skinflint_base::ring::{HELLO_MAGIC, Hello, Welcome};
 /// The listening sockets: by path, and by the abstract name of the same text.
 pub struct Listener([OwnedFd; 2]);
 
+/// The connections that the kernel keeps until they are accepted; it takes less where `somaxconn` is less.
+const BACKLOG: i32 = 4096;
+
 /// A process that has connected, and said nothing yet.
 pub struct Arrival {
     fd: OwnedFd,
@@ -84,7 +87,7 @@ fn listen(path: &Path, by_name: bool) -> io::Result<OwnedFd> {
     unsafe {
         let socket = owned(libc::socket(libc::AF_UNIX, kind, 0))?;
         if libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
-            || libc::listen(socket.as_raw_fd(), 256) != 0
+            || libc::listen(socket.as_raw_fd(), BACKLOG) != 0
         {
             return Err(io::Error::last_os_error());
         }
@@ -109,11 +112,15 @@ pub fn is_dead(path: &Path) -> bool {
 }
 
 impl Listener {
-    /// Listens at `path`, in a folder that only the user can open, and at the abstract name.
+    /// Listens at `path`, in a folder that only the user can open, and at the abstract name. The path exists only once
+    /// it is listened at: another collector takes a socket that refuses connections for a dead one's, and removes it.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         use std::os::unix::fs::PermissionsExt;
-        let by_path = listen(path, false)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = path.with_file_name(format!(".{name}"));
+        let by_path = listen(&hidden, false)?;
+        std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&hidden, path)?;
         Ok(Listener([by_path, listen(path, true)?]))
     }
 

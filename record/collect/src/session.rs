@@ -16,6 +16,7 @@ use skinflint_base::ring::{
 use skinflint_base::{env, sys};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
+use crate::arrivals::Arrivals;
 use crate::control::{self, Reply, Request, State, Status};
 pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Tell};
@@ -26,7 +27,7 @@ use crate::output::{Job, Output, Recorded, trace_path};
 use crate::proc;
 use crate::process::{Process, lock};
 use crate::sampler;
-use crate::server::{self, Arrival, Caller, Heard, Listener};
+use crate::server::{self, Caller, Listener};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -463,40 +464,48 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
         .spawn(body)
 }
 
-/// The most arrivals that have said nothing yet: a foreign process that opens connections keeps no other out for
-/// longer than a hello takes.
-const MOST_ARRIVALS: usize = 256;
-/// The longest wait for a hello, which is sent right after connecting.
-const HELLO_PATIENCE: Duration = Duration::from_secs(1);
+/// The most connections that are accepted between two rounds of answers.
+const MOST_AT_ONCE: usize = 128;
 
 fn accept(meeting: &Meeting, listener: &Listener) {
-    let mut arrivals: Vec<Arrival> = Vec::new();
+    let mut arrivals = Arrivals::default();
+    let mut callers = Vec::new();
     // ORDER: Relaxed; see `Session::finish`.
     while !meeting.stop.load(Ordering::Relaxed) {
         let mut fds = listener.fds().to_vec();
-        fds.extend(arrivals.iter().map(Arrival::fd));
+        fds.extend(arrivals.fds());
         let ready = server::poll(&fds, 50);
         for which in (0..2).filter(|&which| ready[which]) {
-            match listener.accept(which) {
-                Ok(Some(arrival)) if arrivals.len() < MOST_ARRIVALS => arrivals.push(arrival),
-                Ok(_) => {}
-                // For example, no descriptors are left: the callers wait meanwhile, and give up after 5 s.
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            for _ in 0..MOST_AT_ONCE {
+                match listener.accept(which) {
+                    Ok(Some(arrival)) => {
+                        let is_stranger = !is_known_user(arrival.uid);
+                        callers.extend(arrivals.add(arrival, is_stranger));
+                    }
+                    Ok(None) => break,
+                    // For example, no descriptors are left: the callers wait meanwhile, and give up after 5 s.
+                    Err(_) => {
+                        std::thread::sleep(Duration::from_millis(20));
+                        break;
+                    }
+                }
             }
         }
-        let waiting = std::mem::take(&mut arrivals);
-        for arrival in waiting {
-            let uid = arrival.uid;
-            match arrival.hear() {
-                Heard::Hello(caller) if is_served(meeting, uid, &caller) => meet(meeting, *caller),
-                Heard::Hello(caller) => caller.refuse(libc::EPERM),
-                Heard::Nothing(arrival) if arrival.since.elapsed() < HELLO_PATIENCE => {
-                    arrivals.push(arrival);
-                }
-                Heard::Nothing(_) | Heard::Nonsense => {}
+        callers.extend(arrivals.hear());
+        for (uid, caller) in callers.drain(..) {
+            match is_served(meeting, uid, &caller) {
+                true => meet(meeting, *caller),
+                false => caller.refuse(libc::EPERM),
             }
         }
     }
+}
+
+/// Returns whether a user's processes are served whatever they descend from: ours and root.
+fn is_known_user(uid: u32) -> bool {
+    // SAFETY: no memory is involved.
+    let own = unsafe { libc::geteuid() };
+    uid == own || uid == 0
 }
 
 /// The most processes from a caller up to the first one with a known descent.
@@ -506,9 +515,7 @@ const MOST_GENERATIONS: usize = 64;
 /// this recording, whichever user they have become. A copy shows that by the token that only its parent had; another
 /// program by its ancestors.
 fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
-    // SAFETY: no memory is involved.
-    let own = unsafe { libc::geteuid() };
-    if uid == own || uid == 0 {
+    if is_known_user(uid) {
         return true;
     }
     let known = lock(&meeting.known);
@@ -579,6 +586,8 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let process = Arc::new(Process {
         index,
         pid,
+        // It waits for the answer, so it is there to be read.
+        numbers: proc::numbers(pid),
         token,
         start_ns: hello.time_ns,
         info,
@@ -682,26 +691,33 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
 }
 
 /// Returns the name of a process: `comm`, which is the name that was executed (of a link, of a script),
-/// not of the file that it led to; the kernel cuts it at 15 bytes, and it is completed if possible.
+/// not of the file that it led to.
 fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
-    let file = |path: &str| {
-        Path::new(path)
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-    };
-    let called = argv.first().and_then(|first| file(first));
-    let exe = file(exe);
     // A program that runs itself again by /proc/self/exe is named `exe`; the name of its file says more.
     let comm = proc::thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
+    let called = argv.first().map_or("", |first| first.as_str());
+    whole_name(comm.as_deref(), called, exe)
+}
+
+/// Returns `comm`, completed by the program's first argument or its file where the kernel has cut it: a program writes
+/// what it likes over its arguments (`nginx: master process /usr/sbin/nginx -c /etc/nginx.conf`).
+fn whole_name(comm: Option<&str>, called: &str, exe: &str) -> String {
+    /// The most bytes of a name that the kernel keeps.
+    const COMM_BYTES: usize = 15;
+    let file = |path: &str| {
+        let name = Path::new(path).file_name();
+        name.map(|name| name.to_string_lossy().into_owned())
+    };
     match comm {
-        Some(comm) => {
-            let whole = [called, exe]
-                .into_iter()
-                .flatten()
-                .find(|name| name.starts_with(&comm));
-            whole.unwrap_or(comm)
-        }
-        None => exe.or(called).unwrap_or_else(|| "unknown".into()),
+        Some(comm) if comm.len() < COMM_BYTES => comm.into(),
+        Some(comm) => [file(called), file(exe)]
+            .into_iter()
+            .flatten()
+            .find(|name| name.starts_with(comm))
+            .unwrap_or_else(|| comm.into()),
+        None => file(exe)
+            .or_else(|| file(called))
+            .unwrap_or_else(|| "unknown".into()),
     }
 }
 
@@ -756,5 +772,24 @@ fn system() -> String {
             text(&names.release),
             text(&names.machine)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_name;
+
+    #[test]
+    fn a_name_is_completed_only_where_the_kernel_cut_it() {
+        let title = "nginx: master process /usr/sbin/nginx -c /etc/nginx.conf";
+        assert_eq!(whole_name(Some("nginx"), title, "/usr/sbin/nginx"), "nginx");
+        assert_eq!(whole_name(Some("sh"), "-sh", "/usr/bin/shell"), "sh");
+        let long = Some("a-program-of-th");
+        assert_eq!(
+            whole_name(long, "x", "/b/a-program-of-this-name"),
+            "a-program-of-this-name"
+        );
+        assert_eq!(whole_name(long, "x", "/b/y"), "a-program-of-th");
+        assert_eq!(whole_name(None, "x", "/b/y"), "y");
     }
 }

@@ -110,17 +110,16 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
     use std::collections::HashMap;
 
     #[test]
     fn the_same_as_a_plain_map() {
         let mut tree = Tree::new();
         let mut model: HashMap<(u32, u64), u32> = HashMap::new();
-        let mut seed = 0x1234_5678_9abc_def0u64;
+        let mut random = Random::new(0x1234_5678_9abc_def0);
         for _ in 0..200_000 {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
+            let seed = random.bits();
             let parent = (seed >> 40) as u32 % tree.next_id();
             let pc = 0x7f00_0000_0000 + (seed & 0xff) * 16;
             let (id, new) = tree.child(parent, pc);

@@ -11,6 +11,7 @@
 
 use core::sync::atomic::Ordering;
 
+use skinflint_base::ring::LAYOUT;
 use skinflint_base::sys;
 
 use crate::{high_water, link, modules, notices, process, slots};
@@ -33,11 +34,20 @@ pub fn begin() -> bool {
     let fork_ticket = newest + 1;
     // ORDER: Relaxed; there is one thread.
     process::MULTI.store(false, Ordering::Relaxed);
+    if !link::has_address() {
+        process::OFF.store(true, Ordering::Relaxed); // ORDER: as above.
+        return false;
+    }
     // ORDER: Relaxed; there is one thread.
     process::PID.store(sys::getpid(), Ordering::Relaxed);
     slots::forget_slots();
-    let linked =
-        process::make_live_page() && link::begin(parent, fork_ticket) && modules::prepare();
+    let time_ns = sys::monotonic_ns();
+    if parent != 0 {
+        notices::meets(time_ns);
+    }
+    let linked = process::make_live_page()
+        && link::begin(parent, fork_ticket, time_ns)
+        && modules::prepare();
     if !linked {
         // ORDER: Relaxed; there is one thread.
         process::OFF.store(true, Ordering::Relaxed);
@@ -47,6 +57,9 @@ pub fn begin() -> bool {
     }
     // ORDER: Relaxed; there is one thread.
     process::TICKET.store(0, Ordering::Relaxed);
+    if let Some(header) = process::header() {
+        header.layout.store(LAYOUT, Ordering::Relaxed); // ORDER: Relaxed; read once the process has ended.
+    }
     high_water::begin();
     process::set_epoch();
     true

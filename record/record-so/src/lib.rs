@@ -26,10 +26,10 @@
 //! through a call site, whose unwind table is then read, up to 2,200. A signal stack of `MINSIGSTKSZ`
 //! (2,048) whose handler allocates must leave that much; one of `SIGSTKSZ` does.
 //!
-//! A `seccomp` filter that kills at `futex`, or strict mode, kills the recorded program too: the
-//! recorder wakes the collector, and waits for it, by `futex`. Filters that allow it, as those of
-//! threaded programs must, do no harm, unless the program allocates on a stack that is not a thread's
-//! own, which is read by `process_vm_readv`.
+//! A filter of system calls (`seccomp`) that kills at a call of the recorder's, or strict mode, ends recording, or the
+//! recording of what comes later, and not the program ([`filters`]). Exceptions: a filter that was installed without a
+//! function of the C library, or before the program was started, and a filter that kills at `process_vm_readv` in a
+//! program that allocates on a stack that is not a thread's own.
 //!
 //! Not here: names of functions, compression, files (the collector's work).
 #![no_std]
@@ -38,6 +38,7 @@ mod attach;
 mod begin;
 mod bounds;
 mod emit;
+mod filters;
 mod high_water;
 mod hooks;
 mod link;

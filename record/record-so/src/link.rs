@@ -15,7 +15,7 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
-use crate::{process, real, slots};
+use crate::{filters, process, real, slots};
 
 /// The socket's address, read from the environment once.
 struct Address(core::cell::UnsafeCell<libc::sockaddr_un>);
@@ -262,9 +262,8 @@ struct Met {
     region: *mut u8,
 }
 
-fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
+fn meet(kind: u32, token: u64, fork_ticket: u64, time_ns: u64) -> Option<Met> {
     let socket = connect()?;
-    let time_ns = sys::monotonic_ns();
     let mut hello = Hello {
         magic: HELLO_MAGIC,
         layout: LAYOUT,
@@ -304,20 +303,24 @@ fn meet(kind: u32, token: u64, fork_ticket: u64) -> Option<Met> {
     })
 }
 
-/// Makes the process known, and takes its first region.
-pub fn begin(parent: u64, fork_ticket: u64) -> bool {
+/// Returns whether the collector's address is known. Without one, no system call is made but those that the loader has
+/// made, too: there may be a filter.
+pub fn has_address() -> bool {
     read_environment();
-    // ORDER: Relaxed; one thread, see `begin`.
-    if !KNOWN.load(Ordering::Relaxed) {
+    KNOWN.load(Ordering::Relaxed) // ORDER: Relaxed; one thread, see `begin`.
+}
+
+/// Makes the process known, and takes its first region. `time_ns`: its beginning.
+pub fn begin(parent: u64, fork_ticket: u64, time_ns: u64) -> bool {
+    if !filters::may_meet() {
         return false;
     }
-    let Some(met) = meet(HELLO_PROCESS, parent, fork_ticket) else {
+    let Some(met) = meet(HELLO_PROCESS, parent, fork_ticket, time_ns) else {
         return false;
     };
     let region = met.region;
     // SAFETY: a fresh region begins with a zeroed header. ORDER: Relaxed; no thread waits for it.
     let header = unsafe { &*region.cast::<ProcessHeader>() };
-    header.layout.store(LAYOUT, Ordering::Relaxed);
     header
         .glibc_fast
         .store(u32::from(real::glibc_headers()), Ordering::Relaxed);
@@ -335,7 +338,10 @@ pub fn begin(parent: u64, fork_ticket: u64) -> bool {
 pub fn more_slots() -> bool {
     // ORDER: Relaxed; the token does not change after `begin`.
     let token = process::TOKEN.load(Ordering::Relaxed);
-    match meet(HELLO_REGION, token, 0) {
+    if !filters::may_meet() {
+        return false;
+    }
+    match meet(HELLO_REGION, token, 0, sys::monotonic_ns()) {
         Some(met) => slots::add_region(met.region),
         None => false,
     }

@@ -1,7 +1,8 @@
 //! What a process tells the collector beside its rings: by the notifier, which stays mapped in every child of fork.
 //!
 //! ```text
-//!   child without a descriptor, behind a filter ─ lost ────┐
+//!   child of fork, before its hello ─ meets ───────────────┐
+//!   child without a descriptor, behind a filter ─ lost ────┤
 //!   execve, posix_spawn … ─ exec, stayed, spawn ───────────┴─► notifier ─► collector: which process never said hello?
 //! ```
 //!
@@ -15,16 +16,22 @@ use core::ffi::{CStr, c_char};
 use core::sync::atomic::Ordering;
 
 use skinflint_base::ring::{
-    NOTICE_EXEC, NOTICE_FREE, NOTICE_LOST, NOTICE_PATH_BYTES, NOTICE_SPAWN, NOTICE_STAYED,
-    NOTICE_WHOLE, NOTICE_WITHOUT_US, NOTICE_WRITTEN, NOTICES, Notice, NotifierPage,
+    NOTICE_EXEC, NOTICE_FILTERED, NOTICE_FREE, NOTICE_LOST, NOTICE_MEETS, NOTICE_PATH_BYTES,
+    NOTICE_SPAWN, NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US, NOTICE_WRITTEN, NOTICES, Notice,
+    NotifierPage,
 };
 use skinflint_base::sys;
 
-use crate::process;
+use crate::{filters, process};
 
 /// Leaves the notice that this process, a child of fork, wanted to be recorded and cannot be.
 pub fn lost() {
     leave(NOTICE_LOST, sys::getpid(), sys::monotonic_ns(), c"");
+}
+
+/// Leaves the notice that this process, a child of fork, is about to say hello, with this time.
+pub fn meets(time_ns: u64) {
+    leave(NOTICE_MEETS, sys::getpid(), time_ns, c"");
 }
 
 /// Leaves the notice that this process is about to become another program, with these variables; null: with its
@@ -33,13 +40,13 @@ pub fn lost() {
 /// # Safety
 /// The arguments of `execve`.
 pub unsafe fn exec(path: *const c_char, variables: *const *const c_char) -> u32 {
-    if process::notifier().is_none() {
+    if process::notifier().is_none() || !filters::may_ask() {
         return 0;
     }
     let pid = sys::getpid();
     // SAFETY: as the caller promises.
-    let (path, without) = unsafe { (text(path), is_without_us(variables)) };
-    leave(NOTICE_EXEC | without, pid, sys::monotonic_ns(), path);
+    let (path, how) = unsafe { (text(path), how_started(variables, pid)) };
+    leave(NOTICE_EXEC | how, pid, sys::monotonic_ns(), path);
     pid
 }
 
@@ -56,8 +63,18 @@ pub fn stayed(pid: u32) {
 /// The arguments of `posix_spawn`.
 pub unsafe fn spawn(pid: u32, time_ns: u64, path: *const c_char, variables: *const *const c_char) {
     // SAFETY: as the caller promises.
-    let (path, without) = unsafe { (text(path), is_without_us(variables)) };
-    leave(NOTICE_SPAWN | without, pid, time_ns, path);
+    let (path, how) = unsafe { (text(path), how_started(variables, 0)) };
+    leave(NOTICE_SPAWN | how, pid, time_ns, path);
+}
+
+/// Leaves the notice that the C library is about to start a shell, if the shell will be without the recorder. Its
+/// number is not known.
+pub fn shell() {
+    // SAFETY: null stands for the program's own variables.
+    let how = unsafe { how_started(core::ptr::null(), 0) };
+    if how != 0 {
+        leave(NOTICE_SPAWN | how, 0, sys::monotonic_ns(), c"/bin/sh");
+    }
 }
 
 unsafe fn text<'a>(path: *const c_char) -> &'a CStr {
@@ -69,14 +86,27 @@ unsafe fn text<'a>(path: *const c_char) -> &'a CStr {
     }
 }
 
+/// Returns the flags of a notice of a program with these variables. `pid`: the process that becomes it, or 0.
+unsafe fn how_started(variables: *const *const c_char, pid: u32) -> u32 {
+    let filtered = match filters::kills_programs(pid) {
+        true => NOTICE_FILTERED,
+        false => 0,
+    };
+    // SAFETY: as the callers promise.
+    filtered | unsafe { is_without_us(variables) }
+}
+
 /// The most variables that are looked at.
 const MOST_VARIABLES: usize = 1 << 16;
+
+/// The name of our file.
+const OURS: &[u8] = b"libskinflint_record.so";
 
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Returns [`NOTICE_WITHOUT_US`] if a list of variables has no `LD_PRELOAD`, else 0.
+/// Returns [`NOTICE_WITHOUT_US`] if a list of variables does not preload the recorder, else 0.
 unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
     // SAFETY: as the callers promise: closed by null, each a C string.
     unsafe {
@@ -89,8 +119,13 @@ unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
             if at.is_null() || (*at).is_null() {
                 break;
             }
-            if CStr::from_ptr(*at).to_bytes().starts_with(b"LD_PRELOAD=") {
-                return 0;
+            let preloaded = CStr::from_ptr(*at).to_bytes().strip_prefix(b"LD_PRELOAD=");
+            if let Some(preloaded) = preloaded {
+                let mut places = preloaded.windows(OURS.len());
+                return match places.any(|place| place == OURS) {
+                    true => 0,
+                    false => NOTICE_WITHOUT_US,
+                };
             }
             at = at.add(1);
         }

@@ -15,8 +15,8 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use skinflint_base::ring::{
-    NotifierPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING, SNAPSHOT_EXIT, SNAPSHOT_LOOK,
-    SessionPage,
+    GAVE_UP_FILTER, GAVE_UP_SILENCE, NotifierPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING,
+    SNAPSHOT_EXIT, SNAPSHOT_LOOK, SessionPage,
 };
 use skinflint_base::sys;
 
@@ -189,10 +189,19 @@ pub fn give_up() {
     // ORDER: Relaxed; flags that stand alone.
     OFF.store(true, Ordering::Relaxed);
     if let Some(header) = header() {
-        header.gave_up.store(1, Ordering::Relaxed);
+        header.gave_up.store(GAVE_UP_SILENCE, Ordering::Relaxed); // ORDER: as above.
     }
     // Every thread's next event goes the slow way, and there finds `OFF`.
     new_epoch();
+}
+
+/// Stops recording in this process: a filter of system calls would end it at its next event.
+#[cold]
+pub fn stop_for_a_filter() {
+    give_up();
+    if let Some(header) = header() {
+        header.gave_up.store(GAVE_UP_FILTER, Ordering::Relaxed); // ORDER: Relaxed; as in `give_up`.
+    }
 }
 
 /// Shows the collector the bytes that the recorder holds.
@@ -271,6 +280,8 @@ extern "C" fn snapshot_asked(cause: u32, stack: u64) {
     // ORDER: Relaxed; the number that `ask_and_wait` raises publishes it.
     header.snapshot_cause.store(cause, Ordering::Relaxed);
     header.look_stack.store(stack, Ordering::Relaxed); // ORDER: as the cause.
+    let now = sys::monotonic_ns();
+    header.asked_ns.store(now, Ordering::Relaxed); // ORDER: as the cause.
     ask_and_wait(header, session);
     header.look_stack.store(0, Ordering::Relaxed); // ORDER: Relaxed; read while this thread is stopped.
 }
@@ -315,6 +326,11 @@ static ENDING: AtomicU32 = AtomicU32::new(0);
 /// Asks for a look as the end begins: nothing has been destroyed yet.
 #[cold]
 pub fn end_begins() {
+    // A process that is not recorded has nothing to show, and perhaps a filter that kills at the call below.
+    // ORDER: Relaxed; only a flag.
+    if epoch() == 0 || OFF.load(Ordering::Relaxed) {
+        return;
+    }
     let own = sys::getpid();
     // ORDER: Relaxed; it does not matter which thread comes first.
     let is_own = own == PID.load(Ordering::Relaxed);

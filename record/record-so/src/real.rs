@@ -186,6 +186,8 @@ real_functions! {
     execveat: "execveat";
     posix_spawn: "posix_spawn";
     posix_spawnp: "posix_spawnp";
+    system: "system";
+    popen: "popen";
 }
 
 const UNRESOLVED: usize = 0;

@@ -38,8 +38,9 @@ extern "C" fn at_start() {
 #[cold]
 fn at_orderly_exit() {
     // ORDER: Relaxed for all: a flag, and figures that the collector reads when the process has ended.
-    let is_own = sys::getpid() == process::PID.load(Ordering::Relaxed);
-    let Some(header) = process::header().filter(|_| is_own && process::epoch() != 0) else {
+    let is_recorded = process::epoch() != 0 && !process::OFF.load(Ordering::Relaxed);
+    let is_own = is_recorded && sys::getpid() == process::PID.load(Ordering::Relaxed);
+    let Some(header) = process::header().filter(|_| is_own) else {
         return process::at_exit();
     };
     let before = totals::in_use_bytes();

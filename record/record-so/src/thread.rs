@@ -18,7 +18,7 @@ use skinflint_base::sys;
 use crate::bounds::own_stack;
 use crate::slots::{LONE, claim_among_known, is_stale, nobody, single_ticket, take_slot};
 use crate::state::{INSIDE, NEVER, OUTSIDE, RECORDING, ThreadState, set_busy};
-use crate::{begin, emit, link, marks, process, real, stacks, tls};
+use crate::{begin, emit, filters, link, marks, process, real, stacks, tls};
 
 /// The distance that shared tickets keep from those of a thread that was alone: it may be counting
 /// while they begin.
@@ -181,11 +181,17 @@ fn register(may_allocate: bool) -> *mut ThreadState {
     } else if !process::MULTI.load(Ordering::Relaxed) {
         before_second_thread();
     }
-    let state = claim_slot();
+    let state = match filters::may_add_threads() {
+        true => claim_slot(),
+        false => core::ptr::null_mut(),
+    };
     if state.is_null() {
         if let Some(header) = process::header() {
-            // ORDER: Relaxed; a counter.
-            header.unserved_threads.fetch_add(1, Ordering::Relaxed);
+            let counter = match filters::may_add_threads() && filters::may_meet() {
+                true => &header.unserved_threads,
+                false => &header.filtered_threads,
+            };
+            counter.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
         }
         return nobody();
     }
@@ -336,7 +342,9 @@ pub unsafe extern "C" fn thread_ends(state: *mut c_void) {
     // SAFETY: state.H1; the kernel writes at most 16 bytes, with their zero.
     unsafe {
         let at = name.as_mut_ptr() as u64;
-        sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);
+        if filters::may_add_threads() {
+            sys::syscall(libc::SYS_prctl, [libc::PR_GET_NAME as u64, at, 0, 0, 0, 0]);
+        }
         let bytes = name
             .iter()
             .flat_map(|word| word.to_le_bytes())

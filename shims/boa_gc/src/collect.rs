@@ -205,7 +205,7 @@ impl Local {
         tenant.marking.borrow_mut().take();
         tenant.is_marking.set(false);
         self.watch();
-        self.end_sifting();
+        self.end_trials();
         self.log.borrow_mut().totals.suspects += suspects.len() as u64;
         let garbage = self.examine(suspects, &[&tenant.pairs.borrow()]);
         let emptied = self.doom(std::slice::from_ref(tenant), garbage);
@@ -213,6 +213,10 @@ impl Local {
             self.tidy_weak_maps();
         }
         self.collected(tenant);
+        // Marking in steps is begun for growth only.
+        let mut interval = tenant.interval.get();
+        interval.begin_anew();
+        tenant.interval.set(interval);
         self.client_collected();
     }
 
@@ -254,7 +258,7 @@ impl Local {
                 }
             });
         }
-        self.end_sifting();
+        self.end_trials();
         let pairs: Vec<_> = set.iter().map(|tenant| tenant.pairs.borrow()).collect();
         let lists: Vec<&[Erased]> = pairs.iter().map(|pairs| pairs.as_slice()).collect();
         let garbage = self.examine(suspects, &lists);

@@ -3,7 +3,7 @@
 //! ```text
 //!   new objects ─► stack ─► slice: pop, mark, tell edges ─► … ─► empty ─► few unmarked? ─► final: they are examined
 //!                    ▲                                                │ many
-//!                    └── those that something else has handles to ◄─ sift: they count each other's edges, in slices
+//!                    └── those that have other handles ◄─ trial deletion: they count each other's edges, in slices
 //! ```
 //!
 //! M1  What is marked is considered alive until the next cycle. What is not marked is only suspected: `examine`
@@ -17,9 +17,9 @@
 //!     gives memory back, pointers to it are removed from the stack.
 //! M4  A slice pops a bounded number of objects. (One object may report many edges.)
 //! M5  A program that moves a subtree from an object that was not marked yet to one that was hides the subtree.
-//!     Sifting finds it again: counts that change meanwhile make sifting less exact, but it decides only where
+//!     Trial deletion finds it again: counts that change meanwhile make it less exact, but it decides only where
 //!     marking goes on.
-//! M6  Only what is being sifted or examined has [`SUSPECT`] set. An examination ends all sifting first.
+//! M6  Only what is in a trial deletion or being examined has [`SUSPECT`] set. An examination ends all trials first.
 //!
 //! Not here: the last step (`collect`), what is garbage (`examine`).
 
@@ -40,8 +40,8 @@ const LEAST: usize = 8;
 const TURNS: usize = 4;
 /// The number of unmarked objects that are examined at once: a millisecond or two.
 pub(crate) const FEW: usize = 4096;
-/// The most times that a cycle sifts.
-const SIFTS: u32 = 8;
+/// The most trial deletions of a cycle.
+const TRIALS: u32 = 8;
 
 /// A marking cycle that is under way.
 pub(crate) struct Marking {
@@ -55,15 +55,15 @@ pub(crate) struct Marking {
     pub(crate) budget: usize,
     /// Whether any edge was reported so far.
     begun: bool,
-    sift: Option<Sift>,
-    /// The number of times that it may still sift.
-    sifts: u32,
-    /// The number of unmarked objects when it last sifted.
+    trial: Option<TrialDeletion>,
+    /// The number of trial deletions that it may still begin.
+    trials: u32,
+    /// The number of unmarked objects when the last trial deletion began.
     unmarked: usize,
 }
 
 /// Unmarked objects that count their edges to each other.
-struct Sift {
+struct TrialDeletion {
     objects: Vec<Erased>,
     next: usize,
     pass: Pass,
@@ -93,8 +93,8 @@ impl Local {
             last_bytes: 2 * tenant.live_bytes(),
             budget: ratio * crate::local::TICKS as usize,
             begun: false,
-            sift: None,
-            sifts: SIFTS,
+            trial: None,
+            trials: TRIALS,
             unmarked: usize::MAX,
         }));
         tenant.is_marking.set(true);
@@ -105,7 +105,7 @@ impl Local {
     pub(crate) fn abandon_marking(&self, tenant: &Tenant) {
         if tenant.is_marking.replace(false) {
             if let Some(mut marking) = tenant.marking.borrow_mut().take() {
-                marking.end_sift();
+                marking.end_trial();
             }
             tenant.take_unmarked(|_| ());
             self.watch();
@@ -132,8 +132,8 @@ impl Local {
         };
         let mut left = marking.budget;
         for _ in 0..TURNS {
-            if marking.sift.is_some() {
-                marking.sift_some(&mut left);
+            if marking.trial.is_some() {
+                marking.try_some(&mut left);
             } else {
                 marking.follow(tenant, &mut left);
                 if left > 0 {
@@ -147,18 +147,18 @@ impl Local {
             if tenant.live_bytes() > marking.last_bytes {
                 return true;
             }
-            if marking.tracer.stack.is_empty() && marking.sift.is_none() && marking.begun {
-                return !marking.begin_sift(tenant, self.few.get());
+            if marking.tracer.stack.is_empty() && marking.trial.is_none() && marking.begun {
+                return !marking.begin_trial(tenant, self.few.get());
             }
         }
         false
     }
 
-    /// Ends all sifting (M6).
-    pub(crate) fn end_sifting(&self) {
+    /// Ends all trial deletions (M6).
+    pub(crate) fn end_trials(&self) {
         for tenant in self.all_tenants() {
             if let Some(marking) = tenant.marking.borrow_mut().as_mut() {
-                marking.end_sift();
+                marking.end_trial();
             }
         }
     }
@@ -190,20 +190,20 @@ impl Tenant {
 }
 
 impl Marking {
-    /// Begins to sift what is not marked; returns false if that is little, or it was done often enough.
-    fn begin_sift(&mut self, tenant: &Tenant, few: usize) -> bool {
-        if self.sifts == 0 {
+    /// Begins the trial deletion of what is not marked; returns false if that is little, or it was done often enough.
+    fn begin_trial(&mut self, tenant: &Tenant, few: usize) -> bool {
+        if self.trials == 0 {
             return false;
         }
         let mut objects = Vec::new();
         tenant.each_unmarked(|object| objects.push(object));
-        // What the last sift did not make much smaller is mostly garbage.
+        // What the last trial did not make much smaller is mostly garbage.
         let before = std::mem::replace(&mut self.unmarked, objects.len());
         if objects.len() <= few || objects.len() > before / 4 * 3 {
             return false;
         }
-        self.sifts -= 1;
-        self.sift = Some(Sift {
+        self.trials -= 1;
+        self.trial = Some(TrialDeletion {
             objects,
             next: 0,
             pass: Pass::Suspect,
@@ -212,46 +212,47 @@ impl Marking {
         true
     }
 
-    /// Gives up sifting.
-    fn end_sift(&mut self) {
-        let Some(sift) = self.sift.take() else {
+    /// Gives up the trial deletion.
+    fn end_trial(&mut self) {
+        let Some(trial) = self.trial.take() else {
             return;
         };
-        for object in sift.objects {
+        for object in trial.objects {
             // SAFETY: M3.
             unsafe { head(object) }.clear(SUSPECT);
         }
     }
 
-    /// Continues sifting. At the end what was found is on the stack; if nothing was found, doing it again is useless.
-    fn sift_some(&mut self, left: &mut usize) {
-        let Some(sift) = &mut self.sift else {
+    /// Continues the trial deletion. At the end what was found is on the stack; if nothing was found, doing it again is
+    /// useless.
+    fn try_some(&mut self, left: &mut usize) {
+        let Some(trial) = &mut self.trial else {
             return;
         };
         // Two of the three passes look only at heads.
-        let end = sift.objects.len().min(sift.next + 2 * *left);
-        *left -= (end - sift.next).div_ceil(2).min(*left);
-        for &object in &sift.objects[sift.next..end] {
+        let end = trial.objects.len().min(trial.next + 2 * *left);
+        *left -= (end - trial.next).div_ceil(2).min(*left);
+        for &object in &trial.objects[trial.next..end] {
             // SAFETY: M3.
             let head = unsafe { head(object) };
-            match sift.pass {
+            match trial.pass {
                 Pass::Suspect if can_be_suspected(object) => head.suspect(),
                 // SAFETY: it has not ended since: then it would be no suspect; object.H3.
                 Pass::Count if head.has(SUSPECT) => unsafe { (head.vtable.count)(object) },
                 Pass::Tell if head.has(SUSPECT) => {
                     head.clear(SUSPECT);
                     if !head.is_explained() {
-                        sift.found += 1;
+                        trial.found += 1;
                         self.tracer.tell(object);
                     }
                 }
                 _ => {}
             }
         }
-        sift.next = end;
-        if end == sift.objects.len() {
-            sift.next = 0;
-            sift.pass = match sift.pass {
+        trial.next = end;
+        if end == trial.objects.len() {
+            trial.next = 0;
+            trial.pass = match trial.pass {
                 Pass::Suspect => {
                     // Values of pairs whose keys are not marked explain only what the pairs lead to.
                     self.pairs.iter().for_each(|&pair| count_open(pair));
@@ -259,10 +260,10 @@ impl Marking {
                 }
                 Pass::Count => Pass::Tell,
                 Pass::Tell => {
-                    if sift.found == 0 {
-                        self.sifts = 0;
+                    if trial.found == 0 {
+                        self.trials = 0;
                     }
-                    self.sift = None;
+                    self.trial = None;
                     return;
                 }
             };

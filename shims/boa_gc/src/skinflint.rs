@@ -367,18 +367,18 @@ pub fn set_growth(growth: Growth) {
     local::get().growth.set(growth);
 }
 
-/// Sets how many unmarked objects are examined in one pause; more are sifted in slices first. A smaller number makes
-/// the last step of a cycle shorter, and the cycle longer. The default is 4096.
+/// Sets how many unmarked objects are examined in one pause; more go through trial deletion in slices first. A smaller
+/// number makes the last step of a cycle shorter, and the cycle longer. The default is 4096.
 pub fn examine_at_most(objects: usize) {
     local::get().few.set(objects);
 }
 
 /// Does the work of an event loop that has nothing else to do, with any clock that does not go back: ends what waits
-/// for its end, and collects tenants in which nothing was allocated for as long as the table says. Returns the number
-/// of tenants collected.
+/// for its end, and collects tenants in which nothing was allocated for as long as the table says, or a little for as
+/// long as its interval ([`Reason::Interval`]). Returns the number of tenants collected.
 pub fn tick(now_ns: u64) -> usize {
     let local = local::get();
-    let idle_ns = local.growth.get().idle_ns;
+    let growth = local.growth.get();
     let mut collected = 0;
     local.rest();
     for tenant in local.all_tenants() {
@@ -387,13 +387,28 @@ pub fn tick(now_ns: u64) -> usize {
         }
         let made = tenant.made.get();
         let (seen, since) = tenant.looked.get();
+        let mut interval = tenant.interval.get();
+        let passed = interval.has_passed(now_ns, growth.interval_ns, tenant.collections.get());
         if made != seen {
             tenant.looked.set((made, now_ns));
-        } else if made != tenant.collected_made.get() && now_ns.saturating_sub(since) >= idle_ns {
-            local.collect_now(std::slice::from_ref(&tenant), Reason::Idle);
-            tenant.give_back(0);
+        }
+        let rested = made == seen && now_ns.saturating_sub(since) >= growth.idle_ns;
+        if made != tenant.collected_made.get() && (rested || passed) {
+            let before = tenant.live_bytes();
+            let reason = if rested {
+                Reason::Idle
+            } else {
+                Reason::Interval
+            };
+            local.collect_now(std::slice::from_ref(&tenant), reason);
+            if rested {
+                tenant.give_back(0);
+            } else {
+                interval.collected(before, tenant.live_bytes());
+            }
             collected += 1;
         }
+        tenant.interval.set(interval);
     }
     if collected > 0 {
         local.world.source().shrink();

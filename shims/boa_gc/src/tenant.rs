@@ -19,6 +19,7 @@ use core::cell::{Cell, RefCell};
 use core::ptr::{NonNull, null_mut};
 use std::rc::Rc;
 
+use skinflint_gc::trigger::Interval;
 use skinflint_gc::{Finalize, Growth, Heap, Kind, Origin, OutOfMemory};
 
 use crate::marking::Marking;
@@ -101,6 +102,8 @@ pub(crate) struct Tenant {
     /// For the idle timer: what `made` was at the last look, and the time of that look.
     pub(crate) looked: Cell<(u64, u64)>,
     pub(crate) collected_made: Cell<u64>,
+    /// For the same timer: how long the tenant has not been collected.
+    pub(crate) interval: Cell<Interval>,
     /// The marking cycle that is under way (`marking`).
     pub(crate) marking: RefCell<Option<Box<Marking>>>,
     pub(crate) is_marking: Cell<bool>,
@@ -143,6 +146,7 @@ impl Tenant {
             closed: Cell::new(false),
             looked: Cell::new((0, 0)),
             collected_made: Cell::new(0),
+            interval: Cell::default(),
             marking: RefCell::default(),
             is_marking: Cell::new(false),
             survived: Cell::new(0),

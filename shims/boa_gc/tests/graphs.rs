@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use boa_gc::skinflint::{self, Growth, Tenant, stats};
 use boa_gc::{Ephemeron, Finalize, Gc, GcRefCell, Trace, WeakGc, force_collect};
+use skinflint_base::random::Random;
 
 type Dropped = Rc<RefCell<Vec<u32>>>;
 
@@ -50,19 +51,6 @@ struct Model {
     edges: Vec<u32>,
     weak: Vec<u32>,
     pairs: Vec<(u32, u32)>,
-}
-
-/// A generator of its own, so that a seed means the same for ever.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % end.max(1)
-    }
 }
 
 struct Program {
@@ -100,10 +88,10 @@ impl Program {
 
     /// Returns a random node that the program can reach.
     fn anywhere(&mut self) -> Option<Gc<Node>> {
-        let mut at = self.kept.get(self.random.below(self.kept.len()))?.clone();
-        for _ in 0..self.random.below(4) {
+        let mut at = self.kept.get(self.random.index(self.kept.len()))?.clone();
+        for _ in 0..self.random.index(4) {
             let edges = at.edges.borrow();
-            let Some(next) = edges.get(self.random.below(edges.len())).cloned() else {
+            let Some(next) = edges.get(self.random.index(edges.len())).cloned() else {
                 break;
             };
             drop(edges);
@@ -113,7 +101,7 @@ impl Program {
     }
 
     fn step(&mut self) {
-        match self.random.below(20) {
+        match self.random.index(20) {
             0..6 => self.allocate(),
             6..10 => self.link(),
             10..12 => self.unlink(),
@@ -125,7 +113,7 @@ impl Program {
                 }
             }
             15..19 if self.kept.len() > 3 => {
-                let at = self.random.below(self.kept.len());
+                let at = self.random.index(self.kept.len());
                 self.kept.swap_remove(at);
             }
             _ => self.read(),
@@ -133,7 +121,7 @@ impl Program {
     }
 
     fn allocate(&mut self) {
-        let tenant = self.random.below(self.tenants.len());
+        let tenant = self.random.index(self.tenants.len());
         let number = self.next;
         self.next += 1;
         let (edges, model) = match self.anywhere() {
@@ -174,7 +162,7 @@ impl Program {
         let Some(from) = self.anywhere() else { return };
         let mut edges = from.edges.borrow_mut();
         if !edges.is_empty() {
-            let at = self.random.below(edges.len());
+            let at = self.random.index(edges.len());
             edges.swap_remove(at);
             let model = self.model.get_mut(&from.noted.number).expect("known");
             model.edges.swap_remove(at);
@@ -236,7 +224,7 @@ impl Program {
 fn run(seed: u64, steps: usize, tenants: usize, whole_every: usize) {
     skinflint::verify(true);
     let mut program = Program {
-        random: Random(seed),
+        random: Random::new(seed),
         tenants: (0..tenants)
             .map(|n| Tenant::new(&format!("tenant {n}"), usize::MAX))
             .collect(),
@@ -294,7 +282,7 @@ fn collected_at_every_third_allocation() {
 #[test]
 fn marked_in_slices_all_the_time() {
     seeds(6, |seed| {
-        // With 4, everything is sifted down to the last object.
+        // With 4, trial deletion goes down to the last object.
         skinflint::examine_at_most(if seed % 2 == 0 { 4 } else { 4096 });
         // With a threshold of 0, a cycle begins when the last one has ended.
         skinflint::set_growth(Growth {

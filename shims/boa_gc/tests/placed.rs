@@ -10,6 +10,7 @@
 use boa_gc::skinflint::{self, OutOfMemory, Strategy, Tenant, place_by, stats};
 use boa_gc::{Finalize, Gc, GcRefCell, Trace, WeakGc, force_collect};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use skinflint_base::random::Random;
 
 #[derive(Trace, Finalize)]
 struct Node {
@@ -38,21 +39,9 @@ struct Leaf<const WORDS: usize>([u64; WORDS]);
 
 type Leaves = (Gc<Leaf<3>>, Gc<Leaf<40>>, Gc<Leaf<700>>);
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
-
 /// Runs a random program; returns what it read, and how many objects it left.
 fn program(seed: u64, steps: u64) -> (u64, u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut held: Vec<Option<Gc<Node>>> = vec![None; 64];
     let mut small: Vec<Option<Leaves>> = vec![None; 32];
     let mut weak: Vec<(u64, WeakGc<Node>)> = Vec::new();
@@ -253,7 +242,7 @@ fn tenants_under_a_policy_mark_beside_each_other() {
             Tenant::new("two", usize::MAX),
         );
         let mut held: Vec<Gc<Node>> = Vec::new();
-        let mut random = Random(5);
+        let mut random = Random::new(5);
         for step in 0..200_000u64 {
             let tenant = if step / 100 % 2 == 0 { &one } else { &two };
             let _inside = tenant.enter();

@@ -16,6 +16,7 @@ use std::cell::Cell;
 
 use boa_gc::skinflint::{self, Tenant, rows, set_growth, system};
 use boa_gc::{Finalize, Gc, GcErased, GcRefCell, Trace, WeakGc, custom_trace, force_collect};
+use skinflint_base::random::Random;
 
 thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
@@ -113,22 +114,11 @@ const SIZES: usize = 80;
 const TENANTS: usize = 4;
 const SLOTS: usize = 600;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % end
-    }
-}
-
 fn block(random: &mut Random) -> Box<dyn Held> {
-    let size = random.below(SIZES);
+    let size = random.index(SIZES);
     let make = MAKERS[size / 10][size % 10];
     // About a third are Boa's own objects.
-    if random.below(3) == 0 {
+    if random.index(3) == 0 {
         system(make)
     } else {
         make()
@@ -140,15 +130,15 @@ fn alone(test: impl FnOnce() + Send + 'static) {
 }
 
 fn program(seed: u64, steps: usize) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let named = |at: usize| Tenant::new(&format!("tenant {at}"), usize::MAX);
     let mut tenants: Vec<Tenant> = (0..TENANTS).map(named).collect();
     let mut slots: Vec<Option<Box<dyn Held>>> = (0..SLOTS).map(|_| None).collect();
     for step in 0..steps {
-        let (one, two) = (random.below(SLOTS), random.below(SLOTS));
-        match random.below(200) {
+        let (one, two) = (random.index(SLOTS), random.index(SLOTS));
+        match random.index(200) {
             0..120 => {
-                let _in = tenants[random.below(TENANTS)].enter();
+                let _in = tenants[random.index(TENANTS)].enter();
                 slots[one] = Some(block(&mut random));
             }
             120..170 => {
@@ -163,14 +153,14 @@ fn program(seed: u64, steps: usize) {
                     assert!(block.weak_is_whole());
                 }
             }
-            196 => tenants[random.below(TENANTS)].collect(),
+            196 => tenants[random.index(TENANTS)].collect(),
             197 => force_collect(),
             198 => {
                 let _ = skinflint::tick(step as u64);
             }
             // What others have links to stays, and goes with them: cycles through tenants, half-ended batches.
             _ => {
-                let at = random.below(TENANTS);
+                let at = random.index(TENANTS);
                 drop(tenants.swap_remove(at).end());
                 tenants.push(named(step));
             }

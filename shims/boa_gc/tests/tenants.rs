@@ -263,6 +263,33 @@ fn heaps_that_rest_are_collected_and_memory_can_be_asked_back() {
 }
 
 #[test]
+fn a_tenant_that_only_trickles_is_collected_after_the_interval() {
+    alone(|| {
+        let tab = Tenant::new("tab", usize::MAX);
+        let second = 1_000_000_000;
+        let mut when = Vec::new();
+        // Live to the first collection of its own, and garbage from then on.
+        let _in = tab.enter();
+        let kept = ring(1000);
+        skinflint::pressure();
+        drop(kept);
+        for now in 100..400 {
+            drop(ring(2));
+            if skinflint::tick(now * second) > 0 {
+                when.push(now);
+                let left = tab.row().objects;
+                assert!(left <= 4, "{left} objects at {now}");
+            }
+        }
+        // Each frees the little that there is, which is nearly all.
+        assert_eq!(when[..3], [120, 141, 162]);
+        let reasons = skinflint::collections();
+        assert!(reasons.iter().any(|event| event.reason == Reason::Interval));
+        assert!(!reasons.iter().any(|event| event.reason == Reason::Idle));
+    });
+}
+
+#[test]
 fn bytes_outside_make_collections_due() {
     thread_local!(static OUTSIDE: Cell<usize> = const { Cell::new(0) });
     alone(|| {
@@ -341,7 +368,7 @@ fn every_object_that_ended_is_counted_once() {
 }
 
 #[test]
-fn what_marking_cannot_find_is_sifted_and_not_examined_in_the_pause() {
+fn what_marking_cannot_find_goes_through_trial_deletion_and_is_not_examined_in_the_pause() {
     alone(|| {
         if cfg!(miri) {
             return;

@@ -9,7 +9,7 @@
 //!
 //! Not here: what must hold afterwards (reading.rs).
 
-use crate::Rng;
+use skinflint_base::random::Random;
 
 const FILE_HEADER: usize = 24;
 const BLOCK_HEADER: usize = 64;
@@ -75,41 +75,41 @@ pub fn unpack(bytes: &[u8]) -> Vec<u8> {
 
 /// Returns a damaged copy, and what was done to it.
 pub fn damaged(whole: &[u8], other: &[u8], seed: u64) -> (Vec<u8>, String) {
-    let mut rng = Rng(seed);
-    let mut bytes = if rng.below(2) == 0 {
+    let mut rng = Random::new(seed);
+    let mut bytes = if rng.index(2) == 0 {
         unpack(whole)
     } else {
         whole.to_vec()
     };
     let mut done = Vec::new();
-    for _ in 0..1 + rng.below(3) {
+    for _ in 0..1 + rng.index(3) {
         done.push(blow(&mut bytes, other, &mut rng));
     }
-    if rng.below(2) == 0 {
+    if rng.index(2) == 0 {
         repair(&mut bytes);
         done.push("checksums put right");
     }
     (bytes, done.join(", "))
 }
 
-fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
+fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Random) -> &'static str {
     if bytes.is_empty() {
         return "nothing left to break";
     }
-    let at = rng.below(bytes.len());
-    let len = 1 + rng.below(bytes.len() - at).min(rng.below(4096));
-    match rng.below(9) {
+    let at = rng.index(bytes.len());
+    let len = 1 + rng.index(bytes.len() - at).min(rng.index(4096));
+    match rng.index(9) {
         0 => {
             bytes.truncate(at);
             "cut"
         }
         1 => {
-            bytes[at] ^= 1 << rng.below(8);
+            bytes[at] ^= 1 << rng.index(8);
             "one bit flipped"
         }
         2 => {
-            for _ in 0..1 + rng.below(64) {
-                let at = rng.below(bytes.len());
+            for _ in 0..1 + rng.index(64) {
+                let at = rng.index(bytes.len());
                 bytes[at] = rng.bits() as u8;
             }
             "bytes overwritten"
@@ -124,7 +124,7 @@ fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
         }
         5 => {
             let copy = bytes[at..at + len].to_vec();
-            let to = rng.below(bytes.len());
+            let to = rng.index(bytes.len());
             bytes.splice(to..to, copy);
             "a piece twice"
         }
@@ -138,14 +138,14 @@ fn blow(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
 }
 
 /// Puts a block of another trace into the middle of this one, or in place of one of its own.
-fn splice_block(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static str {
+fn splice_block(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Random) -> &'static str {
     let (own, theirs) = (blocks(bytes), blocks(other));
     if own.is_empty() || theirs.is_empty() {
         return "no block to splice";
     }
-    let block = other[theirs[rng.below(theirs.len())].clone()].to_vec();
-    let place = own[rng.below(own.len())].clone();
-    if rng.below(2) == 0 {
+    let block = other[theirs[rng.index(theirs.len())].clone()].to_vec();
+    let place = own[rng.index(own.len())].clone();
+    if rng.index(2) == 0 {
         bytes.splice(place.start..place.start, block);
         "a block of another trace put in"
     } else {
@@ -154,12 +154,12 @@ fn splice_block(bytes: &mut Vec<u8>, other: &[u8], rng: &mut Rng) -> &'static st
     }
 }
 
-fn exchange_blocks(bytes: &mut Vec<u8>, rng: &mut Rng) -> &'static str {
+fn exchange_blocks(bytes: &mut Vec<u8>, rng: &mut Random) -> &'static str {
     let own = blocks(bytes);
     if own.len() < 2 {
         return "no blocks to exchange";
     }
-    let (a, b) = (rng.below(own.len()), rng.below(own.len()));
+    let (a, b) = (rng.index(own.len()), rng.index(own.len()));
     let (first, second) = (own[a.min(b)].clone(), own[a.max(b)].clone());
     let (one, two) = (
         bytes[first.clone()].to_vec(),
@@ -171,12 +171,12 @@ fn exchange_blocks(bytes: &mut Vec<u8>, rng: &mut Rng) -> &'static str {
 }
 
 /// Replaces some of the bytes of a payload by a number as large, or as negative, as can be written.
-fn extreme_number(bytes: &mut [u8], rng: &mut Rng) {
+fn extreme_number(bytes: &mut [u8], rng: &mut Random) {
     let own = blocks(bytes);
     let range = match own.len() {
         0 => 0..bytes.len(),
         many => {
-            let block = own[rng.below(many)].clone();
+            let block = own[rng.index(many)].clone();
             // The other kinds of damage hit lengths in headers; this one hits payloads.
             (block.start + BLOCK_HEADER).min(block.end)..block.end
         }
@@ -184,10 +184,10 @@ fn extreme_number(bytes: &mut [u8], rng: &mut Rng) {
     if range.is_empty() {
         return;
     }
-    let at = range.start + rng.below(range.len());
-    let end = (at + 1 + rng.below(10)).min(range.end);
+    let at = range.start + rng.index(range.len());
+    let end = (at + 1 + rng.index(10)).min(range.end);
     bytes[at..end].fill(0xff);
-    if rng.below(2) == 0 {
+    if rng.index(2) == 0 {
         bytes[end - 1] = 0x01;
     }
 }

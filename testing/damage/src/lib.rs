@@ -15,21 +15,4 @@ pub mod breaking;
 pub mod made;
 pub mod reading;
 
-/// SplitMix64: small, and the same everywhere.
-pub struct Rng(pub u64);
-
-impl Rng {
-    /// Returns the next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    /// Returns a number below `bound`, which is at least 1.
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.bits() % bound.max(1) as u64) as usize
-    }
-}
+pub use skinflint_base::random::Random;

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use skinflint_trace::*;
 
-use crate::Rng;
+use skinflint_base::random::Random;
 
 const HEAP: u64 = 0x5555_5575_9000;
 const ARENA: u64 = 0x7f00_0000_0000;
@@ -44,7 +44,7 @@ impl Sink for &mut Memory {
 }
 
 struct Made {
-    rng: Rng,
+    rng: Random,
     ticket: u64,
     time_ns: u64,
     top: u64,
@@ -55,11 +55,11 @@ struct Made {
 impl Made {
     fn event(&mut self, kind: EventKind) -> Event {
         self.ticket += 1;
-        self.time_ns += self.rng.below(20_000) as u64;
+        self.time_ns += self.rng.index(20_000) as u64;
         Event {
             ticket: self.ticket - 1,
             time_ns: self.time_ns,
-            thread: ThreadId(self.rng.below(THREADS as usize) as u32),
+            thread: ThreadId(self.rng.index(THREADS as usize) as u32),
             kind,
         }
     }
@@ -71,11 +71,11 @@ impl Made {
     }
 
     fn acquired(&mut self) -> EventKind {
-        let size = match self.rng.below(20) {
+        let size = match self.rng.index(20) {
             0 => 0,
-            1 => 5000 + self.rng.below(20_000) as u64,
+            1 => 5000 + self.rng.index(20_000) as u64,
             2 | 3 => 1025,
-            _ => 8 + self.rng.below(200) as u64,
+            _ => 8 + self.rng.index(200) as u64,
         };
         let (addr, usable) = self.place(size);
         self.live.push((addr, size));
@@ -86,8 +86,8 @@ impl Made {
             AllocFn::Memalign,
         ];
         EventKind::Alloc {
-            func: func[self.rng.below(4)],
-            node: NodeId(1 + self.rng.below(NODES as usize - 1) as u32),
+            func: func[self.rng.index(4)],
+            node: NodeId(1 + self.rng.index(NODES as usize - 1) as u32),
             addr,
             size,
             usable,
@@ -96,7 +96,7 @@ impl Made {
 
     /// Makes one event, or two that belong together.
     fn step(&mut self, out: &mut Vec<Event>) {
-        let chosen = self.rng.below(100);
+        let chosen = self.rng.index(100);
         let kind = match chosen {
             0 => EventKind::Map {
                 node: NodeId(3),
@@ -104,7 +104,7 @@ impl Made {
                 len: 64 * PAGE,
                 prot: 3,
                 flags: 0x22,
-                by_allocator: self.rng.below(2) == 0,
+                by_allocator: self.rng.index(2) == 0,
             },
             1 => EventKind::Unmap {
                 addr: ARENA + 32 * PAGE,
@@ -132,7 +132,7 @@ impl Made {
             }
             6 => EventKind::Fork { child: 4321 },
             7..=45 if !self.live.is_empty() => {
-                let at = self.rng.below(self.live.len());
+                let at = self.rng.index(self.live.len());
                 let (addr, _) = self.live.swap_remove(at);
                 EventKind::Free {
                     func: FreeFn::Free,
@@ -150,10 +150,10 @@ impl Made {
     }
 
     fn regrow(&mut self, out: &mut Vec<Event>) {
-        let at = self.rng.below(self.live.len());
+        let at = self.rng.index(self.live.len());
         let (old, size) = self.live.swap_remove(at);
         let released = self.event(EventKind::ReallocRelease { addr: old });
-        let kind = if self.rng.below(8) == 0 {
+        let kind = if self.rng.index(8) == 0 {
             self.live.push((old, size));
             EventKind::ReallocCancel { addr: old }
         } else {
@@ -222,7 +222,7 @@ pub fn trace(seed: u64, events: usize) -> Vec<u8> {
 
 fn write(memory: &mut Memory, seed: u64, events: usize) -> io::Result<()> {
     let mut made = Made {
-        rng: Rng(seed),
+        rng: Random::new(seed),
         ticket: 0,
         time_ns: 1000,
         top: HEAP,

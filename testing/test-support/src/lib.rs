@@ -8,7 +8,11 @@
 //! E1  `cargo test -p X` needs nothing that another command has built ([`artifact`]).
 //! E2  A test that cannot run here says so in one fixed form, and is counted ([`need`]); it is never silent.
 //!
+//! Numbers by seed are those of `base` ([`random`]): crates that do not rest on it have them from here.
+//!
 //! Only tests depend on this crate. Not here: the tests' own programs, rounds and judges.
 
 pub mod artifact;
 pub mod need;
+
+pub use skinflint_base::random;

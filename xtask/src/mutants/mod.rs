@@ -121,6 +121,7 @@ const STAGES: &[(&str, &[Above])] = &[
             ("analysis", &["--lib", "--test", "judge"]),
             ("collect", &["--lib"]),
             ("export", &["--lib"]),
+            ("dark-matter", &["--lib"]),
             ("damage", &["--test", "thousand"]),
             ("cli", &["--test", "whole"]),
         ],
@@ -130,6 +131,7 @@ const STAGES: &[(&str, &[Above])] = &[
         &[
             ("view", &["--lib", "--test", "text", "--test", "html"]),
             ("export", &["--lib"]),
+            ("dark-matter", &["--lib"]),
             ("cli", &["--test", "whole", "--test", "accounts"]),
         ],
     ),
@@ -144,7 +146,10 @@ const STAGES: &[(&str, &[Above])] = &[
     (
         "alloc",
         &[
-            ("cache", &["--test", "squeeze", "--test", "giver"]),
+            (
+                "cache",
+                &["--test", "squeeze", "--test", "global_allocator"],
+            ),
             (
                 "cli",
                 &["--test", "harden", "--test", "accounts", "--test", "dropin"],

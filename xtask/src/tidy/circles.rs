@@ -7,7 +7,7 @@
 //! R1  An arrow leads from a file to the file in which a named thing is defined, through re-exports: a façade that only
 //!     declares and re-exports modules is in no circle.
 //! R2  Every path counts, in `use` lines, in code and in macro calls; what only tests compile does not.
-//! R3  A crate of [`EXEMPT`] may have circles; a crate of that list without one is a fault, so that the list shrinks.
+//! R4  Where a crate's folders are floors ([`FLOORS`]), no file names one of a floor above its own.
 //!
 //! Not here: methods, which no path names; arrows between crates (edges.rs).
 
@@ -23,8 +23,8 @@ use crate::floors;
 use super::Fault;
 
 const RULE: &str = "circle";
-/// Crates that have circles still.
-const EXEMPT: &[&str] = &["alloc", "cli"];
+/// Crates whose folders are floors, from the lowest up.
+const FLOORS: &[(&str, &[&str])] = &[("alloc", &["mechanism", "heaps", "services"])];
 
 /// A path of Rust, by its segments.
 type Names = Vec<String>;
@@ -66,19 +66,33 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
             continue;
         };
         let arrows = arrows(root, read);
+        faults.extend(upward(name, &arrows));
         let circles = circles(&arrows);
-        let exempt = EXEMPT.contains(&name);
-        if exempt && circles.is_empty() {
-            faults.push(Fault::new(
-                root,
-                0,
-                RULE,
-                format!("`{name}` has no circle any more: take it out of EXEMPT"),
-            ));
-        }
-        for circle in circles.into_iter().filter(|_| !exempt) {
+        for circle in circles {
             let first = circle.iter().next().cloned().unwrap_or_default();
             faults.push(Fault::new(&first, 0, RULE, said(&circle, &arrows)));
+        }
+    }
+    faults
+}
+
+/// Finds arrows from a floor of a crate to one above it (R4).
+fn upward(name: &str, arrows: &Arrows) -> Vec<Fault> {
+    let Some((_, floors)) = FLOORS.iter().find(|(of, _)| *of == name) else {
+        return Vec::new();
+    };
+    let floor = |file: &str| {
+        let (_, path) = file.rsplit_once("/src/")?;
+        floors
+            .iter()
+            .position(|it| path.split('/').next() == Some(it))
+    };
+    let up = |from: &str, to: &str| matches!((floor(from), floor(to)), (Some(from), Some(to)) if to > from);
+    let mut faults = Vec::new();
+    for (from, named) in arrows {
+        for (to, path) in named.iter().filter(|(to, _)| up(from, to)) {
+            let what = format!("`{path}` is in {to}, a floor above this file's");
+            faults.push(Fault::new(from, 0, RULE, what));
         }
     }
     faults
@@ -526,9 +540,23 @@ mod tests {
     }
 
     #[test]
-    fn an_exempt_crate_without_a_circle_fires() {
-        let read = |_: &str| Some("pub struct A;".to_owned());
-        let said = check(&["engines/alloc/src/lib.rs".to_owned()], &read);
-        assert!(said[0].what.contains("take it out of EXEMPT"));
+    fn an_arrow_to_a_floor_above_fires() {
+        let said = |heaps: &'static str| {
+            let read = move |file: &str| {
+                let text = match file.strip_prefix("engines/alloc/src/")? {
+                    "lib.rs" => "mod heaps; mod services;",
+                    "heaps/mod.rs" => "pub mod free;",
+                    "heaps/free.rs" => heaps,
+                    "services/mod.rs" => "pub mod purger;",
+                    "services/purger.rs" => "use crate::heaps::free::F; pub struct P;",
+                    _ => return None,
+                };
+                Some(text.to_owned())
+            };
+            check(&["engines/alloc/src/lib.rs".to_owned()], &read)
+        };
+        assert!(said("pub struct F;").is_empty());
+        let up = said("pub struct F; fn f() { let _ = crate::services::purger::P; }");
+        assert!(up[0].what.contains("a floor above"), "{}", up[0].what);
     }
 }

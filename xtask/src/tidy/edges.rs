@@ -35,36 +35,55 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gc", &["base", "pages", "reporters"]),
     // `report` for the reporter trait only.
     ("cache", &["base", "reporters"]),
-    // Reads what `gc` writes, and what browsers write.
-    ("heap-snapshot", &[]),
+    // Reads what `gc` writes, and what browsers write. `view`: figures are said as in every other output.
+    ("heap-snapshot", &["view"]),
     // A program that links everything a host of tenants would; not shipped.
     ("document-host", &["base", "gc", "cache", "reporters"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
-    ("objects", &[]),
-    ("trace", &[]),
+    // `base`: numbers by seed.
+    ("objects", &["base", "framing"]),
+    ("framing", &[]),
+    ("trace", &["framing"]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
     // Other layouts of a trace's blocks, fed by the ledger.
-    ("what-if", &["trace", "sizes", "analysis"]),
+    ("what-if", &["base", "trace", "sizes", "analysis"]),
     // The one way to open a trace with all that it came out of, and to a report with names. `view`: figures and
     // functions in what is said of it.
     ("recording", &["trace", "symbols", "analysis", "view"]),
     ("view", &["analysis", "what-if"]),
     // `recording`: the traces that it learns from; `view`: figures are said as in every other output.
     ("fit", &["trace", "sizes", "analysis", "recording", "view"]),
-    // `view`: figures and stacks are said as in every other output; `recording`: dark matter reads the events once more.
+    // `view`: figures and stacks are said as in every other output.
+    ("export", &["trace", "analysis", "view", "reporters"]),
+    // `export`: the pass that counts lives; `collect`: the recording under way, whose program is asked; `recording`: its
+    // events once more.
     (
-        "export",
-        &["trace", "analysis", "recording", "view", "reporters"],
+        "dark-matter",
+        &[
+            "trace",
+            "collect",
+            "analysis",
+            "recording",
+            "view",
+            "reporters",
+            "export",
+        ],
     ),
     ("collect", &["base", "trace"]),
+    // What is common to all that start programs on a library of ours.
+    ("launch", &["base"]),
+    ("sessions", &["collect", "launch"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
     // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.
     ("probe-so", &["base"]),
     // `view`: figures and the page's look are those of every other output.
-    ("compare", &["base", "trace", "recording", "view", "replay"]),
+    (
+        "compare",
+        &["base", "trace", "launch", "recording", "view", "replay"],
+    ),
     // The only crate that draws on a terminal by itself.
     (
         "top",
@@ -73,7 +92,9 @@ const EDGES: &[(&str, &[&str])] = &[
     // `compare`: medians are those of every other comparison; `objects` and `recording`: what is replayed.
     ("free-lists", &["compare", "objects", "recording", "trace"]),
     // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
-    ("browser", &["compare", "view"]),
+    ("browser", &["compare", "js-options", "launch", "view"]),
+    // Shared with the host, whose workspaces are not this one.
+    ("js-options", &[]),
     (
         "cli",
         &[
@@ -86,8 +107,12 @@ const EDGES: &[(&str, &[&str])] = &[
             "fit",
             "view",
             "collect",
+            "launch",
+            "sessions",
             "compare",
+            "js-options",
             "export",
+            "dark-matter",
             "top",
             "recording",
             "reporters",
@@ -97,9 +122,9 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.
-    ("damage", &["trace", "analysis", "view"]),
-    // For tests: artifacts, and what is skipped.
-    ("test-support", &[]),
+    ("damage", &["base", "trace", "analysis", "view"]),
+    // For tests: artifacts, what is skipped, and `base`'s numbers by seed.
+    ("test-support", &["base"]),
     // The same for models of threads.
     ("interleave", &[]),
     ("xtask", &[]),

@@ -8,7 +8,8 @@
 //!               ├─► links::check  (*.md)
 //!               └─► glossary::check (GLOSSARY.md: each word once)
 //!   all *.rs    ──► circles::check (files of a crate that name each other in a circle)
-//!               └─► labels::check (invariants: defined once, cited with their file)
+//!               ├─► labels::check (invariants: defined once, cited with their file)
+//!               └─► safe::check (safe functions of gc and cache: each in the audit)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
 //!               └─► proofs::check (cargo metadata against tests/proofs.toml, and that against HACKING.md)
 //! ```
@@ -27,6 +28,7 @@ mod labels;
 mod links;
 mod orders;
 mod rust;
+mod safe;
 mod source;
 mod text;
 
@@ -100,6 +102,7 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
     let read = |file: &str| std::fs::read_to_string(root.join(file)).ok();
     faults.extend(circles::check(&files, &read));
     faults.extend(labels::check(&files, &read));
+    faults.extend(safe::check(&files, &read));
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
     faults.extend(edges::check_unused(&metadata)?);

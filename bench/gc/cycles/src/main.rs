@@ -120,10 +120,10 @@ mod ours {
     use super::{Collector, Payload};
     use skinflint_gc::cc::{Cc, Cycles, Field};
     use skinflint_gc::counted;
-    use skinflint_gc::typed::Static;
+    use skinflint_gc::typed::Opaque;
 
     counted! {
-        pub struct Node { next: Field<Option<Cc<Node>>>, back: Field<Option<Cc<Node>>>, payload: Static<Payload> }
+        pub struct Node { next: Field<Option<Cc<Node>>>, back: Field<Option<Cc<Node>>>, payload: Opaque<Payload> }
     }
 
     impl Collector for Cycles {
@@ -132,7 +132,7 @@ mod ours {
             self.cc(Node {
                 next: Field::new(None),
                 back: Field::new(None),
-                payload: Static(Payload::new(number)),
+                payload: Opaque(Payload::new(number)),
             })
         }
         fn link(&self, from: &Cc<Node>, to: &Cc<Node>) {

@@ -93,7 +93,7 @@ mod ours {
         let log = tenant.heap().log();
         drop(long);
         tenant.collect().expect("nobody is busy");
-        tenant.heap().shrink();
+        tenant.shrink();
         let freed = status("VmRSS");
         let pause = |part: fn(&skinflint_gc::Collection) -> u64| {
             log.iter().map(part).max().unwrap_or(0) as f64 / 1e6

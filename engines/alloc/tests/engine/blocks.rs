@@ -1,8 +1,8 @@
-//! A second book-keeping of the blocks, as dumb as can be: what every act must have done.
+//! A second, deliberately simple record of the blocks: what every act must have done.
 //!
 //! B1  Every block's content is written whole when it begins and when it grows, and read whole when it ends,
-//!     moves, or is checked: a block that overlaps another, or that was written to, is found.
-//! B2  The content follows from the block's key, so that the books are small and a child process can check.
+//!     moves, or is checked: a block that overlaps another, or that something else wrote to, is found.
+//! B2  The content follows from the block's key, so that the record is small and a child process can check it.
 //!
 //! Not here: which acts (`threads`, `refusals`).
 
@@ -88,7 +88,7 @@ impl Blocks {
     pub fn any(&self, numbers: &mut Numbers) -> Option<Block> {
         let (&low, _) = self.live.first_key_value()?;
         let (&high, _) = self.live.last_key_value()?;
-        let from = low + numbers.below(high - low + 1);
+        let from = low + numbers.index(high - low + 1);
         self.live.range(from..).next().map(|(_, block)| *block)
     }
 
@@ -225,25 +225,25 @@ impl Blocks {
 /// A size: mostly small, often at the edge of a class, sometimes up to 2 MiB.
 pub fn size(numbers: &mut Numbers) -> usize {
     let class = |numbers: &mut Numbers| {
-        let doubling = numbers.below(12);
+        let doubling = numbers.index(12);
         let base = 16 << doubling;
-        base + base / 8 * numbers.below(8)
+        base + base / 8 * numbers.index(8)
     };
-    match numbers.below(40) {
-        0 => 1 + numbers.below(2 << 20),
-        1 => 1 + numbers.below(200_000),
-        2..5 => 32_768 - 2 + numbers.below(5),
-        5..15 => class(numbers).saturating_sub(1).max(1) + numbers.below(3),
-        15..20 => 1 + numbers.below(32_768),
-        _ => 1 + numbers.below(512),
+    match numbers.index(40) {
+        0 => 1 + numbers.index(2 << 20),
+        1 => 1 + numbers.index(200_000),
+        2..5 => 32_768 - 2 + numbers.index(5),
+        5..15 => class(numbers).saturating_sub(1).max(1) + numbers.index(3),
+        15..20 => 1 + numbers.index(32_768),
+        _ => 1 + numbers.index(512),
     }
 }
 
 /// A way to begin.
 pub fn way(numbers: &mut Numbers) -> Way {
-    match numbers.below(10) {
-        0 => Way::Memalign(1 << numbers.below(14)),
-        1 if numbers.below(20) == 0 => Way::Memalign(1 << numbers.below(23)),
+    match numbers.index(10) {
+        0 => Way::Memalign(1 << numbers.index(14)),
+        1 if numbers.index(20) == 0 => Way::Memalign(1 << numbers.index(23)),
         1..4 => Way::Calloc,
         _ => Way::Malloc,
     }

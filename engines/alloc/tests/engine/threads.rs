@@ -6,7 +6,7 @@
 //!   meanwhile: trim, the purger (forced), check_invariants(3), forks whose children check all contents
 //! ```
 //!
-//! T1  Each block is in one thread's books at a time.
+//! T1  Each block is in one thread's record at a time.
 //!
 //! Not here: one fault each (`seams`).
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use skinflint_alloc::check::check_invariants;
-use skinflint_alloc::{check, fork, free, malloc, trim};
+use skinflint_alloc::{check, free, malloc, trim};
 
 use crate::blocks::{Block, Blocks, size, way};
 use crate::numbers::{Numbers, Told, seed};
@@ -22,9 +22,9 @@ use crate::numbers::{Numbers, Told, seed};
 /// One act. `heavy` bytes are not passed.
 pub fn act(numbers: &mut Numbers, blocks: &mut Blocks, heavy: usize) {
     let full = blocks.bytes > heavy || blocks.len() > 4_000;
-    let choice = numbers.below(100);
+    let choice = numbers.index(100);
     if choice < 50 && !full || blocks.len() == 0 {
-        let (bytes, way, key) = (size(numbers), way(numbers), numbers.next());
+        let (bytes, way, key) = (size(numbers), way(numbers), numbers.bits());
         assert!(
             blocks.begin(bytes, way, key).is_some(),
             "no memory for {bytes} bytes"
@@ -35,10 +35,10 @@ pub fn act(numbers: &mut Numbers, blocks: &mut Blocks, heavy: usize) {
         return;
     };
     if choice < 60 {
-        let bytes = match numbers.below(3) {
+        let bytes = match numbers.index(3) {
             0 => size(numbers),
-            1 => block.bytes + 1 + numbers.below(block.bytes),
-            _ => 1 + numbers.below(block.bytes),
+            1 => block.bytes + 1 + numbers.index(block.bytes),
+            _ => 1 + numbers.index(block.bytes),
         };
         let bytes = if full {
             bytes.min(block.bytes)
@@ -91,7 +91,7 @@ fn live(seed: u64, acts: usize, heavy: usize) {
         let Some(block) = blocks.any(&mut numbers) else {
             break;
         };
-        if numbers.below(2) == 0 {
+        if numbers.index(2) == 0 {
             blocks.end(block.address);
         } else {
             blocks.remove(block.address);
@@ -213,17 +213,14 @@ fn forks_in_the_middle() {
         let mut failed = Vec::new();
         for round in 0..25 {
             (0..200).for_each(|_| act(&mut numbers, &mut blocks, 4 << 20));
-            let theirs = numbers.next();
-            // SAFETY: what `pthread_atfork` would call; the child ends by `_exit`.
+            let theirs = numbers.bits();
+            // SAFETY: the engine has had its handlers registered; the child ends by `_exit`.
             let child = unsafe {
-                fork::prepare();
                 let child = libc::fork();
                 if child == 0 {
-                    fork::child();
                     libc::alarm(60);
                     libc::_exit(in_child(&mut blocks, theirs));
                 }
-                fork::parent();
                 child
             };
             assert!(child > 0);

@@ -18,6 +18,22 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::Read;
 
+/// A function of an allocator that was found by its name. Only [`Trim::find`] makes one: [`Trim::run`] calls it.
+///
+/// ```compile_fail,E0308
+/// # use skinflint_cache::bus::Trim;
+/// unsafe extern "C" fn any() {}
+/// Trim::Tcmalloc(any).run();
+/// ```
+///
+/// ```
+/// # use skinflint_cache::bus::Trim;
+/// fn own() {}
+/// Trim::By(own).run();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Found<F>(F);
+
 /// A way to give free memory back to the system.
 #[derive(Clone, Copy, Debug)]
 pub enum Trim {
@@ -26,13 +42,13 @@ pub enum Trim {
     /// `skinflint_alloc`'s, linked into the program, and `malloc_trim(0)` for what is not Rust's.
     Linked(fn() -> bool),
     /// `int skinflint_trim(void)`.
-    Skinflint(unsafe extern "C" fn() -> c_int),
+    Skinflint(Found<unsafe extern "C" fn() -> c_int>),
     /// `void mi_collect(bool)`.
-    Mimalloc(unsafe extern "C" fn(bool)),
+    Mimalloc(Found<unsafe extern "C" fn(bool)>),
     /// jemalloc's `mallctl("arena.4096.purge")`: all arenas.
-    Jemalloc(Mallctl),
+    Jemalloc(Found<Mallctl>),
     /// tcmalloc's.
-    Tcmalloc(unsafe extern "C" fn()),
+    Tcmalloc(Found<unsafe extern "C" fn()>),
     /// glibc's `malloc_trim(0)`.
     Glibc,
 }
@@ -49,30 +65,31 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 impl Trim {
     /// Returns the function of the allocator behind `malloc` (T1).
     pub fn find() -> Trim {
-        if let Some(giver) = skinflint_reporters::heap::linked() {
-            return Trim::Linked(giver.trim);
+        if let Some(allocator) = skinflint_reporters::heap::linked() {
+            return Trim::Linked(allocator.trim);
         }
         // SAFETY: each name is a function of this type, by the header of its library.
         unsafe {
             if let Some(f) = symbol(c"skinflint_trim") {
-                return Trim::Skinflint(core::mem::transmute::<
+                return Trim::Skinflint(Found(core::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn() -> c_int,
-                >(f));
+                >(f)));
             }
             if let Some(f) = symbol(c"mi_collect") {
-                return Trim::Mimalloc(core::mem::transmute::<
+                return Trim::Mimalloc(Found(core::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(bool),
-                >(f));
+                >(f)));
             }
             if let Some(f) = symbol(c"mallctl") {
-                return Trim::Jemalloc(core::mem::transmute::<*mut c_void, Mallctl>(f));
+                return Trim::Jemalloc(Found(core::mem::transmute::<*mut c_void, Mallctl>(f)));
             }
             if let Some(f) = symbol(c"MallocExtension_ReleaseFreeMemory") {
-                return Trim::Tcmalloc(
-                    core::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(f),
-                );
+                return Trim::Tcmalloc(Found(core::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(),
+                >(f)));
             }
         }
         Trim::Glibc
@@ -80,7 +97,8 @@ impl Trim {
 
     /// Gives back what is free. The cost is the allocator's: ours takes half a microsecond a page.
     pub fn run(self) {
-        // SAFETY: functions of the allocators, with the arguments that their headers name.
+        // SAFETY: functions of the allocators, which `find` found by their names, with the arguments that their headers
+        // name.
         unsafe {
             match self {
                 Trim::By(function) => function(),
@@ -88,15 +106,15 @@ impl Trim {
                     function();
                     libc::malloc_trim(0);
                 }
-                Trim::Skinflint(function) => {
+                Trim::Skinflint(Found(function)) => {
                     function();
                 }
-                Trim::Mimalloc(function) => function(true),
-                Trim::Jemalloc(function) => {
+                Trim::Mimalloc(Found(function)) => function(true),
+                Trim::Jemalloc(Found(function)) => {
                     let none = core::ptr::null_mut();
                     function(c"arena.4096.purge".as_ptr(), none, none.cast(), none, 0);
                 }
-                Trim::Tcmalloc(function) => function(),
+                Trim::Tcmalloc(Found(function)) => function(),
                 Trim::Glibc => {
                     libc::malloc_trim(0);
                 }

@@ -178,9 +178,16 @@ impl Bus {
         self.ask(Source::Button, level, 0, patience)
     }
 
-    /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::Critical`].
+    /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::High`], so that listeners
+    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back. What it
+    /// brought is in the event; `press(Level::Critical)` drops everything. 0: it is unknown how much is needed, and the
+    /// round is at [`Level::Critical`].
     pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {
-        self.ask(Source::Program, Level::Critical, wanted_bytes, patience)
+        let level = match wanted_bytes {
+            0 => Level::Critical,
+            _ => Level::High,
+        };
+        self.ask(Source::Program, level, wanted_bytes, patience)
     }
 
     fn ask(

@@ -5,7 +5,9 @@
 //! ```
 //!
 //! G1  Of the members above their floor the one that saves least gives, in saved time for each byte. Recent savings
-//!     count: they fade by half each time that new bytes amount to the budget's limit.
+//!     count: they fade by half each time that new bytes amount to the budget's limit. What is made anew although it was
+//!     asked for lately counts like a hit, since with more room it would have been one: a ring that does not fit yet has
+//!     no hit. Of members that save as much the largest gives, whatever the order in which they joined.
 //! G2  The budget asks no member for what is below its floor. Floors that add up to more than the limit are the
 //!     program's mistake, and then the limit does not hold, which [`Budget::used_bytes`] shows.
 //! G3  One thread settles at a time, and as long as the limit does not hold and a member can give. Other threads that
@@ -27,9 +29,9 @@ pub trait Member: Send + Sync {
     fn bytes(&self) -> usize;
     /// Returns the bytes that are never taken from it.
     fn floor_bytes(&self) -> usize;
-    /// Returns the time that hits saved lately.
+    /// Returns the time that hits saved lately, or would have saved had there been room.
     fn recent_ns(&self) -> u64;
-    /// Halves the time that hits saved lately.
+    /// Halves that time.
     fn fade(&self);
     /// Drops `bytes` bytes, cold entries first; returns the bytes dropped.
     fn give(&self, bytes: usize) -> usize;
@@ -120,7 +122,7 @@ impl Budget {
                 .iter()
                 .enumerate()
                 .filter(|(at, member)| !asked[*at] && member.bytes() > member.floor_bytes())
-                .min_by(|(_, a), (_, b)| worth(&***a).total_cmp(&worth(&***b)));
+                .min_by(|(_, a), (_, b)| by_worth(&***a, &***b));
             if let Some((at, member)) = worst {
                 asked[at] = true;
                 let spare = member.bytes().saturating_sub(member.floor_bytes());
@@ -182,6 +184,13 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.budget.change(-*self.held.get_mut());
     }
+}
+
+/// Orders members by what they save for each byte; of two that save as much, nothing to begin with, the larger one comes
+/// first (G1).
+fn by_worth(a: &dyn Member, b: &dyn Member) -> core::cmp::Ordering {
+    let larger = |a: &dyn Member, b: &dyn Member| b.bytes().cmp(&a.bytes());
+    worth(a).total_cmp(&worth(b)).then_with(|| larger(a, b))
 }
 
 /// Returns the time saved lately for each byte.

@@ -113,18 +113,16 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_base::random::Random;
     use std::collections::HashMap;
 
     /// Compares with a map, with hashes that collide on purpose.
     #[test]
     fn it_finds_what_a_map_finds() {
         let (mut index, mut judge) = (Index::default(), HashMap::<u32, u64>::new());
-        let mut seed = 42u64;
+        let mut random = Random::new(42);
         for step in 0..40_000u32 {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(99);
-            let slot = (seed >> 40) as u32 % 700;
+            let slot = random.below(700) as u32;
             let hash = u64::from(slot % 90) << 20;
             if judge.remove(&slot).is_some() {
                 index.remove(hash, slot, |s| u64::from(s % 90) << 20);

@@ -353,6 +353,9 @@ where
         let mut trash = Trash::new();
         let (inserted, change) = {
             let mut shard = self.lock(hash);
+            if self.share.is_some() && shard.was_missed(hash) {
+                count(&self.counts.recent_ns, cost_ns);
+            }
             let before = shard.bytes + shard.own_bytes();
             let inserted = shard.insert(hash, (key, value), (bytes, cost_ns, now_ms), &mut trash);
             (

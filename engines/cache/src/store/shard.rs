@@ -289,6 +289,12 @@ impl<K: Eq, V> Shard<K, V> {
         self.slot(at).entry.as_ref().map(|(_, value)| value)
     }
 
+    /// Reports whether a key was asked for lately, beside the request that has it put in now: with more room it would
+    /// have been there.
+    pub(super) fn was_missed(&self, hash: u64) -> bool {
+        self.sketch.count(hash) > 1
+    }
+
     /// Removes an entry.
     pub fn remove(&mut self, hash: u64, is: impl Fn(&K) -> bool, trash: &mut Trash<K, V>) {
         if let Some(at) = self.find(hash, is) {

@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use super::graph::Graph;
+use crate::heap::source::give_number;
 use crate::heap::state::Shared;
 use crate::heap::sweep::{FAULTS, Fault, text_of};
 use crate::heap::tracer::Tracer;
@@ -268,8 +269,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some((world, number)) = &self.world {
-            world.source.give_number(*number);
+        if let Some((_, number)) = &self.world {
+            give_number(*number);
         }
     }
 }

@@ -31,7 +31,7 @@ use super::boxes::{
     BUFFERED, CycleCounts, DEAD, Header, Inner, NODE, Phase, SUSPECT, TOUCHED, make,
 };
 use super::graph::{Graph, Node};
-use super::moved::IN_PROGRESS;
+use super::moved;
 use super::pointer::Cc;
 use crate::heap::incremental::Budget;
 use crate::heap::state::Shared;
@@ -74,7 +74,7 @@ impl Inner {
     pub(super) fn begin(&self) {
         debug_assert_eq!(self.phase.get(), Phase::Idle);
         self.phase.set(Phase::Build);
-        IN_PROGRESS.set(IN_PROGRESS.get() + 1);
+        moved::begun();
         loop {
             let candidate = self.candidates.borrow().last().copied();
             let Some(candidate) = candidate else { break };
@@ -164,7 +164,7 @@ impl Inner {
     /// Ends the scan with the verdict: what is not alive will be destroyed.
     pub(super) fn judged(&self) {
         self.phase.set(Phase::Destroy);
-        IN_PROGRESS.set(IN_PROGRESS.get() - 1);
+        moved::judged();
         self.touched.borrow_mut().clear();
         let mut graph = self.graph.borrow_mut();
         graph.next = 0;

@@ -80,6 +80,7 @@ impl<T: Trace> Drop for FieldMut<'_, T> {
 unsafe impl<T: Trace + 'static> Trace for Field<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;
+    const WEAK: bool = T::WEAK;
     fn trace(&self, tracer: &mut Tracer) {
         if let Ok(value) = self.0.try_borrow() {
             value.trace(tracer);

@@ -93,6 +93,7 @@ impl<T: Trace + core::fmt::Debug> core::fmt::Debug for Cc<T> {
 unsafe impl<T: Trace> Trace for Cc<T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
+    const WEAK: bool = false;
     fn trace(&self, tracer: &mut Tracer) {
         tracer.counted(self.header().cast());
     }

@@ -7,9 +7,11 @@
 //! ```
 //!
 //! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts
-//!     them, box by box: a cycle through both sides contains a box that is held.
+//!     them, box by box: a cycle through both sides contains a box that is held. The objects are those of the
+//!     collector's own world, so a collection of all its heaps finds each of them.
 //! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those
-//!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle.
+//!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle. An anchor of
+//!     another world that a box has told is that world's matter.
 //! C3  Heaps are swept before the graph is made, so that no finalizer runs between the graph and the verdict.
 //!
 //! Not here: cycles of boxes alone (`cycles`); how safe code makes such pointers (`typed::together`).
@@ -25,7 +27,7 @@ use super::pointer::Cc;
 use crate::heap::collect::collect;
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
-use crate::heap::set::{Busy, Roots, refuse};
+use crate::heap::set::{Busy, Collecting, Roots, refuse};
 use crate::heap::state::{Heap, Shared};
 use crate::heap::tracer::{CountedEdges, Tracer};
 use crate::heap::trigger::Reason;
@@ -38,10 +40,15 @@ pub(crate) struct Held<T: Trace + 'static> {
 }
 
 impl<T: Trace> Held<T> {
-    pub(crate) fn new(cc: Cc<T>) -> Held<T> {
+    /// Makes one for an object of a heap of `world`; `None`: the value's collector is of none, or of another (C1).
+    pub(crate) fn new(cc: Cc<T>, world: &Rc<Shared>) -> Option<Held<T>> {
         let inner = cc.head().inner();
+        let (own, _) = inner.world.as_ref()?;
+        if !Rc::ptr_eq(own, world) {
+            return None;
+        }
         *inner.held.borrow_mut().entry(cc.header()).or_default() += 1;
-        Held { cc, inner }
+        Some(Held { cc, inner })
     }
 }
 
@@ -69,6 +76,7 @@ impl<T: Trace> Drop for Held<T> {
 unsafe impl<T: Trace> Trace for Held<T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
+    const WEAK: bool = false;
     fn trace(&self, tracer: &mut Tracer) {
         self.cc.trace(tracer);
     }
@@ -140,9 +148,11 @@ impl Inner {
         }
         let mut anchors: Vec<Vec<NonNull<u8>>> = Vec::new();
         let mut told: HashSet<(u32, RootId)> = HashSet::new();
+        let own = |heap: &u32| set.iter().any(|own| own.id() == *heap);
         let look = |_: usize, edges: &CountedEdges| {
-            told.extend(edges.anchors.iter().map(|(heap, id, _)| (*heap, *id)));
-            anchors.push(edges.anchors.iter().map(|(_, _, object)| *object).collect());
+            let ours = edges.anchors.iter().filter(|(heap, _, _)| own(heap));
+            told.extend(ours.clone().map(|(heap, id, _)| (*heap, *id)));
+            anchors.push(ours.map(|(_, _, object)| *object).collect());
         };
         let mut look = look;
         while self.build(&mut look).is_some() {}
@@ -205,8 +215,10 @@ impl Cycles {
         if !self.0.finish() {
             return Err(Busy::Collecting);
         }
-        // C3.
+        // C3: nor can a finalizer of one heap collect another, which would leave something to be swept.
+        let collecting = Collecting::new(&set);
         set.iter().for_each(|heap| heap.finish_sweep());
+        drop(collecting);
         let mut both = self.0.graph_of_held(&set, *number);
         world.counted.set(Some(*number));
         let aside = Aside(world);

@@ -9,6 +9,7 @@
 //! F1  A heap is used either in this way or with [`collect`](crate::collect) and marking in slices, not both: marks
 //!     that a client set in steps would count as reached.
 //! F2  The client runs what must run before it frees: kinds of such a heap have no finalizer.
+//!     The functions that would harm such a heap check that it is neither being marked nor swept, and panic otherwise.
 //! F3  A freed cell is not used again before [`Heap::settle_freed`], unless the span that is being filled reaches it.
 //!
 //! Not here: when an object ends.
@@ -69,6 +70,15 @@ pub unsafe fn is_marked(object: NonNull<u8>) -> bool {
 }
 
 impl Heap {
+    /// Panics unless marks and arenas are the client's at this moment (F1).
+    fn must_be_used_by_cells(&self) {
+        let others = self.is_marking() || self.sweeping.get() || self.collecting.get();
+        assert!(
+            !others && !self.is_finalizing(),
+            "a heap that is being marked, collected or swept has no cells to be looked at one by one"
+        );
+    }
+
     /// Ends one object at once.
     ///
     /// # Safety
@@ -90,7 +100,11 @@ impl Heap {
 
     /// Puts arenas with freed cells on the lists where they belong, and gives the empty ones back to their chunks.
     /// Returns the number of arenas that became free. Cost: a look at the head of each arena.
+    ///
+    /// # Panics
+    /// The heap is being marked, collected or swept (F1).
     pub fn settle_freed(&self) -> usize {
+        self.must_be_used_by_cells();
         self.retire();
         let mut freed = 0;
         for space in self.spaces() {
@@ -118,7 +132,11 @@ impl Heap {
 
     /// Passes every object that is not marked to `visit`, in no order, and removes all marks. `visit` may not allocate
     /// here. Cost: a look at the head of each arena, and what `visit` does.
+    ///
+    /// # Panics
+    /// The heap is being marked, collected or swept (F1).
     pub fn take_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
+        self.must_be_used_by_cells();
         self.retire();
         for chunk in self.chunks.borrow().all() {
             for arena in chunk.arenas() {
@@ -135,7 +153,11 @@ impl Heap {
 
     /// Passes every object that is not marked to `visit`, in no order, and keeps the marks. Otherwise like
     /// [`Heap::take_unmarked`].
+    ///
+    /// # Panics
+    /// The heap is being marked, collected or swept (F1).
     pub fn each_unmarked(&self, mut visit: impl FnMut(NonNull<u8>)) {
+        self.must_be_used_by_cells();
         self.retire();
         for chunk in self.chunks.borrow().all() {
             for arena in chunk.arenas() {

@@ -19,11 +19,11 @@ impl Heap {
         self.triggers.due()
     }
 
-    /// Makes a collection due, for a timer, if nothing was allocated for the time in the table, but something since the
-    /// last collection. `now_ns` is from any clock that does not go back.
+    /// Makes a collection due, for a timer, if something was allocated since the last one, and either nothing for the
+    /// time in the table, or that was longer ago than its interval. `now_ns` is from any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
-        if self.triggers.idle_action(now_ns) == IdleAction::Collect {
-            self.triggers.raise(Reason::Idle);
+        if let IdleAction::Collect(reason) = self.triggers.idle_action(now_ns) {
+            self.triggers.raise(reason);
         }
         self.due()
     }
@@ -65,7 +65,8 @@ impl Heap {
     /// It is an object of this heap, and alive.
     pub unsafe fn root(&self, object: NonNull<u8>, from: From) -> RootId {
         if from != From::Heap(self.id) {
-            self.barrier(object);
+            // SAFETY: as the caller promises.
+            unsafe { self.barrier(object) };
         }
         self.roots.borrow_mut().add(object, from)
     }

@@ -6,7 +6,8 @@
 //!        log, threshold ◄── hand everything over to be swept (by the mutator, or by both)  ◄───┘
 //! ```
 //!
-//! L1  When marking begins no mark bit of the set is set, and the sweeper has nothing of the set.
+//! L1  When marking begins no mark bit of the set is set, no span is taken, and the sweeper has nothing of the set:
+//!     finalizers of the last sweeps have all run by then (`set::settle`).
 //! L2  Roots are the entries of the heaps' tables (except those that come from a heap of the set, which tells them
 //!     itself), and what the client tells. Edges out of heaps that are not in the set are roots only if they have
 //!     entries.
@@ -14,6 +15,8 @@
 //! L4  While a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
 //! L5  An object that ends in this collection is no root of a later one, however long its sweep takes
 //!     ([`empty_roots`]).
+//! L6  The sweeper is woken when the pause is over ([`Wake`]): the system call, and the sweeper's taking the processor
+//!     from this thread where there is no other, are in no pause.
 //!
 //! Not here: following edges (`mark`), what a set of heaps is asked first (`set`), sweeping (`sweeping`, `sweeper`).
 
@@ -23,6 +26,7 @@ use crate::heap::set::NoUnwind;
 use crate::heap::set::Refused;
 use crate::heap::set::Roots;
 use crate::heap::set::refuse;
+use crate::heap::set::settle;
 use crate::heap::set::tell_roots;
 use crate::heap::state::Heap;
 use crate::heap::state::Pauses;
@@ -46,13 +50,12 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     refuse(set)?;
     let clock = &first.world.config.clock;
     let started_ns = clock.wall_ns();
-    let _pause = first.world.pace.pause();
+    let pause = first.world.pace.pause();
     for heap in set {
         heap.abandon_marking();
         heap.collecting.set(true);
-        heap.finish_sweep();
-        heap.retire();
     }
+    settle(set);
     let finished_ns = clock.wall_ns();
     let mut collected = vec![false; first.world.numbers()];
     for heap in set {
@@ -78,7 +81,9 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
         finish_ns: finished_ns - started_ns,
         ..Pauses::default()
     };
-    conclude(set, tracer, reason, pauses);
+    let wake = conclude(set, tracer, reason, pauses);
+    drop(pause);
+    wake.sweeper();
     Ok(())
 }
 
@@ -96,8 +101,13 @@ pub(crate) fn mark_all(tracer: &mut Tracer, roots: &mut dyn Roots) -> bool {
 }
 
 /// Concludes a collection when everything that is reached is marked: empties weak cells, hands everything over to be
-/// swept, and records the collection.
-pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses: Pauses) {
+/// swept, and records the collection. The caller ends the pause and then wakes the sweeper.
+pub(crate) fn conclude<'a>(
+    set: &'a [&'a Heap],
+    mut tracer: Tracer,
+    reason: Reason,
+    pauses: Pauses,
+) -> Wake<'a> {
     tracer.empty_weak();
     empty_roots(set, &tracer);
     let now_ns = || {
@@ -106,10 +116,13 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
     };
     let marked_ns = now_ns();
     let before: Vec<usize> = set.iter().map(|h| h.triggers.used_bytes.get()).collect();
+    let mut wake = Wake(Vec::new());
     for heap in set {
         let live_bytes = tracer.reach(heap.id).bytes as usize;
         let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
-        begin_sweep(heap, expected);
+        if begin_sweep(heap, expected) {
+            wake.0.push(heap);
+        }
         heap.collecting.set(false);
     }
     let now_ns = now_ns();
@@ -142,6 +155,23 @@ pub(crate) fn conclude(set: &[&Heap], mut tracer: Tracer, reason: Reason, pauses
         let wanted = heap.wanted_bytes();
         heap.chunks.borrow_mut().set_reserve(wanted);
     }
+    wake
+}
+
+/// The heaps that have something for the sweeper (L6).
+#[must_use = "the sweeper does not know of the arenas that were offered"]
+pub(crate) struct Wake<'a>(Vec<&'a Heap>);
+
+impl Wake<'_> {
+    /// Wakes the sweeper, if there is anything for it.
+    pub(crate) fn sweeper(self) {
+        for heap in self.0 {
+            debug_assert!(!heap.world.pace.is_in_pause(), "L6");
+            if let Some(sweeper) = heap.world.sweeper() {
+                sweeper.request(heap.handover.clone(), heap.world.config.poison);
+            }
+        }
+    }
 }
 
 /// Empties entries of objects that were not reached (roots.O3): the other objects are reached, since they are
@@ -158,9 +188,9 @@ fn empty_roots(set: &[&Heap], tracer: &Tracer) {
     }
 }
 
-/// Begins to sweep a heap. `expected`: bytes that will be taken before the next collection; free pages that are already
-/// resident are a part of these.
-fn begin_sweep(heap: &Heap, expected: usize) {
+/// Begins to sweep a heap; reports whether there is anything for the sweeper. `expected`: bytes that will be taken
+/// before the next collection; free pages that are already resident are a part of these.
+fn begin_sweep(heap: &Heap, expected: usize) -> bool {
     let mut offered = false;
     let resident = heap.chunks.borrow().dirty_bytes();
     let keep = expected.saturating_sub(resident) / ARENA_BYTES;
@@ -179,7 +209,5 @@ fn begin_sweep(heap: &Heap, expected: usize) {
             space.set_own(arenas);
         }
     }
-    if offered && let Some(sweeper) = heap.world.sweeper() {
-        sweeper.request(heap.handover.clone(), heap.world.config.poison);
-    }
+    offered
 }

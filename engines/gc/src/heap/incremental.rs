@@ -15,7 +15,8 @@
 //!     collection, and the first edges of an object need no barrier. Objects that only the stack leads to are not
 //!     marked, so marking is finished where the stack has no pointers, or where the client tells them.
 //! I3  Between slices only the address of an object is remembered: what it owns outside may move. Objects that hold
-//!     weak cells or pairs are noted, and looked at again at the end.
+//!     weak cells or pairs, or have a part whose type lets such be written into it, are noted, and looked at again at
+//!     the end.
 //! I4  A slice follows a bounded number of edges, and reads the clock after each `CLOCK` of them: it takes as long as
 //!     its budget, and the time of tracing `CLOCK` objects more, or parts of objects where their kind tells its edges
 //!     in parts (I8). How long one of these takes depends on the client.
@@ -33,13 +34,15 @@
 //! barrier.
 //!
 //! Files: `table` its settings · `steps` what a slice remembers · `advance` how it goes on from there · `marking` the
-//! marking that is on, begin and end · `barrier` · `due` what is done when.
+//! marking that is on, begin and end · `barrier` · `marked` the worlds of a thread that have one on · `due` what is
+//! done when.
 //!
 //! Not here: the common part of all collections (`collect`), following edges (`mark`).
 
 mod advance;
 mod barrier;
 mod due;
+mod marked;
 mod marking;
 mod steps;
 mod table;
@@ -47,5 +50,6 @@ mod table;
 pub use marking::begin_marking;
 pub use table::{Budget, Incremental, PART_EDGES, Progress};
 
+pub(crate) use marked::{find_marked, unwatch_writes, watch_writes, writes_are_watched};
 pub(crate) use steps::{Note, Steps};
 pub(crate) use table::CLOCK;

@@ -121,6 +121,13 @@ impl Pace {
     }
 }
 
+impl Pace {
+    /// Reports whether a pause that is measured is going on.
+    pub(crate) fn is_in_pause(&self) -> bool {
+        self.began_ns.get().is_some()
+    }
+}
+
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.0.began_ns.take() {

@@ -92,6 +92,16 @@ pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     Ok(())
 }
 
+/// Sweeps everything that is pending in the heaps of a set, and then takes back all spans: the bits show objects. The
+/// heaps must be `collecting`: a finalizer may allocate in any of them, but not collect one, after which something
+/// would be pending in it again.
+pub(crate) fn settle(set: &[&Heap]) {
+    debug_assert!(set.iter().all(|heap| heap.collecting.get()));
+    // A finalizer of one heap may take a span in another that was settled before it.
+    set.iter().for_each(|heap| heap.finish_sweep());
+    set.iter().for_each(|heap| heap.retire());
+}
+
 /// Tells the roots (collect.L2).
 pub(crate) fn tell_roots(
     set: &[&Heap],
@@ -114,10 +124,10 @@ pub(crate) fn tell_roots(
 }
 
 /// Lives while heaps are looked at, so that nothing that is called collects one of them (marking.K3).
-pub(super) struct Collecting<'a>(&'a [&'a Heap]);
+pub(crate) struct Collecting<'a>(&'a [&'a Heap]);
 
 impl<'a> Collecting<'a> {
-    pub(super) fn new(heaps: &'a [&'a Heap]) -> Collecting<'a> {
+    pub(crate) fn new(heaps: &'a [&'a Heap]) -> Collecting<'a> {
         heaps.iter().for_each(|heap| heap.collecting.set(true));
         Collecting(heaps)
     }

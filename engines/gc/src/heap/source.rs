@@ -12,8 +12,9 @@
 //! S2  [`Source::shrink`] keeps none.
 //! S3  A heap holds its source by reference count, so memory outlives every heap that lies in it.
 //! S4  A refusal of the kernel is a result, and changes nothing.
-//! S5  Heaps have numbers of the source, so that two heaps have two numbers, whatever their worlds and threads; the
-//!     owner of a chunk can be found without looking at the chunk.
+//! S5  Heaps have numbers of the process, so that two heaps have two numbers, whatever their sources, worlds and
+//!     threads: no collection takes an object of another world for one of its own. The owner of a chunk can be found
+//!     without looking at the chunk.
 //!
 //! Not here: pages within a chunk (`chunks`), the system calls (`backing`).
 
@@ -32,6 +33,33 @@ use crate::heap::backing_miri::Backing;
 const HIGH: (usize, usize) = (0, 16);
 const LOW: (usize, usize) = (0, 32);
 
+/// Whether a heap, or a collector of counted values, has the number (S5).
+static NUMBERS: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+
+fn numbers() -> MutexGuard<'static, Vec<bool>> {
+    // No code under the lock unwinds half-way.
+    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the least number that no heap has (S5).
+pub(crate) fn take_number() -> u32 {
+    let mut numbers = numbers();
+    let unused = numbers.iter().position(|taken| !taken);
+    let number = unused.unwrap_or(numbers.len());
+    match numbers.get_mut(number) {
+        Some(taken) => *taken = true,
+        None => numbers.push(true),
+    }
+    number as u32
+}
+
+/// Takes a number back, since nothing is left of its heap.
+pub(crate) fn give_number(number: u32) {
+    if let Some(taken) = numbers().get_mut(number as usize) {
+        *taken = false;
+    }
+}
+
 /// A provider of chunks. Clones are the same provider.
 #[derive(Clone)]
 pub struct Source(Arc<Mutex<Inner>>);
@@ -39,8 +67,6 @@ pub struct Source(Arc<Mutex<Inner>>);
 struct Inner {
     backing: Backing,
     ready: Vec<Chunk>,
-    /// Whether a heap has the number (S5).
-    numbers: Vec<bool>,
     counts: SourceCounts,
 }
 
@@ -71,7 +97,6 @@ impl Source {
         Source(Arc::new(Mutex::new(Inner {
             backing: Backing::new(),
             ready: Vec::new(),
-            numbers: Vec::new(),
             counts: SourceCounts::default(),
         })))
     }
@@ -88,25 +113,6 @@ impl Source {
             ready: inner.ready.len(),
             metadata_bytes: inner.backing.metadata_bytes(),
             ..inner.counts
-        }
-    }
-
-    /// Returns a number for a heap (S5).
-    pub(crate) fn take_number(&self) -> u32 {
-        let mut inner = self.lock();
-        let unused = inner.numbers.iter().position(|taken| !taken);
-        let number = unused.unwrap_or(inner.numbers.len());
-        match inner.numbers.get_mut(number) {
-            Some(taken) => *taken = true,
-            None => inner.numbers.push(true),
-        }
-        number as u32
-    }
-
-    /// Takes a number back, since nothing is left of its heap.
-    pub(crate) fn give_number(&self, number: u32) {
-        if let Some(taken) = self.lock().numbers.get_mut(number as usize) {
-            *taken = false;
         }
     }
 

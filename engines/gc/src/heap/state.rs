@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(super) sweeper: OnceCell<Option<Sweeper>>,
     /// Number of heaps that are being marked.
     pub(crate) markings: Cell<u32>,
+    /// The next world of this thread that has such heaps, while this one has (`incremental::marked`).
+    pub(super) next_marked: Cell<*const Shared>,
     /// The cost of pauses.
     pub(crate) pace: Pace,
     /// The number of the counted values that are being collected together with heaps (`counted`).

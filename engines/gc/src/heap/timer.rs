@@ -4,6 +4,7 @@
 //!   the host's loop ── tick(now) ──► each heap: nothing taken for `idle_ns`?
 //!        ▲                              ├─ something since the last collection ─► due: Idle ─► collected, given back
 //!        │ wakes it                     └─ nothing, and free memory is kept    ─► given back
+//!        │                              no rest, but long since anything was collected? ─► due: Interval ─► collected
 //!   Asker: a thread that calls a closure each period, and touches no heap
 //!
 //!   pressure(level) ─► Moderate: sweeps, gives back what is free      Critical: collects everything first
@@ -12,7 +13,8 @@
 //! The reason: browsers learned that a heap that grew fast is not looked at again when its page goes quiet, since all
 //! triggers are allocations; 20 seconds is Firefox's time.
 //!
-//! T1  A rest is measured between two ticks, by the host's clock: without ticks there is no rest.
+//! T1  A rest is measured between two ticks, by the host's clock: without ticks there is no rest. The same holds for the
+//!     interval since the last collection.
 //! T2  Memory is given back once at the end of a rest, until something is allocated again.
 //! T3  Bytes given back are the sum of the heaps' and their source's own accounts, before less after.
 //!
@@ -79,7 +81,7 @@ impl World {
         let mut due = Vec::new();
         for heap in self.heaps() {
             match heap.triggers.idle_action(now_ns) {
-                IdleAction::Collect => heap.triggers.raise(Reason::Idle),
+                IdleAction::Collect(reason) => heap.triggers.raise(reason),
                 IdleAction::GiveBack => heap.give_back(),
                 IdleAction::Nothing => {}
             }

@@ -122,11 +122,6 @@ impl Tracer {
         self.reach.get(heap as usize).copied().unwrap_or_default()
     }
 
-    /// Reports whether the tracer only lists counted pointers.
-    pub(crate) fn lists_counted(&self) -> bool {
-        self.listed.is_some() && self.counted.is_some()
-    }
-
     /// Creates a tracer that lists counted pointers and anchors.
     pub(crate) fn listing_counted() -> Tracer {
         let mut tracer = Tracer::listing();

@@ -4,6 +4,7 @@
 //!   cells taken    > threshold(live after the last one)      ─► Growth
 //!   client's bytes > threshold(client's bytes then)          ─► ClientBytes
 //!   nothing taken for `idle_ns`, and something since the last ─► Idle          ──► due ──► collect(reason) ─► log
+//!   `interval_ns` since the last, and something taken         ─► Interval
 //!   the system is short of memory                            ─► Pressure
 //!   the tenant is refused memory, and not just after another  ─► Shortage
 //!   every nth allocation                                     ─► Stress
@@ -33,6 +34,8 @@ use std::collections::VecDeque;
 use crate::heap::incremental::Incremental;
 use crate::heap::pace::{Pacer, Share, Spent};
 
+pub use crate::heap::interval::Interval;
+
 /// Why a collection was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -42,6 +45,8 @@ pub enum Reason {
     ClientBytes,
     /// Nothing was allocated for a while.
     Idle,
+    /// Something was allocated now and then, and for a while that was too little for any threshold.
+    Interval,
     /// The system, or another part of the process, is short of memory.
     Pressure,
     /// The tenant is at its limit, or the kernel refused.
@@ -76,6 +81,10 @@ pub struct Growth {
     /// After this time without an allocation the heap is collected, if anything was allocated since the last
     /// collection.
     pub idle_ns: u64,
+    /// After this time since the last collection the heap is collected, if anything was allocated since, though the
+    /// program does not rest; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
+    /// ([`Interval`]). `u64::MAX`: never.
+    pub interval_ns: u64,
     /// The share from which the factor is computed by what collections cost; it begins with `factor`, and the other two
     /// factors are ignored.
     pub share: Option<Share>,
@@ -96,6 +105,7 @@ impl Growth {
         often_ns: SECOND_NS,
         client_floor_bytes: 38 * MIB,
         idle_ns: 20 * SECOND_NS,
+        interval_ns: 20 * SECOND_NS,
         share: None,
     };
 
@@ -227,8 +237,8 @@ pub struct Collection {
 pub(crate) enum IdleAction {
     /// Nothing: it is no rest, or all was done.
     Nothing,
-    /// A collection: something was taken since the last one.
-    Collect,
+    /// A collection, for [`Reason::Idle`] or [`Reason::Interval`]: something was taken since the last one.
+    Collect(Reason),
     /// Giving back: free memory is kept for allocations that do not come.
     GiveBack,
 }
@@ -258,6 +268,7 @@ pub(crate) struct Triggers {
     /// Bytes taken so far; what it was at the last look of the timer, and at the last collection.
     taken_total: Cell<u64>,
     looked: Cell<(u64, u64)>,
+    interval: Cell<Interval>,
     collected_total: Cell<u64>,
     given_total: Cell<Option<u64>>,
     pub(crate) log: std::cell::RefCell<VecDeque<Collection>>,
@@ -286,6 +297,7 @@ impl Triggers {
             last_ns: Cell::new(0),
             taken_total: Cell::new(0),
             looked: Cell::new((0, 0)),
+            interval: Cell::default(),
             collected_total: Cell::new(0),
             given_total: Cell::new(Some(0)),
             log: std::cell::RefCell::default(),
@@ -454,18 +466,29 @@ impl Triggers {
         }
     }
 
-    /// Returns what a rest requires: whether nothing was taken between a look at least `idle_ns` ago and now.
+    /// Returns what a rest requires, whether nothing was taken between a look at least `idle_ns` ago and now; without
+    /// one, what the interval since the last collection requires.
     pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
+        let growth = self.growth.get();
         let taken = self.taken_total.get();
+        let anything = taken != self.collected_total.get();
+        let mut interval = self.interval.get();
+        let passed = interval.has_passed(now_ns, growth.interval_ns, self.collections.get());
+        self.interval.set(interval);
+        let restless = if passed && anything {
+            IdleAction::Collect(Reason::Interval)
+        } else {
+            IdleAction::Nothing
+        };
         let (since_ns, then) = self.looked.get();
         if since_ns == 0 || then != taken {
             self.looked.set((now_ns.max(1), taken));
-            return IdleAction::Nothing;
+            return restless;
         }
-        if now_ns.saturating_sub(since_ns) < self.growth.get().idle_ns {
-            IdleAction::Nothing
-        } else if taken != self.collected_total.get() {
-            IdleAction::Collect
+        if now_ns.saturating_sub(since_ns) < growth.idle_ns {
+            restless
+        } else if anything {
+            IdleAction::Collect(Reason::Idle)
         } else if self.given_total.get() != Some(taken) {
             IdleAction::GiveBack
         } else {
@@ -533,6 +556,13 @@ impl Triggers {
         self.collected_total.set(self.taken_total.get());
         self.due.set(None);
         self.begin.set(None);
+        let mut interval = self.interval.get();
+        match record.reason {
+            Reason::Interval => interval.collected(record.before_bytes, record.live_bytes),
+            Reason::Growth | Reason::ClientBytes => interval.begin_anew(),
+            _ => {}
+        }
+        self.interval.set(interval);
         self.collections.set(self.collections.get() + 1);
         let mut log = self.log.borrow_mut();
         if log.len() == LOG {
@@ -585,15 +615,91 @@ mod tests {
             IdleAction::Nothing,
             "the first look"
         );
+        let rested = IdleAction::Collect(Reason::Idle);
         assert_eq!(triggers.idle_action(second(119)), IdleAction::Nothing);
-        assert_eq!(triggers.idle_action(second(120)), IdleAction::Collect);
+        assert_eq!(triggers.idle_action(second(120)), rested);
         triggers.took(1);
         assert_eq!(
             triggers.idle_action(second(121)),
-            IdleAction::Nothing,
-            "something was taken"
+            IdleAction::Collect(Reason::Interval),
+            "something was taken, and it is long since anything was collected"
         );
-        assert_eq!(triggers.idle_action(second(141)), IdleAction::Collect);
+        assert_eq!(triggers.idle_action(second(141)), rested);
+    }
+
+    /// A collection at this time that leaves `live` bytes.
+    fn collected(triggers: &Triggers, reason: Reason, live: usize) {
+        let record = Collection {
+            reason,
+            heaps: 1,
+            started_ns: 0,
+            pause_ns: 0,
+            slices: 1,
+            longest_ns: 0,
+            forced: false,
+            finish_ns: 0,
+            mark_ns: 0,
+            before_bytes: triggers.used_bytes.get(),
+            live_bytes: live,
+            live_cells: 1,
+            client_bytes: 0,
+            threshold_bytes: 0,
+            factor: 0.0,
+            share: None,
+            overflows: 0,
+        };
+        triggers.collected(record, None);
+    }
+
+    /// A program that takes a little each second: the seconds at which it is collected.
+    fn trickle(triggers: &Triggers, seconds: core::ops::Range<u64>, live: usize) -> Vec<u64> {
+        let mut when = Vec::new();
+        for now in seconds {
+            triggers.took(10);
+            match triggers.idle_action(now * SECOND_NS) {
+                IdleAction::Collect(Reason::Interval) => {
+                    when.push(now);
+                    collected(triggers, Reason::Interval, live);
+                }
+                IdleAction::Nothing => {}
+                other => panic!("{other:?} at {now}"),
+            }
+        }
+        when
+    }
+
+    #[test]
+    fn a_trickle_is_collected_after_the_interval_and_then_ever_more_rarely() {
+        let triggers = Triggers::new(Growth {
+            floor_bytes: usize::MAX,
+            ..Growth::TENANT
+        });
+        triggers.took(112 * MIB);
+        // The first look is at 100; each next interval begins with the look after a collection. The first frees all but
+        // 100 MiB, an eighth; from then on next to nothing.
+        let when = trickle(&triggers, 100..1000, 100 * MIB);
+        assert_eq!(when, [120, 141, 182, 263, 424, 745]);
+        // Growth: times have changed.
+        collected(&triggers, Reason::Growth, 100 * MIB);
+        assert_eq!(trickle(&triggers, 1000..1030, 100 * MIB), [1020]);
+        // Nothing taken since, nothing to do.
+        assert_eq!(
+            triggers.idle_action(5000 * SECOND_NS),
+            IdleAction::Collect(Reason::Idle)
+        );
+        collected(&triggers, Reason::Idle, 100 * MIB);
+        triggers.gave_back();
+        assert_eq!(triggers.idle_action(9000 * SECOND_NS), IdleAction::Nothing);
+        // And a table without an interval leaves a trickle alone.
+        triggers.set_growth(
+            Growth {
+                interval_ns: u64::MAX,
+                ..triggers.growth.get()
+            },
+            0,
+            None,
+        );
+        assert!(trickle(&triggers, 10_000..20_000, 0).is_empty());
     }
 
     fn in_slices(limit_bytes: usize) -> Triggers {

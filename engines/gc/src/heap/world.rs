@@ -6,8 +6,8 @@
 //!          └─ registry: number ─► heap
 //! ```
 //!
-//! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards. (The source gives
-//!     numbers, so the registry has gaps where those of other worlds are.)
+//! N1  A heap's number is its own as long as anything of it is left, and is used again afterwards. (Numbers are the
+//!     process's (source.S5), so the registry has gaps where those of other worlds are.)
 //! N2  A world and its heaps belong to one thread. (Several worlds may share a source.)
 //!
 //! Not here: tenants as safe code sees them (`typed::tenant`).
@@ -21,7 +21,7 @@ use crate::heap::address::ARENA_BYTES;
 use crate::heap::config::Config;
 use crate::heap::layout::HEADS;
 use crate::heap::pace::Pace;
-use crate::heap::source::Source;
+use crate::heap::source::{Source, give_number, take_number};
 use crate::heap::state::{Heap, Shared};
 use crate::heap::sweeper::Sweeper;
 
@@ -44,7 +44,7 @@ impl Shared {
         if let Some(slot) = self.heaps.borrow_mut().get_mut(id as usize) {
             *slot = None;
         }
-        self.source.give_number(id);
+        give_number(id);
     }
 
     /// Reports whether a heap of this number is one of this world.
@@ -118,6 +118,7 @@ impl World {
             config,
             sweeper: OnceCell::new(),
             markings: Cell::new(0),
+            next_marked: Cell::new(core::ptr::null()),
             pace,
             counted: Cell::new(None),
             heaps: RefCell::default(),
@@ -126,7 +127,7 @@ impl World {
 
     /// Creates a heap. `limit_bytes`: the most that it may hold, heads and free cells included.
     pub fn heap(&self, name: &str, limit_bytes: usize) -> Rc<Heap> {
-        let id = self.0.source.take_number();
+        let id = take_number();
         let heap =
             Rc::new_cyclic(|this| Heap::new(this.clone(), self.0.clone(), id, name, limit_bytes));
         let mut heaps = self.0.heaps.borrow_mut();

@@ -15,11 +15,13 @@
 use core::ptr::NonNull;
 
 use crate::heap::address::{ARENAS, Arena, Chunk};
-use crate::heap::set::Busy;
+use crate::heap::set::{Busy, Collecting, settle};
 use crate::heap::state::Heap;
 
 /// Heaps that are settled and stay as they are while this lives: no collection, no sweep, no span taken.
-pub(crate) struct Still<'a>(&'a [&'a Heap]);
+pub(crate) struct Still<'a> {
+    _collecting: Collecting<'a>,
+}
 
 impl<'a> Still<'a> {
     /// Sweeps everything, and takes back all spans.
@@ -36,7 +38,7 @@ impl<'a> Still<'a> {
     }
 
     /// Does what [`Still::new`] does even while closures of safe code run, whose objects may have parts that are being
-    /// written: such an object panics when it is asked for its edges.
+    /// written: such a part tells no edges.
     ///
     /// # Panics
     /// A finalizer or a trace function of these heaps calls it.
@@ -45,17 +47,16 @@ impl<'a> Still<'a> {
     }
 
     fn settled(heaps: &'a [&'a Heap]) -> Still<'a> {
-        // Finalizers of one heap may allocate in another, so spans are taken back when all are swept.
-        heaps.iter().for_each(|heap| heap.finish_sweep());
-        heaps.iter().for_each(|heap| heap.settle_all());
-        heaps.iter().for_each(|heap| heap.collecting.set(true));
-        Still(heaps)
-    }
-}
-
-impl Drop for Still<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|heap| heap.collecting.set(false));
+        let busy = |heap: &&Heap| heap.collecting.get() || heap.is_finalizing();
+        assert!(
+            !heaps.iter().any(busy),
+            "a finalizer or tracer may not look at all of its heap"
+        );
+        let still = Still {
+            _collecting: Collecting::new(heaps),
+        };
+        settle(heaps);
+        still
     }
 }
 

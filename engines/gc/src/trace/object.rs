@@ -123,6 +123,8 @@ macro_rules! object {
         unsafe impl<$gc $(, $p: $crate::typed::Trace)*> $crate::typed::Trace for $name<$gc $(, $p)*> {
             const EDGES: bool = false
                 $($(|| <$t0 as $crate::typed::Trace>::EDGES $(|| <$t1 as $crate::typed::Trace>::EDGES $(|| <$t2 as $crate::typed::Trace>::EDGES $(|| <$t3 as $crate::typed::Trace>::EDGES $(|| <$t4 as $crate::typed::Trace>::EDGES $(|| <$t5 as $crate::typed::Trace>::EDGES )?)?)?)?)?)? $($(|| <$type as $crate::typed::Trace>::EDGES)*)?)*;
+            const WEAK: bool = false
+                $($(|| <$t0 as $crate::typed::Trace>::WEAK $(|| <$t1 as $crate::typed::Trace>::WEAK $(|| <$t2 as $crate::typed::Trace>::WEAK $(|| <$t3 as $crate::typed::Trace>::WEAK $(|| <$t4 as $crate::typed::Trace>::WEAK $(|| <$t5 as $crate::typed::Trace>::WEAK )?)?)?)?)?)? $($(|| <$type as $crate::typed::Trace>::WEAK)*)?)*;
             const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
                 $($(.and(<$t0 as $crate::typed::Trace>::FINALIZE) $(.and(<$t1 as $crate::typed::Trace>::FINALIZE) $(.and(<$t2 as $crate::typed::Trace>::FINALIZE) $(.and(<$t3 as $crate::typed::Trace>::FINALIZE) $(.and(<$t4 as $crate::typed::Trace>::FINALIZE) $(.and(<$t5 as $crate::typed::Trace>::FINALIZE) )?)?)?)?)?)? $($(.and(<$type as $crate::typed::Trace>::FINALIZE))*)?)*;
             #[inline]
@@ -157,6 +159,7 @@ macro_rules! object {
             const FINALIZE: $crate::Finalize = $crate::Finalize::Nothing
                 $(.and(<$type as $crate::typed::Trace>::FINALIZE))*;
             const PARTS: bool = false $(|| <$type as $crate::typed::Trace>::PARTS)*;
+            const WEAK: bool = false $(|| <$type as $crate::typed::Trace>::WEAK)*;
             #[inline]
             #[allow(unused_variables, irrefutable_let_patterns)]
             fn trace(&self, tracer: &mut $crate::Tracer) {
@@ -219,7 +222,7 @@ macro_rules! object {
             "object! takes `struct ", stringify!($name), "<'gc> { field: Type, … }`, `struct ", stringify!($name),
             "<'gc>(Type, …);` with one to six fields, and `enum ", stringify!($name),
             "<'gc> { Empty, Some(Type, …), Named { field: Type, … } }`, with the brand and without a where clause; \
-             a value without edges needs no object!: it lies in a heap as `Static(value)` or `Sent(value)`"
+             a value without edges needs no object!: it lies in a heap as `Opaque(value)` or `OpaqueSend(value)`"
         ));
     };
     ($($other:tt)*) => {

@@ -57,6 +57,7 @@ unsafe impl<T: 'static + Trace> System for RefCell<T> {}
 unsafe impl<T: Trace> Trace for Option<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = T::FINALIZE;
+    const WEAK: bool = T::WEAK;
     #[inline]
     fn trace(&self, tracer: &mut Tracer) {
         if let Some(part) = self {
@@ -95,6 +96,7 @@ macro_rules! wholes {
         // SAFETY: values.J1: every part is told; I1.
         unsafe impl<$($parts)*> Trace for $name {
             const EDGES: bool = $first::EDGES $(|| $more::EDGES)*;
+            const WEAK: bool = $first::WEAK $(|| $more::WEAK)*;
             const FINALIZE: Finalize = $finalize.and($first::FINALIZE)$(.and($more::FINALIZE))*;
             fn trace(&self, tracer: &mut Tracer) {
                 // A part without edges, such as a byte, is not visited.
@@ -159,6 +161,7 @@ macro_rules! lists {
             const EDGES: bool = T::EDGES;
             const FINALIZE: Finalize = Any.and(T::FINALIZE);
             const PARTS: bool = T::EDGES;
+            const WEAK: bool = T::WEAK;
             fn trace(&self, tracer: &mut Tracer) {
                 if Self::EDGES {
                     self.iter().for_each(|part| part.trace(tracer));
@@ -194,6 +197,7 @@ unsafe impl<T: Trace> Trace for Box<T> {
     const EDGES: bool = T::EDGES;
     const FINALIZE: Finalize = Any.and(T::FINALIZE);
     const PARTS: bool = T::PARTS;
+    const WEAK: bool = T::WEAK;
     fn trace(&self, tracer: &mut Tracer) {
         if Self::EDGES {
             (**self).trace(tracer);

@@ -32,9 +32,9 @@ pub trait Pointer: Trace + Copy {}
 /// and its own `Drop`, if it has one, looks at no edge. If `FINALIZE` is not [`Finalize::Mutator`], dropping it on
 /// another thread is sound.
 #[diagnostic::on_unimplemented(
-    message = "a `{Self}` cannot lie in a heap: nobody knows its edges",
-    note = "declare it with `object!`; a value without edges goes in as `Static(value)`, or `Sent(value)` if any thread \
-            may drop it; an edge that changes is a `Slot` or in a `Locked`, not in a `Cell` or `RefCell`"
+    message = "a `{Self}` cannot lie in a heap: the collector does not know its edges",
+    note = "declare it with `object!`; a value without edges goes in as `Opaque(value)`, or `OpaqueSend(value)` if any \
+            thread may drop it; an edge that changes is a `Slot` or in a `Locked`, not in a `Cell` or `RefCell`"
 )]
 pub unsafe trait Trace {
     /// Whether the value may have edges. `false`: `trace` is never called.
@@ -43,6 +43,9 @@ pub unsafe trait Trace {
     const FINALIZE: Finalize;
     /// Whether it may have so many edges that [`trace_part`](Trace::trace_part) is worth its cost.
     const PARTS: bool = false;
+    /// Whether the value itself, not what its edges lead to, may have weak edges or pairs. `true` is never wrong: objects
+    /// with a [`Locked`](crate::typed::Locked) of such a type are looked at again at the end of marking in slices.
+    const WEAK: bool = Self::EDGES;
 
     /// Tells each edge. It does not panic.
     fn trace(&self, tracer: &mut Tracer);
@@ -85,14 +88,14 @@ pub trait Family: 'static {
 
 /// A value from outside of any heap, dropped on the mutator.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Static<T>(pub T);
+pub struct Opaque<T>(pub T);
 
 /// A value from outside of any heap that may be dropped on any thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sent<T>(pub T);
+pub struct OpaqueSend<T>(pub T);
 
 // SAFETY: J2.
-unsafe impl<T: 'static> Trace for Static<T> {
+unsafe impl<T: 'static> Trace for Opaque<T> {
     const EDGES: bool = false;
     const FINALIZE: Finalize = if core::mem::needs_drop::<T>() {
         Finalize::Mutator
@@ -103,24 +106,24 @@ unsafe impl<T: 'static> Trace for Static<T> {
 }
 
 // SAFETY: J2.
-unsafe impl<T: 'static> System for Static<T> {}
+unsafe impl<T: 'static> System for Opaque<T> {}
 
 // SAFETY: J2; it may be sent to where it is dropped.
-unsafe impl<T: 'static + Send> Trace for Sent<T> {
+unsafe impl<T: 'static + Send> Trace for OpaqueSend<T> {
     const EDGES: bool = false;
     const FINALIZE: Finalize = Finalize::Any;
     fn trace(&self, _: &mut Tracer) {}
 }
 
 // SAFETY: J2.
-unsafe impl<T: 'static + Send> System for Sent<T> {}
+unsafe impl<T: 'static + Send> System for OpaqueSend<T> {}
 
-impl<T: 'static> Family for Static<T> {
-    type At<'gc> = Static<T>;
+impl<T: 'static> Family for Opaque<T> {
+    type At<'gc> = Opaque<T>;
 }
 
-impl<T: 'static + Send> Family for Sent<T> {
-    type At<'gc> = Sent<T>;
+impl<T: 'static + Send> Family for OpaqueSend<T> {
+    type At<'gc> = OpaqueSend<T>;
 }
 
 /// Encodes places in a struct: the place in a field, times the number of fields, plus the field's number.

@@ -19,25 +19,26 @@ pub struct Cx<'gc> {
     pub(super) brand: Brand<'gc>,
 }
 
-/// The error for a handle of another heap.
+/// The error for what is of another tenant, or of another runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign;
 
 impl std::fmt::Display for Foreign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the handle leads into another heap than the one that was entered")
+        f.write_str("it is of another tenant or runtime than the one that was entered")
     }
 }
 
 impl std::error::Error for Foreign {}
 
 impl<'gc> Cx<'gc> {
-    /// Allocates an object.
+    /// Allocates an object. Its type may have the brand of this closure and no other (`T: 'gc`: no two closures' brands
+    /// outlive each other), so that its edges are this tenant's.
     ///
     /// # Errors
     /// The tenant is at its limit, or the system has no memory. A collection may help, after the closure.
     #[inline]
-    pub fn alloc<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+    pub fn alloc<T: Trace + 'gc>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.heap.alloc(KindOf::<T>::USER) }?;
         Ok(Gc::made(put(object, value)))
@@ -48,7 +49,7 @@ impl<'gc> Cx<'gc> {
     ///
     /// # Errors
     /// As [`Cx::alloc`].
-    pub fn alloc_system<T: Trace>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
+    pub fn alloc_system<T: Trace + 'gc>(self, value: T) -> Result<Gc<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.heap.alloc(KindOf::<T>::SYSTEM) }?;
         Ok(Gc::made(put(object, value)))
@@ -58,7 +59,7 @@ impl<'gc> Cx<'gc> {
     ///
     /// # Errors
     /// As [`Cx::alloc`], for the shared heap.
-    pub fn alloc_shared<T: System>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
+    pub fn alloc_shared<T: System + 'gc>(self, value: T) -> Result<Sys<'gc, T>, OutOfMemory> {
         // SAFETY: `put` writes it at once.
         let object = unsafe { self.shared.alloc(KindOf::<T>::SYSTEM) }?;
         Ok(Sys::made(put(object, value)))
@@ -74,15 +75,16 @@ impl<'gc> Cx<'gc> {
         core::ptr::eq(Rc::as_ptr(heap), self.heap)
     }
 
-    /// Returns the world, for barriers.
-    pub(crate) fn world(self) -> &'gc Shared {
-        &self.heap.world
+    /// Reports whether a world is the one of its heap.
+    pub(crate) fn is_in(self, world: &Rc<Shared>) -> bool {
+        Rc::ptr_eq(&self.heap.world, world)
     }
 
     /// Notes that an edge to `target` is written into an object of the tenant.
     #[inline]
     pub(crate) fn barrier(self, target: NonNull<u8>) {
-        self.heap.barrier(target);
+        // SAFETY: pointer.Q1: an edge of this brand leads to an object that is alive.
+        unsafe { self.heap.barrier(target) };
     }
 
     /// Returns why the tenant should be collected, if it should: a long closure may then end. Cost: a load.

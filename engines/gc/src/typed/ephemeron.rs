@@ -93,6 +93,7 @@ impl<'gc, K, V> Ephemeron<'gc, K, V> {
 unsafe impl<K, V> Trace for Ephemeron<'_, K, V> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;
+    const WEAK: bool = true;
     fn trace(&self, tracer: &mut Tracer) {
         tracer.pair(&self.pair);
     }

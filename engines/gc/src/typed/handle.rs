@@ -33,21 +33,27 @@ impl<'gc> Cx<'gc> {
     }
 
     /// Makes an edge to another tenant's object, to be put into an object of this tenant.
-    pub fn cross_edge<F: Family>(self, to: &Handle<F>) -> CrossEdge<'gc, F> {
+    ///
+    /// # Errors
+    /// That tenant is of another runtime.
+    pub fn cross_edge<F: Family>(self, to: &Handle<F>) -> Result<CrossEdge<'gc, F>, Foreign> {
+        if !self.is_in(&to.heap.world) {
+            return Err(Foreign);
+        }
         // SAFETY: the handle keeps it alive.
         let id = unsafe { to.heap.root(to.object, From::Heap(self.heap.id())) };
-        CrossEdge {
+        Ok(CrossEdge {
             heap: to.heap.clone(),
             id,
             object: to.object,
             brand: PhantomData,
             to: PhantomData,
-        }
+        })
     }
 }
 
 /// Keeps an object alive, from outside of all heaps. A handle that lies in an object of its own tenant (within
-/// [`Static`](super::Static)) keeps its object, and the heap, for as long as that object: for ever, if its object leads
+/// [`Opaque`](super::Opaque)) keeps its object, and the heap, for as long as that object: for ever, if its object leads
 /// back to that one.
 pub struct Handle<F: Family> {
     heap: Rc<Heap>,
@@ -133,6 +139,7 @@ impl<F: Family> CrossEdge<'_, F> {
 unsafe impl<F: Family> Trace for CrossEdge<'_, F> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
+    const WEAK: bool = false;
     fn trace(&self, tracer: &mut Tracer) {
         tracer.edge(self.object);
     }

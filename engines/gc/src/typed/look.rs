@@ -33,7 +33,7 @@ impl Tenant {
     /// A closure of the tenant is running, or the stream fails.
     pub fn snapshot(&self, out: &mut dyn Write) -> Result<Written, SnapshotError> {
         self.collect().map_err(SnapshotError::Busy)?;
-        Snapshot::of(&[self.heap()]).write(out)
+        Snapshot::of(&[self.own_heap()]).write(out)
     }
 
     /// Returns the objects and bytes by kind, including garbage that no collection has found.
@@ -41,7 +41,7 @@ impl Tenant {
     /// # Errors
     /// A closure of the tenant is running.
     pub fn census(&self) -> Result<Census, Busy> {
-        Census::of(&[self.heap()])
+        Census::of(&[self.own_heap()])
     }
 
     /// Returns the shortest paths from this tenant's roots to the wanted objects.
@@ -49,7 +49,7 @@ impl Tenant {
     /// # Errors
     /// A closure of the tenant is running.
     pub fn paths(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Path>>, Busy> {
-        Retainers::of(&[self.heap()]).paths(wanted)
+        Retainers::of(&[self.own_heap()]).paths(wanted)
     }
 }
 
@@ -61,7 +61,7 @@ impl Runtime {
     pub fn snapshot(&self, out: &mut dyn Write) -> Result<Written, SnapshotError> {
         self.collect_all(Reason::Asked)
             .map_err(SnapshotError::Busy)?;
-        let heaps = self.shared().world.heaps();
+        let heaps = self.shared_heap().world.heaps();
         Snapshot::of(&refs(&heaps)).write(out)
     }
 
@@ -70,7 +70,7 @@ impl Runtime {
     /// # Errors
     /// A closure of a tenant is running.
     pub fn census(&self) -> Result<Census, Busy> {
-        let heaps = self.shared().world.heaps();
+        let heaps = self.shared_heap().world.heaps();
         Census::of(&refs(&heaps))
     }
 
@@ -79,7 +79,7 @@ impl Runtime {
     /// # Errors
     /// A closure of a tenant is running.
     pub fn paths(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Path>>, Busy> {
-        let heaps = self.shared().world.heaps();
+        let heaps = self.shared_heap().world.heaps();
         Retainers::of(&refs(&heaps)).paths(wanted)
     }
 }

@@ -89,6 +89,7 @@ macro_rules! pointer {
         unsafe impl<T> Trace for $name<'_, T> {
             const EDGES: bool = true;
             const FINALIZE: Finalize = Finalize::Nothing;
+            const WEAK: bool = false;
             #[inline]
             fn trace(&self, tracer: &mut Tracer) {
                 tracer.edge(self.object.cast());
@@ -152,6 +153,7 @@ impl<'gc, T> Weak<'gc, T> {
 unsafe impl<T> Trace for Weak<'_, T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Nothing;
+    const WEAK: bool = true;
     fn trace(&self, tracer: &mut Tracer) {
         tracer.weak(&self.cell);
     }

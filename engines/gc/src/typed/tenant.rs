@@ -23,16 +23,17 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::cx::Cx;
+use super::view::HeapView;
 use crate::heap::collect::collect;
 use crate::heap::config::Config;
 use crate::heap::counts::Holds;
-use crate::heap::incremental::{Budget, Progress, begin_marking};
+use crate::heap::incremental::{Budget, Incremental, Progress, begin_marking};
 use crate::heap::kind::Origin;
 use crate::heap::set::Busy;
 use crate::heap::source::Source;
 use crate::heap::state::Heap;
 use crate::heap::timer::{Pressure, Relief, collect_due};
-use crate::heap::trigger::Reason;
+use crate::heap::trigger::{Growth, Reason};
 use crate::heap::world::World;
 use crate::snapshot::retain::{Path, Retainers, Wanted};
 
@@ -74,8 +75,30 @@ impl Runtime {
         }
     }
 
-    /// Returns the heap of system objects.
-    pub fn shared(&self) -> &Heap {
+    /// Returns a look at the heap of system objects: its log, rows, what is due.
+    pub fn shared(&self) -> HeapView<'_> {
+        HeapView::of(&self.shared)
+    }
+
+    /// Returns the heap of system objects itself.
+    ///
+    /// # Safety
+    /// As [`Tenant::raw_heap`].
+    pub unsafe fn raw_shared(&self) -> &Heap {
+        &self.shared
+    }
+
+    /// Sets another table of thresholds for the heap of system objects, as [`Tenant::set_growth`].
+    pub fn set_shared_growth(&self, growth: Growth) {
+        self.shared.set_growth(growth);
+    }
+
+    /// Sets another limit for the heap of system objects, as [`Tenant::set_limit`].
+    pub fn set_shared_limit(&self, bytes: usize) {
+        self.shared.set_limit(bytes);
+    }
+
+    pub(super) fn shared_heap(&self) -> &Rc<Heap> {
         &self.shared
     }
 
@@ -343,9 +366,63 @@ impl Tenant {
         Some(reason)
     }
 
-    /// Returns its heap: limits, thresholds, the log, rows, pressure.
-    pub fn heap(&self) -> &Heap {
+    /// Returns a look at its heap: the log, rows, what is due.
+    pub fn heap(&self) -> HeapView<'_> {
+        HeapView::of(&self.heap)
+    }
+
+    /// Returns its heap itself, for unsafe code that marks or collects it by the functions of the core.
+    ///
+    /// # Safety
+    /// Nothing is done with it that the safe side does not allow for: its objects are neither ended nor marked one by
+    /// one, and unsafe functions of the core are given roots and edges as the safe side has them (typed.F1 to typed.F5).
+    pub unsafe fn raw_heap(&self) -> &Heap {
         &self.heap
+    }
+
+    pub(super) fn own_heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// Sets another table of thresholds; it holds from the next collection on, its floor at once.
+    pub fn set_growth(&self, growth: Growth) {
+        self.heap.set_growth(growth);
+    }
+
+    /// Sets another limit. What is held beyond it is kept; nothing more is taken.
+    pub fn set_limit(&self, bytes: usize) {
+        self.heap.set_limit(bytes);
+    }
+
+    /// Sets how its heap is marked from now on. A marking that is on is given up.
+    pub fn set_incremental(&self, table: Option<Incremental>) {
+        self.heap.set_incremental(table);
+    }
+
+    /// Counts bytes that its objects hold outside of its heap, as [`Cx::client_bytes`].
+    pub fn client_bytes(&self, change: isize) -> bool {
+        self.heap.client_bytes(change)
+    }
+
+    /// Makes a collection due, whatever the thresholds say, because memory is short.
+    pub fn pressure(&self) {
+        self.heap.pressure();
+    }
+
+    /// Does waiting work for an event loop that has nothing better to do, as [`Heap::poll`]. Returns whether all is
+    /// swept.
+    pub fn poll(&self) -> bool {
+        self.heap.poll()
+    }
+
+    /// Gives back the free pages that will not be needed before the next collection. Returns their bytes.
+    pub fn trim(&self) -> usize {
+        self.heap.trim()
+    }
+
+    /// Sweeps everything and gives back everything that is free. Returns the bytes of pages.
+    pub fn shrink(&self) -> usize {
+        self.heap.shrink()
     }
 
     /// Ends the tenant: everything that is not held from outside ends now, and its memory goes back. Cost where

@@ -21,6 +21,7 @@ use crate::counted::{Cc, Cycles, Held};
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
 use crate::heap::set::Busy;
+use crate::heap::source::take_number;
 use crate::heap::state::Heap;
 use crate::heap::tracer::Tracer;
 use crate::heap::trigger::Reason;
@@ -43,6 +44,7 @@ impl<T: Trace> Deref for Counted<'_, T> {
 unsafe impl<T: Trace> Trace for Counted<'_, T> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
+    const WEAK: bool = false;
     fn trace(&self, tracer: &mut Tracer) {
         self.held.trace(tracer);
     }
@@ -80,18 +82,23 @@ impl<F: Family> Drop for Anchor<F> {
 unsafe impl<F: Family> Trace for Anchor<F> {
     const EDGES: bool = true;
     const FINALIZE: Finalize = Finalize::Mutator;
+    const WEAK: bool = false;
     fn trace(&self, tracer: &mut Tracer) {
         tracer.anchor(self.heap.id(), self.id, self.object);
     }
 }
 
 impl<'gc> Cx<'gc> {
-    /// Makes a pointer to a counted value, to be put into an object.
-    pub fn hold<T: Trace>(self, cc: Cc<T>) -> Counted<'gc, T> {
-        Counted {
-            held: Held::new(cc),
+    /// Makes a pointer to a counted value of [`Runtime::cycles`], to be put into an object.
+    ///
+    /// # Errors
+    /// The value's collector of cycles is not of this runtime: a collection of that one would not see this pointer.
+    pub fn hold<T: Trace>(self, cc: Cc<T>) -> Result<Counted<'gc, T>, Foreign> {
+        let held = Held::new(cc, &self.own().world).ok_or(Foreign)?;
+        Ok(Counted {
+            held,
             brand: PhantomData,
-        }
+        })
     }
 
     /// Makes a pointer to an object of the tenant, to be put into a counted value of [`Runtime::cycles`].
@@ -119,7 +126,7 @@ impl<'gc> Cx<'gc> {
 impl Runtime {
     /// Returns a collector of counted values that may have edges to and from objects of this runtime's tenants.
     pub fn cycles(&self) -> Cycles {
-        let number = self.world().0.source.take_number();
+        let number = take_number();
         Cycles::of(&self.world().0, number)
     }
 }

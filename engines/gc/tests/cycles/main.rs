@@ -1,14 +1,14 @@
-//! Counted values: random graphs against a naive tracer, weak pointers, slices with a program between them, panics,
-//! depth.
+//! Counted values: random graphs against a naive tracer, weak pointers, slices between which a program runs, panics,
+//! deep graphs.
 //!
 //! ```text
 //!   seed ─► make, link, cut, move, let go, step, collect ─┬─► boxes with edges and an id
-//!                                                         └─► the model: a map from id to edges, and who is held
+//!                                                         └─► the model: a map from id to edges, and what is held
 //! ```
 //!
 //! M1  What the model can reach is alive, with its id, along every edge; nothing of it was dropped.
-//! M2  After a collection nothing else is, and each value was dropped once.
-//! M3  The seed is printed: `SKINFLINT_SEED=N` repeats it.
+//! M2  After a collection nothing else is alive, and each value was dropped once.
+//! M3  The seed is printed: `SKINFLINT_SEED=N` repeats the run.
 //!
 //! Not here: cycles through garbage-collected heaps (`together`), what must not compile (documentation of `cc`).
 
@@ -18,8 +18,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use skinflint_base::random::Random;
 use skinflint_gc::cc::{Cc, Cycles, Field, Weak};
-use skinflint_gc::typed::{Locked, Runtime, Static};
+use skinflint_gc::typed::{Locked, Opaque, Runtime};
 use skinflint_gc::{Budget, Config, counted};
 
 /// Says when it is dropped.
@@ -39,20 +40,7 @@ counted! {
         one: Field<Option<Cc<Node>>>,
         many: Field<Vec<Cc<Node>>>,
         weak: Field<Option<Weak<Node>>>,
-        told: Static<Told>,
-    }
-}
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
+        told: Opaque<Told>,
     }
 }
 
@@ -69,7 +57,7 @@ struct Model {
     weak: BTreeMap<u64, Weak<Node>>,
     dropped: Rc<RefCell<Vec<u64>>>,
     seen: BTreeSet<u64>,
-    dice: Dice,
+    dice: Random,
     made: u64,
 }
 
@@ -78,7 +66,7 @@ fn node(cycles: &Cycles, id: u64, to: &Rc<RefCell<Vec<u64>>>) -> Cc<Node> {
         one: Field::new(None),
         many: Field::default(),
         weak: Field::new(None),
-        told: Static(Told { id, to: to.clone() }),
+        told: Opaque(Told { id, to: to.clone() }),
     })
 }
 
@@ -91,13 +79,13 @@ impl Model {
             weak: BTreeMap::new(),
             dropped: Rc::default(),
             seen: BTreeSet::new(),
-            dice: Dice(seed),
+            dice: Random::new(seed),
             made: 0,
         }
     }
 
     fn some(&mut self) -> Option<u64> {
-        let nth = self.dice.below(self.held.len().max(1));
+        let nth = self.dice.index(self.held.len().max(1));
         self.held.keys().nth(nth).copied()
     }
 
@@ -116,7 +104,7 @@ impl Model {
         };
         let (source, target) = (&self.held[&from], &self.held[&to]);
         let known = self.known.get_mut(&from).expect("known");
-        match self.dice.below(4) {
+        match self.dice.index(4) {
             0 => {
                 *source.one.borrow_mut() = Some(target.clone());
                 known.one = Some(to);
@@ -157,7 +145,7 @@ impl Model {
         if from == to {
             return;
         }
-        if self.dice.below(2) == 0 {
+        if self.dice.index(2) == 0 {
             let moved = self.held.remove(&from).expect("held");
             self.held[&to].many.borrow_mut().push(moved);
             self.known.get_mut(&to).expect("known").many.push(from);
@@ -235,7 +223,7 @@ impl Model {
 
     fn run(mut self, acts: usize, step_in: usize) {
         for act in 0..acts {
-            match self.dice.below(100) {
+            match self.dice.index(100) {
                 0..30 => self.make(),
                 30..58 => self.link(),
                 58..64 => self.shift(),
@@ -246,8 +234,8 @@ impl Model {
                     }
                 }
             }
-            if self.dice.below(step_in) == 0 {
-                let edges = 1 + self.dice.below(6) as u64;
+            if self.dice.index(step_in) == 0 {
+                let edges = 1 + self.dice.index(6) as u64;
                 self.cycles.step(Budget {
                     edges,
                     ns: u64::MAX,
@@ -505,12 +493,12 @@ fn a_destructor_that_panics_is_contained_and_reported() {
             panic!("bad {}", self.0);
         }
     }
-    counted! { struct Holder { next: Field<Option<Cc<Holder>>>, bad: Static<Bad> } }
+    counted! { struct Holder { next: Field<Option<Cc<Holder>>>, bad: Opaque<Bad> } }
     let cycles = Cycles::new();
     let make = |number| {
         cycles.cc(Holder {
             next: Field::new(None),
-            bad: Static(Bad(number)),
+            bad: Opaque(Bad(number)),
         })
     };
     drop(make(1));
@@ -543,11 +531,11 @@ fn a_destructor_may_use_the_collector() {
             }
         }
     }
-    counted! { struct Ring { next: Field<Option<Cc<Ring>>>, again: Static<Again> } }
+    counted! { struct Ring { next: Field<Option<Cc<Ring>>>, again: Opaque<Again> } }
     fn ring(cycles: &Rc<Cycles>, left: u32) {
         let one = cycles.cc(Ring {
             next: Field::new(None),
-            again: Static(Again {
+            again: Opaque(Again {
                 cycles: cycles.clone(),
                 left,
             }),

@@ -10,13 +10,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use skinflint_gc::cc::{Anchor, Cc, Counted, Cycles, Field, Weak};
-use skinflint_gc::typed::{Gc, Handle, Locked, Runtime, Slot, Static};
+use skinflint_gc::typed::{Gc, Handle, Locked, Opaque, Runtime, Slot};
 use skinflint_gc::{Busy, Reason, counted, object};
 
 use super::{Told, config, edges};
 
 counted! {
-    struct Native { to: Field<Vec<Anchor<Object<'static>>>>, next: Field<Option<Cc<Native>>>, told: Static<Told> }
+    struct Native { to: Field<Vec<Anchor<Object<'static>>>>, next: Field<Option<Cc<Native>>>, told: Opaque<Told> }
 }
 
 object! {
@@ -52,7 +52,7 @@ impl Loop {
         self.cycles.cc(Native {
             to: Field::default(),
             next: Field::new(None),
-            told: Static(Told {
+            told: Opaque(Told {
                 id,
                 to: self.dropped.clone(),
             }),
@@ -70,7 +70,9 @@ impl Loop {
             };
             let one = cx.alloc(object(1)).expect("memory");
             let two = cx.alloc(object(2)).expect("memory");
-            one.native.borrow_mut(cx).push(cx.hold(first));
+            one.native
+                .borrow_mut(cx)
+                .push(cx.hold(first).expect("of this runtime"));
             two.next.set(cx, Some(one));
             let anchor = cx.anchor(&self.cycles, two).expect("of this runtime");
             second.to.borrow_mut().push(anchor);
@@ -135,7 +137,9 @@ fn a_box_that_is_held_twice_and_let_go_once_is_held_still() {
     drop(native);
     it.tenants[0].enter(|cx| {
         let one = handle.open(cx).expect("its own");
-        let again = cx.hold(Cc::clone(&one.native.borrow()[0]));
+        let again = cx
+            .hold(Cc::clone(&one.native.borrow()[0]))
+            .expect("of this runtime");
         one.native.borrow_mut(cx).push(again);
         drop(one.native.borrow_mut(cx).pop());
     });
@@ -188,7 +192,10 @@ fn an_object_that_lives_keeps_natives_that_lead_to_further_objects() {
                 number: id,
             };
             let object = cx.alloc(object).expect("memory");
-            object.native.borrow_mut(cx).push(cx.hold(native.clone()));
+            object
+                .native
+                .borrow_mut(cx)
+                .push(cx.hold(native.clone()).expect("of this runtime"));
             cx.keep(object, "test")
         });
         if let Some(last) = last.take() {
@@ -214,8 +221,9 @@ fn a_marking_in_slices_takes_anchors_as_roots() {
     let it = Loop::new();
     let (handle, native) = it.make();
     drop((handle, native));
-    let heap = it.tenants[0].heap();
-    // SAFETY: typed objects, written with barriers.
+    // SAFETY: typed objects, written with barriers; it is not used in any other way.
+    let heap = unsafe { it.tenants[0].raw_heap() };
+    // SAFETY: as above.
     unsafe { heap.begin_marking(Reason::Asked, &mut ()) }.expect("idle");
     it.tenants[0].mark_step(edges(1));
     it.together();
@@ -275,7 +283,7 @@ fn a_finalizer_that_is_still_to_run_may_hold_a_cycle_on() {
     let held = Rc::new(RefCell::new(None));
     it.tenants[0].enter(|cx| {
         let (weak, held) = (first.downgrade(), held.clone());
-        cx.alloc(Static(Late { weak, held })).expect("memory");
+        cx.alloc(Opaque(Late { weak, held })).expect("memory");
     });
     // Found to be garbage, and not swept yet.
     it.tenants[0].collect().expect("at rest");

@@ -4,7 +4,7 @@
 //!   head(heap, 7, [Some(at(a)), None]) ─► Head { here, 7, edges ─► a, pair }
 //! ```
 //!
-//! H1  A head is used while it is rooted or led to; who keeps a reference sees to that.
+//! H1  A head is used only while it is rooted or another object leads to it; a test that keeps a reference ensures it.
 //!
 //! Not here: roots and collections, which are what is tested.
 

@@ -1,12 +1,12 @@
 //! The safe side: tenants, handles, weak pointers, shortage, reasons.
 //!
 //! ```text
-//!   Runtime ─ Tenant ─ enter ─ Cx ─ Gc … ─► what lives, what ends, where, and what is said of it
+//!   Runtime ─ Tenant ─ enter ─ Cx ─ Gc … ─► what lives, what ends, on which thread, and what the log says
 //! ```
 //!
 //! S1  Every test ends with the invariants checked by brute force.
 //!
-//! Not here: when is collected and where cells lie (`pacing`), what must not compile (documentation of
+//! Not here: when heaps are collected and where cells lie (`pacing`), what must not compile (documentation of
 //! `typed`), random graphs (`graph`), ends of objects (`finalizers`).
 
 mod pacing;
@@ -213,7 +213,7 @@ fn ten_million_nodes_in_a_row() {
     drop(handle);
     tenant.collect().unwrap();
     assert_eq!(objects(&tenant), 0);
-    tenant.heap().shrink();
+    tenant.shrink();
     assert_eq!(tenant.heap().holds().held_bytes, 0);
 }
 
@@ -297,17 +297,17 @@ fn an_object_larger_than_the_limit_is_refused() {
         let error = small.enter(|cx| cx.alloc([0u8; BYTES]).err());
         let error = error.expect("too large");
         assert_eq!((error.shortage, error.bytes), (Shortage::Limit, BYTES));
-        small.heap().set_limit(BYTES);
+        small.set_limit(BYTES);
         assert!(
             small.enter(|cx| cx.alloc([0u8; BYTES]).is_err()),
             "its head is held, too"
         );
-        small.heap().set_limit(BYTES + (64 << 10));
+        small.set_limit(BYTES + (64 << 10));
         let value = small.enter(|cx| cx.alloc([7u8; BYTES]).map(|object| object[BYTES - 1]));
         assert_eq!(value, Ok(7));
         small.collect().unwrap();
         assert_eq!(objects(&small), 0);
-        small.heap().shrink();
+        small.shrink();
         assert_eq!(runtime.source().counts().taken, 0);
     };
     // The value passes over the stack.
@@ -363,7 +363,7 @@ fn tenants_share_system_objects_and_nothing_else() {
 
 fn outside<'gc>(cx: Cx<'gc>, to: &Handle<Node<'static>>) -> Gc<'gc, Outside<'gc>> {
     cx.alloc(Outside {
-        cross: cx.cross_edge(to),
+        cross: cx.cross_edge(to).expect("of this runtime"),
         own: Slot::new(None),
     })
     .unwrap()
@@ -422,8 +422,14 @@ fn a_cycle_through_two_tenants_goes_when_both_are_collected() {
         })
     };
     let (in_a, in_b) = (knot(&a), knot(&b));
-    a.enter(|cx| *in_a.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross_edge(&in_b)));
-    b.enter(|cx| *in_b.open(cx).unwrap().cross.borrow_mut(cx) = Some(cx.cross_edge(&in_a)));
+    a.enter(|cx| {
+        *in_a.open(cx).unwrap().cross.borrow_mut(cx) =
+            Some(cx.cross_edge(&in_b).expect("of this runtime"))
+    });
+    b.enter(|cx| {
+        *in_b.open(cx).unwrap().cross.borrow_mut(cx) =
+            Some(cx.cross_edge(&in_a).expect("of this runtime"))
+    });
     assert_eq!(a.enter(|cx| in_a.open(cx).unwrap().number), 1);
     drop((in_a, in_b));
     a.collect().unwrap();

@@ -1,4 +1,4 @@
-//! When a heap is collected, for which reason, and where its cells lie.
+//! The moments and reasons of collections, and the places of cells.
 //!
 //! ```text
 //!   growth, bytes outside, pressure, idle, asked ─► collection ─► arenas: the fullest first
@@ -22,7 +22,7 @@ fn reasons_are_recorded() {
     assert_eq!(reasons(&tenant), [Reason::Growth]);
     tenant.enter(|cx| cx.client_bytes(5 << 20));
     tenant.enter(|cx| cx.client_bytes(-(5 << 20)));
-    tenant.heap().pressure();
+    tenant.pressure();
     tenant.enter(|_| ());
     let second = 1_000_000_000;
     tenant.enter(|cx| nodes(cx, 1));
@@ -144,7 +144,7 @@ fn system_objects_hold_up_none_of_the_users_chunks() {
         kept.push(handle);
     }
     tenant.collect().unwrap();
-    tenant.heap().shrink();
+    tenant.shrink();
     assert_eq!(objects(&tenant), 200);
     // Among the user's, one in each 40 KB would have held every chunk.
     assert_eq!(runtime.source().counts().taken, 1);

@@ -1,4 +1,4 @@
-//! Types with parameters that `object!` declares: what their arguments keep, and what a handle keeps of them.
+//! Types with parameters that `object!` declares: what their arguments keep alive, and what a handle to one keeps.
 
 use skinflint_gc::typed::{Cx, Gc, Handle, Locked, Runtime, Slot, Trace};
 use skinflint_gc::{Finalize, Reason, object};

@@ -8,6 +8,8 @@
 //!
 //! Not here: refusals, random acts.
 
+use skinflint_base::random::Random;
+
 use super::*;
 use crate::os;
 use crate::pool::{CLAIMED, CLEAN, DIRTY};
@@ -318,13 +320,8 @@ fn holes_are_purged_before_the_resident_memory_grows() {
 fn who_works_at_his_ceiling_is_given_room_and_loses_it_again() {
     let mut pool = fresh(87);
     // Runs of many lengths replace each other: what is free seldom fits, and is purged.
-    let mut random = 87u64;
-    let mut next = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) % below
-    };
+    let mut random = Random::new(87);
+    let mut next = |below: u64| random.below(below);
     let mut slots = [Run::default(); 12];
     let mut replace = |pool: &mut Pool| {
         let slot = &mut slots[next(12) as usize];

@@ -26,7 +26,7 @@ pub(super) struct Model {
     runs: BTreeMap<u64, (u32, u32)>,
     claimed: Vec<Run>,
     next: u64,
-    dice: Dice,
+    dice: Random,
     tick: u32,
 }
 
@@ -40,7 +40,7 @@ impl Model {
             runs: BTreeMap::new(),
             claimed: Vec::new(),
             next: 1,
-            dice: Dice(seed),
+            dice: Random::new(seed),
             tick: 0,
         }
     }

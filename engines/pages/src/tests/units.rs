@@ -56,7 +56,7 @@ fn balance(region: &Region, given: &Given, seed: u64) {
 #[test]
 fn units_are_given_out_once_and_zero() {
     for seed in 1..=6 {
-        let (mut pool, mut dice, mut given) = (fresh(seed + 300), Dice(seed), Given::new());
+        let (mut pool, mut dice, mut given) = (fresh(seed + 300), Random::new(seed), Given::new());
         let region = &mut pool.region;
         alloc(region, &mut given, 5, seed);
         // A thread heap; the bytes before it, up to the page, are not lost.

@@ -3,12 +3,12 @@
 //! Not here: blocks, sites, instants (`analyzer`).
 
 use super::Analyzer;
+use crate::completeness::{self, Seen, Verdict};
 use crate::facts::At;
-use crate::missing::{self, Missing};
+use crate::missing;
 use crate::model::{Completeness, Program, ThreadRow};
 use crate::notes;
 use crate::passes::wording::bytes;
-use crate::totals::contradiction;
 
 impl Analyzer {
     pub(super) fn threads(&self) -> Vec<ThreadRow> {
@@ -52,29 +52,31 @@ impl Analyzer {
         }
     }
 
-    pub(super) fn not_there(&self) -> Vec<Missing> {
-        let counts = self.ledger.counts();
-        let known = self.facts.known(counts.events);
-        let mut all = missing::missing(&known, &counts, self.ledger.parked_blocks());
-        let is_orphan = all
-            .iter()
-            .any(|one| matches!(one, Missing::Ancestor { .. }));
-        if self.past_bytes > 0 && known.is_from_birth() && !is_orphan {
-            let resident_bytes = self.past_bytes;
-            all.insert(0, Missing::Mapped { resident_bytes });
-        }
-        // What is already known to be missing may be the difference.
-        let others = all.iter().all(|one| matches!(one, Missing::Mapped { .. }));
-        let live = self.at_exit.filter(|_| others);
-        all.extend(live.and_then(|live| contradiction(&known, &live, self.facts.threads.len())));
-        all
+    /// Ends the recording as [`Analyzer::finish`] does, for a command that wants to know only what is missing.
+    pub fn judge(mut self) -> Verdict {
+        self.run_out();
+        self.verdict()
+    }
+
+    /// Judges whether the recording is complete. Everything up to its end must have been applied.
+    pub(super) fn verdict(&self) -> Verdict {
+        let seen = Seen {
+            counts: self.ledger.counts(),
+            parked: self.ledger.parked_blocks(),
+            live_at_exit: self.at_exit,
+            threads: self.facts.threads.len(),
+            past_bytes: self.past_bytes,
+            unexplained: self.ledger.unexplained(),
+            missing_tickets: self.tickets.missing(),
+        };
+        completeness::judge(&self.facts.known(seen.counts.events), &seen)
     }
 
     pub(super) fn completeness(&self) -> Completeness {
         let counts = self.ledger.counts();
         let known = self.facts.known(counts.events);
-        let mut all: Vec<String> = self.not_there().iter().map(ToString::to_string).collect();
-        let complete = all.is_empty();
+        let verdict = self.verdict();
+        let mut all: Vec<String> = verdict.missing.iter().map(ToString::to_string).collect();
         all.extend(notes::odd(&self.facts, &known, &counts));
         if self.past_bytes > 0 && !known.is_from_birth() {
             all.push(format!(
@@ -92,7 +94,7 @@ impl Analyzer {
             );
         }
         Completeness {
-            complete,
+            complete: verdict.is_complete(),
             events: counts.events,
             lost_events: self
                 .facts
@@ -108,6 +110,7 @@ impl Analyzer {
             unknown_frees: counts.unknown_frees,
             unrecorded_calls: known.unrecorded_calls(),
             began_late: !known.is_from_birth(),
+            lost_children: missing::lost_children(&self.facts.lost),
             notes: all,
         }
     }

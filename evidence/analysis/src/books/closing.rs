@@ -3,7 +3,7 @@
 //! ```text
 //!   mapping   |--------- Anon ----------|---- File ----|- Stack -|
 //!   pieces    |-- program's --|- alloc -|                            who mapped it, blocks seen there
-//!   atoms     |##  ####   ####| ### ####|                            resident runs × pieces
+//!   atoms     |##  ####   ####| ### ##uu|                            resident runs × pieces, u: no block was ever there
 //!   blocks       hLLLs hLLs     hLLLLLs                              header, Live, slop
 //! ```
 //!
@@ -16,6 +16,9 @@
 //! K4  A mapping whose pages were not read counts as if every page were resident, reduced as in K3.
 //! K5  A snapshot that lacks a fiftieth or more of its resident memory when its pages are read is not of one moment:
 //!     which live blocks are resident is then not known, and not reported.
+//! K6  A heap's resident page on which no recorded block ever lay is not free memory: its bytes are a row of their own.
+//!     Pages of a huge page that holds blocks are excepted: the kernel made them resident with the others. Without a
+//!     recording from birth, or the pages, nothing is told apart.
 //!
 //! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
 
@@ -28,6 +31,7 @@ use crate::giveback::{self, Extent, GiveBack, Span};
 use crate::ledger::Ledger;
 use crate::model::{BookPart, BookRow, Books, Fragments};
 use crate::passes::classes::Classes;
+use crate::unseen::Unseen;
 
 use super::parts::largest_parts;
 use super::rows::{self, FREE_OR_BEFORE, GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
@@ -40,26 +44,26 @@ const GLIBC_MAPPED_HEADER: u64 = 16;
 
 /// The owner of the remainder of a piece.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Part {
+pub(super) enum Part {
     Named(String),
     Stack(NodeId),
 }
 
 /// A part of a mapping with one owner.
 #[derive(Clone, Debug)]
-struct Piece {
-    row: Row,
-    part: Part,
-    resident: u64,
-    live: u64,
-    slop: u64,
-    header: u64,
+pub(super) struct Piece {
+    pub row: Row,
+    pub part: Part,
+    pub resident: u64,
+    pub live: u64,
+    pub slop: u64,
+    pub header: u64,
     /// Whether its pages are unknown (K4): then its blocks are not distinguished.
-    estimated: bool,
+    pub estimated: bool,
     /// The address of its end.
-    end: u64,
+    pub end: u64,
     /// Whether it belongs to `[heap]`.
-    brk: bool,
+    pub brk: bool,
 }
 
 impl Piece {
@@ -89,10 +93,10 @@ impl Piece {
 
 /// Resident addresses of one piece.
 #[derive(Clone, Copy, Debug)]
-struct Atom {
-    start: u64,
-    end: u64,
-    piece: usize,
+pub(super) struct Atom {
+    pub start: u64,
+    pub end: u64,
+    pub piece: usize,
 }
 
 /// The blocks of one stack, and how much of them is not resident.
@@ -132,6 +136,8 @@ pub struct Closed {
     pub fragments: Option<Fragments>,
     /// What pins the rest, for functions.
     pub(crate) kept: Option<Kept>,
+    /// Pages of heaps on which no recorded block ever lay (K6).
+    pub(crate) unseen: Unseen,
 }
 
 /// A snapshot that lacks one part in this many of resident memory, or more, is not of one moment (K5).
@@ -215,6 +221,7 @@ pub fn close(
         giveback: closing.giveback(&heap),
         fragments,
         kept,
+        unseen: closing.unseen(),
         books: closing.into_books(&mappings, &laid, bounds.parts),
     };
     if torn > closed.books.resident_bytes / TORN_PART {
@@ -243,21 +250,21 @@ struct Laid {
     unread: Vec<u64>,
 }
 
-struct Closing<'a> {
-    ledger: &'a Ledger,
+pub(super) struct Closing<'a> {
+    pub ledger: &'a Ledger,
     allocator: &'a str,
-    glibc: bool,
+    pub glibc: bool,
     /// (address, cell, slot in the ledger), by address.
     blocks: Vec<(u64, u32, u32)>,
-    pieces: Vec<Piece>,
-    atoms: Vec<Atom>,
+    pub pieces: Vec<Piece>,
+    pub atoms: Vec<Atom>,
     totals: BTreeMap<(Row, Part), u64>,
     /// Bytes that K3 removed, in all and from blocks whose stacks are known.
     trimmed: u64,
     trimmed_live: u64,
     trimmed_slop: u64,
     /// `Rss` of the mappings with blocks whose pages were not read.
-    unread: u64,
+    pub unread: u64,
     /// What mappings lost while they were read (K5).
     torn: u64,
 }
@@ -269,7 +276,7 @@ impl Closing<'_> {
         }
     }
 
-    fn any_block(&self, start: u64, end: u64) -> bool {
+    pub fn any_block(&self, start: u64, end: u64) -> bool {
         let first = self.blocks.partition_point(|block| block.0 < start);
         self.blocks.get(first).is_some_and(|block| block.0 < end)
     }
@@ -295,94 +302,22 @@ impl Closing<'_> {
         true
     }
 
-    /// Cuts a mapping into pieces and atoms.
-    fn cut(&mut self, mapping: &Mapping) {
-        let owned = self.ledger.intervals().split(mapping.start, mapping.end);
-        if mapping.runs_known {
-            let first = self.pieces.len();
-            for (start, end, _) in &owned {
-                let (row, part) = self.owner_of(mapping, *start, *end);
-                self.pieces.push(piece(
-                    row,
-                    part,
-                    (*end, mapping.kind == MappingKind::Heap),
-                    false,
-                ));
+    /// Returns the pages on which no block was ever seen, and what the books have of them.
+    fn unseen(&self) -> Unseen {
+        let is_unseen = |atom: &&Atom| self.pieces[atom.piece].row == Row::Unseen;
+        let rows = self.totals.iter();
+        let of_row = rows.filter(|((row, _), _)| *row == Row::Unseen);
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for atom in self.atoms.iter().filter(is_unseen) {
+            match ranges.last_mut() {
+                Some(last) if last.1 == atom.start => last.1 = atom.end,
+                _ => ranges.push((atom.start, atom.end)),
             }
-            self.cut_runs(mapping, &owned, first);
-        } else if mapping.rss_bytes > 0 {
-            let widest = owned.iter().max_by_key(|(start, end, _)| end - start);
-            let Some(&(start, end, _)) = widest else {
-                return;
-            };
-            let has_blocks = self.any_block(mapping.start, mapping.end);
-            let (row, part) = match has_blocks {
-                true => (Row::Free, Part::Named(free_name(mapping))),
-                false => self.owner_of(mapping, start, end),
-            };
-            self.unread += if has_blocks { mapping.rss_bytes } else { 0 };
-            let piece_index = self.pieces.len();
-            self.pieces
-                .push(piece(row, part, (mapping.end, false), true));
-            self.push_atom(mapping.start, mapping.end, piece_index);
         }
-    }
-
-    /// Intersects the resident runs of a mapping with its pieces, both by address.
-    fn cut_runs(
-        &mut self,
-        mapping: &Mapping,
-        owned: &[(u64, u64, Option<crate::maps::Owner>)],
-        first: usize,
-    ) {
-        let mut runs = mapping.runs.clone();
-        runs.sort_unstable();
-        let (mut at, mut index) = (mapping.start, 0);
-        for (start, len) in runs {
-            let end = start.saturating_add(len).min(mapping.end);
-            let mut from = start.max(at);
-            while from < end {
-                while index < owned.len() && owned[index].1 <= from {
-                    index += 1;
-                }
-                let Some(&(_, piece_end, _)) = owned.get(index) else {
-                    break;
-                };
-                self.push_atom(from, end.min(piece_end), first + index);
-                from = end.min(piece_end);
-            }
-            at = at.max(end);
-        }
-    }
-
-    fn push_atom(&mut self, start: u64, end: u64, piece: usize) {
-        // Mappings that overlap exist only in a damaged trace: each address once (K2).
-        let start = start.max(self.atoms.last().map_or(0, |atom| atom.end));
-        if start < end {
-            self.pieces[piece].resident += end - start;
-            self.atoms.push(Atom { start, end, piece });
-        }
-    }
-
-    /// Returns the owner of the part of a piece that is not live, slop or header.
-    fn owner_of(&self, mapping: &Mapping, start: u64, end: u64) -> (Row, Part) {
-        let granules = self.ledger.granules();
-        let free = (Row::Free, Part::Named(free_name(mapping)));
-        let live = self.any_block(start, end);
-        match self.ledger.intervals().owner(start) {
-            _ if live || mapping.kind == MappingKind::Heap => free,
-            Some(owner) if owner.by_allocator => {
-                match self.glibc || granules.any_overlapping(start, end) {
-                    true => (Row::Free, Part::Named("mapped by the allocator".into())),
-                    false => (Row::Metadata, Part::Named("mapped by the allocator".into())),
-                }
-            }
-            Some(owner) => match granules.any_inside(start, end) {
-                true => free,
-                false => (Row::ProgramMaps, Part::Stack(owner.node)),
-            },
-            None if granules.any_overlapping(start, end) => free,
-            None => (Row::Other, part_name(mapping)),
+        Unseen {
+            ranges,
+            bytes: of_row.map(|(_, bytes)| bytes).sum(),
+            resident_bytes: 0,
         }
     }
 
@@ -576,6 +511,12 @@ impl Closing<'_> {
         if mapping.runs_known {
             self.trimmed += excess;
         }
+        // Pages of zeros that no block was on were read and never written.
+        for piece in &mut self.pieces[span.clone()] {
+            if piece.row == Row::Unseen {
+                excess = piece.reduce(excess, 0);
+            }
+        }
         for stage in 0..4 {
             for piece in &mut self.pieces[span.clone()] {
                 let (live, slop) = (piece.live, piece.slop);
@@ -707,30 +648,8 @@ fn check(books: &mut Books) {
     }
 }
 
-fn piece(row: Row, part: Part, (end, brk): (u64, bool), estimated: bool) -> Piece {
-    Piece {
-        end,
-        brk,
-        row,
-        part,
-        resident: 0,
-        live: 0,
-        slop: 0,
-        header: 0,
-        estimated,
-    }
-}
-
-fn part_name(mapping: &Mapping) -> Part {
+pub(super) fn part_name(mapping: &Mapping) -> Part {
     Part::Named(rows::mapping_name(mapping).into())
-}
-
-fn free_name(mapping: &Mapping) -> String {
-    match (mapping.kind, mapping.name.as_str()) {
-        (MappingKind::Heap, _) => "[heap]".into(),
-        (_, "") => "anonymous mappings: arenas, mapped blocks".into(),
-        (_, name) => name.into(),
-    }
 }
 
 /// Returns glibc's header: a block with a mapping of its own begins 16 bytes into a page and ends at the end of one.

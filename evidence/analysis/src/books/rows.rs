@@ -71,6 +71,7 @@ pub(super) enum Row {
     Slop,
     Free,
     Metadata,
+    Unseen,
     Files,
     Stacks,
     ProgramMaps,
@@ -80,7 +81,7 @@ pub(super) enum Row {
     Unclassified,
 }
 
-pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
+pub(super) const ROWS: [(Row, &str, &str, &str); 12] = [
     (
         Row::Live,
         "live",
@@ -97,13 +98,19 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
         Row::Free,
         "allocator-free",
         "free, kept by the allocator",
-        "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) that are neither live, slop nor known metadata: released blocks, and pages not given back.",
+        "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) that are neither live, slop nor known metadata, on pages that recorded blocks were on: released blocks, and pages not given back.",
     ),
     (
         Row::Metadata,
         "allocator-metadata",
         "allocator's own data",
         "",
+    ),
+    (
+        Row::Unseen,
+        "heap-unseen",
+        "touched, no block ever seen",
+        "Resident pages of heap mappings on which no recorded block ever was: tables and lists of the allocator, blocks that it made and never handed out, and whatever was got past the recorder. Nothing shows that they are free.",
     ),
     (
         Row::Files,
@@ -133,7 +140,7 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 11] = [
         Row::Other,
         "other-mappings",
         "other mappings",
-        "Resident memory of mappings that nobody was seen to map and in which no block was ever seen: the loader's, libc's, the kernel's, and what was mapped before the recording.",
+        "Resident memory of mappings that no event reported and in which no block was ever seen: the loader's, libc's, the kernel's, and what was mapped before the recording.",
     ),
     (
         Row::Recorder,
@@ -154,7 +161,7 @@ pub(super) const FREE_OR_BEFORE: (&str, &str) = (
     "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) in which no recorded block lives. The recording does not have all of the process's life: blocks that it does not know are in here, beside free memory.",
 );
 /// The meaning of other mappings if most of them are anonymous memory that no event reported.
-pub(super) const PAST: &str = "Resident memory of mappings that no event told of and in which no block was ever seen: here for the most part anonymous memory that the program mapped by system calls of its own, or before the recording.";
+pub(super) const PAST: &str = "Resident memory of mappings that no event reported and in which no block was ever seen: here for the most part anonymous memory that the program mapped by system calls of its own, or before the recording.";
 pub(super) const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
 pub(super) const OTHER_METADATA: &str =
     "Resident bytes of what the allocator mapped and where no block was ever seen.";

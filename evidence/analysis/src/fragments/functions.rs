@@ -25,7 +25,6 @@ use rustc_hash::FxHashMap;
 
 use super::measure::Kept;
 use super::tally::{PAGE, Tally};
-use crate::block::INHERITED;
 use crate::frames::Renamed;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, duration, percent};
@@ -142,7 +141,7 @@ fn groups(
             group_of.push(u32::MAX);
             continue;
         }
-        let inherited = *node == INHERITED.0;
+        let inherited = renamed.is_inherited(*node);
         let node = renamed.of(*node);
         let function = naming.function_of(report, node);
         let index = *known.entry(function).or_insert_with(|| {

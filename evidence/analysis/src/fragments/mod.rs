@@ -3,12 +3,12 @@
 //! ```text
 //!   page      |  4096   |  4096   |  4096   |  4096   |  4096   |      resident pages of the heap
 //!   blocks     AAA   A    A    BB            CCCCCCCCCCCCCCC
-//!   pinned by  A solely   A and B   nobody    C solely  C solely
+//!   pinned by  A solely   A and B   no stack  C solely  C solely
 //! ```
 //!
 //! R1  A page's free bytes are shared equally among the blocks that have a byte there, the remainder one
 //!     by one from the lowest address up. So the shares add up to the free bytes of all pinned pages,
-//!     exactly; with nobody's pages they are all free bytes (asserted in `books/closing.rs` against another
+//!     exactly; with the unpinned bytes they are all free bytes (asserted in `books/closing.rs` against another
 //!     sweep of the same blocks).
 //! R2  A page is solely a stack's if no other stack has a byte on it. If the stack's blocks were elsewhere, side by
 //!     side, `sole − packed` pages would hold nothing any more: that is exact; whether the allocator then gives them

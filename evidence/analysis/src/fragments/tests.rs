@@ -1,5 +1,6 @@
 //! Pages worked out by hand, and a judge that goes byte by byte.
 
+use skinflint_base::random::Random;
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 
 use super::measure::*;
@@ -306,13 +307,8 @@ fn judge(
 #[test]
 fn like_the_judge_on_seeded_heaps() {
     for seed in 1..=40u64 {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut draw = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) % below
-        };
+        let mut random = Random::new(seed);
+        let mut draw = |below: u64| random.below(below);
         let mut blocks = Vec::new();
         let mut at = BASE + draw(200);
         while at < BASE + 12 * PAGE {

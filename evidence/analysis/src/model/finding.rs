@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::claim::{Claim, Leaving};
 
-/// Which pass found it.
+/// What kind of finding it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
@@ -18,9 +18,9 @@ pub enum FindingKind {
     Growth,
     /// Many short-lived blocks.
     Churn,
-    /// Recycled buffers that are not used again.
+    /// Buffers kept for reuse that are not used again.
     Placebo,
-    /// Memory that only grows, or that outlives its phase.
+    /// Memory that only grows, that outlives its phase, or that nothing points to (`--reachable`).
     #[default]
     Leak,
     /// Blocks of a phase or tenant that outlive its end mark.
@@ -29,7 +29,7 @@ pub enum FindingKind {
     Retained,
     /// Free memory that stays resident because live blocks lie on the same pages.
     Pinned,
-    /// Asked for and never touched, or swapped out: what is resident and idle no trace shows.
+    /// Requested and never touched, or swapped out. (No trace shows memory that is resident and idle.)
     Untouched,
     /// One stack or mapping that holds a large share: not waste by itself.
     Holder,
@@ -52,9 +52,9 @@ pub enum Confidence {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {
-    /// Which pass.
+    /// What kind.
     pub kind: FindingKind,
-    /// One line: what is the matter, with its figure.
+    /// One line: the problem, with its figure.
     pub title: String,
     /// Sentences: what was seen.
     pub what: String,
@@ -64,16 +64,16 @@ pub struct Finding {
     pub now_bytes: u64,
     /// Bytes that the change would give back at the report's instant.
     pub saved_bytes: u64,
-    /// Bytes that the change would not have over the run: copied (growth), allocated (churn and others); 0 if
+    /// Bytes that the change would save over the run: copied (growth) or allocated (churn and others); 0 if
     /// none.
     pub saved_cumulative_bytes: u64,
     /// Allocations that the change would avoid over the run.
     pub saved_allocations: u64,
-    /// Blocks that it is about at the instant, or over the run for growth and churn.
+    /// Blocks that the finding is about: at the instant, or over the run for growth and churn.
     pub blocks: u64,
     /// How sure.
     pub confidence: Confidence,
-    /// The stack ([`Report::nodes`]); `None` for the process as a whole.
+    /// The stack ([`Report::nodes`]); `null` for the process as a whole.
     pub node: Option<u32>,
     /// Further stacks of the same finding, by bytes; at most 50 of them.
     pub more_nodes: Vec<u32>,
@@ -82,6 +82,9 @@ pub struct Finding {
     /// What another policy of growth would do to the buffers that the finding is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth_what_if: Option<GrowthWhatIf>,
+    /// The bytes that the change says are saved if the reader can do it, until findings are put together.
+    #[serde(skip)]
+    pub would_bytes: u64,
     /// What rounds leave behind, until findings of one function and of the same rounds are put together.
     #[serde(skip)]
     pub leaving: Option<Leaving>,
@@ -90,8 +93,8 @@ pub struct Finding {
     pub claims: Vec<Claim>,
 }
 
-/// Buffers as they grew, and as they would have under another policy. Bytes copied are of the whole run; bytes held are
-/// those asked for at the report's instant.
+/// Buffers as they grew, and as they would have grown under another policy. Bytes copied are of the whole
+/// run; bytes held are those requested at the report's instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GrowthWhatIf {
@@ -118,15 +121,15 @@ impl GrowthWhatIf {
     }
 }
 
-/// How a buffer could grow, or come to its size.
+/// How a buffer could get its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthPolicy {
     /// Twice the capacity at each step, from the first size on.
     #[default]
     Doubling,
-    /// The final size is asked for before the buffer is filled; where that is not known, what was left unused is
-    /// estimated.
+    /// The program requests the final size before it fills the buffer; if that size is not known, the unused
+    /// part is estimated.
     Reserving,
 }
 

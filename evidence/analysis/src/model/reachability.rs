@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub struct Reachability {
     /// `end`, or the mark's name.
     pub label: String,
-    /// Whether it is the end: of the program, before its last destructors, or of the recording.
+    /// Whether this is the end: of the program, before its last destructors, or of the recording.
     pub at_end: bool,
-    /// When the program stood still, nanoseconds since the start.
+    /// When the program was stopped, nanoseconds since the start.
     pub time_ns: u64,
     /// Its place in the order of events.
     pub ticket: u64,
-    /// For how long it stood still, nanoseconds.
+    /// How long the program was stopped, nanoseconds.
     pub stopped_ns: u64,
     /// Threads that were stopped.
     pub threads: u32,
@@ -26,19 +26,20 @@ pub struct Reachability {
     pub scanned_bytes: u64,
     /// Words among them that may be pointers.
     pub words: u64,
-    /// Why there is no verdict; empty if there is one. Then the sums below are of all live blocks.
+    /// Why there is no verdict; empty if there is one. With a verdict the sums below add up to all live
+    /// blocks; without one they are 0.
     pub missing: String,
-    /// Blocks that roots lead to along pointers to begins of blocks.
+    /// Blocks that roots lead to along pointers to the beginnings of blocks.
     pub certain: ReachSum,
-    /// Others that roots lead to, along a pointer into a block, or with a tag.
+    /// Other blocks that roots lead to, by a pointer into a block or a tagged pointer.
     pub likely: ReachSum,
     /// Blocks that no root leads to: the sum over `rows` and `others`.
     pub unreached: ReachSum,
-    /// These by stack, largest first; at most 200.
+    /// The unreached blocks by stack, largest first; at most 200.
     pub rows: Vec<UnreachedRow>,
-    /// The sum of those that are not listed.
+    /// The sum of the rows that are not listed.
     pub others: ReachSum,
-    /// How many rows these are.
+    /// Number of rows that are not listed.
     pub other_rows: u64,
 }
 
@@ -48,7 +49,7 @@ pub struct Reachability {
 pub struct ReachSum {
     /// Blocks.
     pub blocks: u64,
-    /// Bytes asked for in them.
+    /// Bytes requested for them.
     pub requested_bytes: u64,
     /// Bytes given for them.
     pub usable_bytes: u64,
@@ -60,14 +61,14 @@ pub struct ReachSum {
 pub struct UnreachedRow {
     /// The stack.
     pub node: Option<u32>,
-    /// Whether the first blocks point to each other (or to their own begin); else nothing points to them.
+    /// Whether the first blocks point to each other (or to their own beginning); else nothing points to them.
     pub cycle: bool,
-    /// How many graphs: blocks that nothing points to, or cycles.
+    /// Number of graphs, each with a block that nothing points to, or a cycle, at its head.
     pub graphs: u64,
     /// Their first blocks: those that nothing points to, or those of the cycles.
     pub own: ReachSum,
     /// All blocks of the graphs, the first ones included; each block is in one graph.
     pub all: ReachSum,
-    /// Where one of the first blocks is.
+    /// The address of one of the first blocks.
     pub example: u64,
 }

@@ -6,6 +6,7 @@
 //!   by hand:   acquire b ; release a      same stack, same thread, b larger, and the first release since b
 //!              acquire d ; release c      another buffer in turn
 //!              acquire e ; release b      b is where the first one's chain had come to
+//!   there and back:  acquire t ; a ─► a' ; release t       t as large as a', on one thread: `a = [a, x]`
 //! ```
 //!
 //! G1  A block is in at most one chain; a chain ends with its block or with the run. A realloc that shrinks
@@ -23,6 +24,9 @@
 //! G7  The blocks at rest of a buffer that grew twice or more have the size of the moment, not one to be changed by
 //!     some bytes: they are claimed (`../claims.rs`), by the stack's finding or, if it has none, by no finding.
 //!
+//! G9  A step by realloc during which a block of the very size to come lives, and ends before the next step, is a copy
+//!     into that one and back: `copied` has both, even if the buffer grew in place. That counts if at least
+//!     half of a buffer's steps are such; no trace shows what was copied, so it is likely at most.
 //! G8  What doubling copies depends on where it begins and whether its steps stay in place, and a buffer that is
 //!     requested at once is not copied at all. The saving is certain if all of that is at most a seventh of what was
 //!     copied. By hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by
@@ -40,6 +44,7 @@ use crate::model::{
 use crate::pass::{Act, Block, CellId, Context, Pass};
 use crate::passes::cells::{Sites, slot};
 use crate::passes::classes::Classes;
+use crate::passes::growth_beside::Beside;
 use crate::passes::growth_resting::{Resting, reserve};
 use crate::passes::growth_shape::{Chain, Factored, by_factor};
 use crate::passes::ranking::push_ranked;
@@ -77,6 +82,8 @@ pub struct GrowthPass {
     chains: FxHashMap<u32, Linked>,
     hands: Vec<Hand>,
     sums: FxHashMap<(u32, bool), Sum>,
+    /// Steps there and back (G9).
+    beside: Beside,
     /// Buffers at rest by stack and kind at the instant.
     resting: FxHashMap<(u32, bool), Resting>,
     frozen: bool,
@@ -126,6 +133,8 @@ struct Sum {
     allocated: u64,
     anew: u64,
     copied: u64,
+    /// Steps of chains that are copied there and back (G9).
+    beside: u64,
     doubling: Factored,
     half: u64,
     /// Steps of chains that are just enough, fixed, exponential.
@@ -144,7 +153,10 @@ impl Sum {
         self.largest = self.largest.max(chain.last);
         self.allocated = self.allocated.saturating_add(chain.allocated);
         self.anew = self.anew.saturating_add(chain.anew);
-        self.copied = self.copied.saturating_add(chain.copied);
+        if chain.is_copied_beside() {
+            self.beside += u64::from(chain.beside);
+        }
+        self.copied = self.copied.saturating_add(chain.copied_at_all());
         let doubled = chain.doubled();
         self.doubling.asked = self.doubling.asked.saturating_add(doubled.asked);
         self.doubling.steps += doubled.steps;
@@ -238,6 +250,7 @@ impl GrowthPass {
                 chain: Chain::new(from.size, from.usable),
             }
         });
+        self.beside.regrown(old.serial, new, to.size);
         if to.size > from.size {
             let by_kernel =
                 is_glibc_mapping(old.addr, from.usable) && is_glibc_mapping(new.addr, to.usable);
@@ -263,10 +276,16 @@ impl GrowthPass {
         (hand.size, hand.usable) = (context.key.size, context.key.usable);
         hand.thread = block.thread();
         hand.open = true;
+        self.beside.acquired(block, context.key.size);
     }
 
     #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
+        if let Some(buffer) = self.beside.released(block, by)
+            && let Some(linked) = self.chains.get_mut(&buffer)
+        {
+            linked.chain.there_and_back();
+        }
         let known = self.unchain(block);
         let pair = match self.hands.get_mut(context.site as usize) {
             Some(hand) if hand.open => {
@@ -392,7 +411,7 @@ impl Pass for GrowthPass {
             let row = row(self.sites.node(*site as usize).0, *by_hand, sum);
             let none = Resting::default();
             let resting = self.resting.get(&(*site, *by_hand)).unwrap_or(&none);
-            let is_sure = !by_hand || self.surely_by_hand(*site, sum);
+            let is_sure = sum.beside == 0 && (!by_hand || self.surely_by_hand(*site, sum));
             if let Some(found) = finding(&row, sum, resting, (cpu_ns, is_sure)) {
                 told.insert((*site, *by_hand));
                 findings.push(Finding {
@@ -464,7 +483,7 @@ fn finding(
         GrowthPattern::Exponential(_) | GrowthPattern::Irregular => return None,
     };
     let saved = row.copied_bytes.saturating_sub(row.doubling_copied_bytes);
-    let moved = row.steps - row.in_place_steps;
+    let moved = (row.steps - row.in_place_steps).max(sum.beside);
     if !is_felt(saved, moved, cpu_ns) {
         return None;
     }
@@ -481,18 +500,8 @@ fn finding(
             count(row.steps, "step"),
             bytes(row.largest_bytes)
         ),
-        what: format!(
-            "{} grown in {} by {means}, to {} at most: {} % of the steps stayed in place, the others copied {}.",
-            count(row.chains, "buffer"),
-            count(row.steps, "step"),
-            bytes(row.largest_bytes),
-            percent(row.in_place_steps, row.steps),
-            bytes(row.copied_bytes),
-        ),
-        change: format!(
-            "Double the capacity at each step (1.5 where memory is tight), or ask for {} at once.",
-            bytes(row.largest_bytes)
-        ),
+        what: what(row, sum, means),
+        change: change(row, sum),
         saved_cumulative_bytes: saved,
         saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
         blocks: row.steps,
@@ -510,6 +519,39 @@ fn finding(
         }),
         ..Finding::default()
     })
+}
+
+fn what(row: &Growth, sum: &Sum, means: &str) -> String {
+    let grown = format!(
+        "{} grown in {} by {means}, to {} at most",
+        count(row.chains, "buffer"),
+        count(row.steps, "step"),
+        bytes(row.largest_bytes)
+    );
+    if sum.beside > 0 {
+        return format!(
+            "{grown}: at {} a second block of the new size was made and released, so that the content seems to be copied there and back, {} in all.",
+            count(sum.beside, "step"),
+            bytes(row.copied_bytes)
+        );
+    }
+    format!(
+        "{grown}: {} % of the steps stayed in place, the others copied {}.",
+        percent(row.in_place_steps, row.steps),
+        bytes(row.copied_bytes),
+    )
+}
+
+fn change(row: &Growth, sum: &Sum) -> String {
+    let largest = bytes(row.largest_bytes);
+    match sum.beside {
+        0 => format!(
+            "Double the capacity at each step (1.5 where memory is tight), or ask for {largest} at once."
+        ),
+        _ => format!(
+            "Add to the buffer itself instead of making a longer copy (as `a = [a, x]` does): double its capacity when it is full, or ask for {largest} at once."
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -616,6 +658,60 @@ mod tests {
             GrowthPattern::Exponential(_)
         ));
         assert!(doubling.findings.is_empty());
+    }
+
+    /// `a = [a, x]` of numbers of 8 bytes: a temporary of the new length, the buffer made as long, the temporary gone.
+    fn there_and_back(beside: impl Fn(u64) -> bool) -> Report {
+        let mut d = Driver::new(GrowthPass::new("glibc 2.36"), |size| {
+            size.next_multiple_of(1 << 20)
+        });
+        let mut buffer = d.alloc(7, 8);
+        for elements in 2..=10_000u64 {
+            let temporary = beside(elements).then(|| d.alloc(3, elements * 8));
+            buffer = d.regrow(buffer, 7, elements * 8);
+            if let Some(temporary) = temporary {
+                d.free(temporary);
+            }
+        }
+        d.finish()
+    }
+
+    #[test]
+    fn a_copy_there_and_back_is_growth_even_where_the_buffer_stays() {
+        let report = there_and_back(|_| true);
+        // 2 · 8 · (2 + 3 + … + 10,000), and not one step moved.
+        assert_eq!(
+            report.growth[0].copied_bytes,
+            16 * (10_000 * 10_001 / 2 - 1)
+        );
+        assert_eq!(report.growth[0].in_place_steps, 9_999);
+        let found = &report.findings[0];
+        assert_eq!(found.confidence, Confidence::Likely);
+        assert!(found.what.contains("there and back"), "{}", found.what);
+        assert!(found.change.contains("[a, x]"), "{}", found.change);
+        assert_eq!(found.node, Some(7));
+        // In place, and nothing beside it: nothing is copied.
+        assert!(there_and_back(|_| false).findings.is_empty());
+        // A few are something else.
+        assert_eq!(there_and_back(|n| n % 3 == 0).growth[0].copied_bytes, 0);
+    }
+
+    /// Two buffers that grow in step, as columns of a table do: neither is the other's temporary.
+    #[test]
+    fn buffers_that_grow_side_by_side_are_no_copies_of_each_other() {
+        let mut d = Driver::new(GrowthPass::new("glibc 2.36"), |size| {
+            size.next_multiple_of(1 << 20)
+        });
+        let (mut one, mut two) = (d.alloc(7, 8), d.alloc(8, 8));
+        for elements in 2..=10_000u64 {
+            one = d.regrow(one, 7, elements * 8);
+            two = d.regrow(two, 8, elements * 8);
+        }
+        d.free(one);
+        d.free(two);
+        let report = d.finish();
+        assert!(report.growth.iter().all(|row| row.copied_bytes == 0));
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
     }
 
     #[test]

@@ -88,6 +88,10 @@ pub(super) struct Chain {
     pub copied: u64,
     pub allocated: u64,
     pub anew: u64,
+    /// Steps beside which a block of the new size was made and released, and the bytes that were copied if each of
+    /// them was filled and copied back (growth.G9).
+    pub beside: u32,
+    copied_beside: u64,
     /// The size from which on the kernel moved its blocks, which costs no copy: mappings of their own; 0 if none was
     /// seen.
     moved_from: u64,
@@ -141,6 +145,27 @@ impl Chain {
     pub fn moved_by_kernel(&mut self, from: u64) {
         if self.moved_from == 0 || from < self.moved_from {
             self.moved_from = from;
+        }
+    }
+
+    /// Notes that the last step was taken beside a block as large, which then ended.
+    #[inline]
+    pub fn there_and_back(&mut self) {
+        self.beside = self.beside.saturating_add(1);
+        self.copied_beside = self.copied_beside.saturating_add(2 * self.last);
+    }
+
+    /// Reports whether the buffer seems to be copied into another block and back at each step: at half of them at
+    /// least, and more than once or twice.
+    pub fn is_copied_beside(&self) -> bool {
+        self.beside >= MIN_STEPS && self.beside >= self.steps / 2
+    }
+
+    /// Returns the bytes that were copied, there and back included.
+    pub fn copied_at_all(&self) -> u64 {
+        match self.is_copied_beside() {
+            true => self.copied.saturating_add(self.copied_beside),
+            false => self.copied,
         }
     }
 

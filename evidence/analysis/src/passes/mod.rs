@@ -26,6 +26,7 @@ mod cells;
 pub(crate) mod classes;
 #[cfg(test)]
 mod driver;
+mod growth_beside;
 mod growth_resting;
 mod growth_shape;
 #[cfg(test)]

@@ -9,6 +9,8 @@
 //!
 //! Not here: bytes and findings (predicted by hand in phases.rs).
 
+use skinflint_base::random::Random;
+
 use crate::pass::Block;
 use crate::passes::driver::{Driver, glibc, marks};
 use crate::passes::phases::Phases;
@@ -27,13 +29,8 @@ struct Judge {
 fn random_phases_agree_with_a_brute_force_judge() {
     const NAMES: [&str; 6] = ["a begin", "a end", "b start", "b stop", "c begin", "c end"];
     for seed in 1..=40u64 {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut below = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % bound
-        };
+        let mut random = Random::new(seed);
+        let mut below = |bound: u64| random.below(bound);
         let mut d = Driver::new(Phases::new(&marks(&NAMES)), glibc);
         let mut j = Judge::default();
         for _ in 0..1500 {

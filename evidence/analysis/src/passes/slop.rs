@@ -277,6 +277,7 @@ fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
             bytes(part),
         ),
         change: trim((size, usable), sum.would, classes),
+        would_bytes: sum.would,
         now_bytes: sum.slop.max(sum.would),
         saved_bytes: sum.saved,
         saved_cumulative_bytes: sum.total_saved,
@@ -310,6 +311,7 @@ fn size_finding(size: u64, mut sum: Sum, classes: &Classes) -> Finding {
             bytes(sum.top.1)
         ),
         change: trim((size, sum.top.1), sum.would, classes),
+        would_bytes: sum.would,
         stacks: nodes.len() as u64,
         now_bytes: sum.slop.max(sum.would),
         saved_bytes: sum.saved,

@@ -1,5 +1,7 @@
 //! Signatures by hand, of a generated family, of Rust, and any text: qualified.Q1 and qualified.Q2 hold.
 
+use skinflint_base::random::Random;
+
 use super::*;
 
 /// Signatures and their names.
@@ -109,14 +111,11 @@ fn by_hand() {
 }
 
 /// Pseudo-random numbers, the same each time.
-struct Dice(u64);
+struct Dice(Random);
 
 impl Dice {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
+        self.0.index(bound)
     }
 
     fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
@@ -268,7 +267,7 @@ fn signature(dice: &mut Dice) -> (String, String) {
 /// qualified.Q1, for signatures of every make.
 #[test]
 fn what_is_given_and_returned_is_not_in_the_name() {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice(Random::new(0x9e37_79b9_7f4a_7c15));
     for round in 0..20_000 {
         let (text, name) = signature(&mut dice);
         // A local function's own qualifiers stand before the next `::`.
@@ -278,7 +277,7 @@ fn what_is_given_and_returned_is_not_in_the_name() {
 
 #[test]
 fn rust_names_lose_what_is_generic() {
-    let mut dice = Dice(7);
+    let mut dice = Dice(Random::new(7));
     for _ in 0..5_000 {
         let mut generic = String::from("u8");
         for _ in 0..dice.below(5) {
@@ -311,7 +310,7 @@ fn rust_names_lose_what_is_generic() {
 /// qualified.Q2: cuts and changes of any place.
 #[test]
 fn any_text_has_a_name() {
-    let mut dice = Dice(11);
+    let mut dice = Dice(Random::new(11));
     for _ in 0..2_000 {
         let (text, _) = signature(&mut dice);
         let at = dice.below(text.len());

@@ -5,9 +5,11 @@
 //!   blocks, by address ─┘               roots: words that lie in no block
 //! ```
 //!
-//! G1  Words come by ascending address, so edges come by ascending source; a word that is out of order (a damaged
-//!     trace) makes the whole look unusable.
+//! G1  Words come by address, none below the one before (two halves of a word are at the same), so edges come by
+//!     source; a word that is out of order (a damaged trace) makes the whole look unusable.
 //! G2  A word that points to its own block is no edge, unless it points to the block's begin.
+//! G4  A word that points right behind a block (its end, as iterators and growing buffers keep it) leads to the block,
+//!     like one into it, unless another block begins there.
 //! G3  glibc's tables in its own data point to chunks, 16 bytes before blocks: the last 8 usable bytes of the block
 //!     before. Such a word is no pointer to that block.
 //!
@@ -23,7 +25,7 @@ use super::places::{Place, Places, Standing};
 pub enum Quality {
     /// The word is the address of the block's begin.
     Begin,
-    /// The word points inside the block, or has a tag.
+    /// The word points inside the block or right behind it, or has a tag.
     Inside,
 }
 
@@ -150,7 +152,6 @@ impl Graph {
 struct Index {
     /// The first block that begins in a granule or later, for granules in which a block begins.
     granules: rustc_hash::FxHashMap<u64, (u32, u32)>,
-    longest: u64,
 }
 
 const GRANULE: u32 = 16;
@@ -165,8 +166,7 @@ impl Index {
                 .or_insert((number, number));
             entry.1 = number + 1;
         }
-        let longest = blocks.iter().map(|block| block.size).max().unwrap_or(0);
-        Index { granules, longest }
+        Index { granules }
     }
 
     /// Returns the block, how the value points to it, and the offset in it.
@@ -175,8 +175,8 @@ impl Index {
         let number = self.begins_before(blocks, address)?;
         let block = &blocks[number as usize];
         let offset = address - block.addr;
-        // A block of 0 bytes still has a begin.
-        if offset >= block.size.max(1) {
+        // The end counts (G4); a block of 0 bytes has its begin there.
+        if offset > block.size {
             return None;
         }
         let begin = offset == 0 && value == address;
@@ -198,10 +198,7 @@ impl Index {
             }
             return first.checked_sub(1);
         }
-        // No block begins in its granule: only a long one reaches into it.
-        if self.longest < 8 {
-            return None;
-        }
+        // No block begins in its granule: one that begins before reaches into it, or ends where it begins.
         let next = blocks.partition_point(|block| block.addr <= address);
         next.checked_sub(1).map(|number| number as u32)
     }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Q1  The analysis is conservative: a word that looks like a pointer is one. A block that is called unreached has no
-//!     word in any root or reached block that points into its requested bytes, with whatever tag in the upper 16
-//!     bits.
+//!     word in any root or reached block that points into its requested bytes or to their end, with whatever tag in
+//!     the upper 16 bits; if it lies below 4 GiB, no aligned half of a word either.
 //! Q2  Every unreached block is counted in exactly one row: with the leader whose graph claimed it first, oldest first.
 //! Q3  A word counts once, by where it lies: in a live block's requested bytes it belongs to that block; else to a
 //!     root; a word in free memory, slop or tables of the allocator counts for nothing.
@@ -19,9 +19,9 @@
 //! Q5  Nothing recurses, and memory is bounded by live blocks and the words between them: 32 bytes per block, 8 per
 //!     word.
 //!
-//! What it cannot see: pointers that are stored changed (XOR lists, compressed ones of 32 bits), at addresses that
-//! are no multiple of 8, in files or other processes. Such blocks are called unreached. And a stale word that happens
-//! to lie in a live frame hides a leak. A pointer to one past a block's end does not point to the block.
+//! What it cannot see: pointers that are stored changed (XOR lists; distances of 32 bits from a base that only the
+//! program knows), at addresses that are no multiple of 8, in files or other processes. Such blocks are called
+//! unreached. And a stale word that happens to lie in a live frame hides a leak.
 //!
 //! Not here: reading the process (collect `look`), names (symbols), text (view).
 

@@ -22,7 +22,7 @@ pub enum Reached {
     Not,
     /// Along words that point to begins of blocks.
     Certainly,
-    /// Along a word that points into a block, or has a tag.
+    /// Along a word that points into a block or to its end, has a tag, or is the half of one.
     Likely,
 }
 

@@ -489,11 +489,14 @@ fn kept_at_a_mark(exit: Exit, levels: &[u64]) -> Vec<u64> {
     const MIB: u64 = 1 << 20;
     const MS: u64 = 1_000_000;
     let block = |n: u64| HEAP + n * MIB + 0x10;
-    let mut events: Vec<Event> = (0..4)
-        .map(|n| alloc(n, 1, block(n), MIB / 2, MIB / 2))
+    // On every page was a block at some time.
+    let page = |n: u64| HEAP + n * 4096 + 2048;
+    let mut events: Vec<Event> = (0..1024)
+        .flat_map(|n| [alloc(0, 3, page(n), 16, 24), free(0, page(n))])
         .collect();
+    events.extend((0..4).map(|n| alloc(n, 1, block(n), MIB / 2, MIB / 2)));
     events.extend((1..4).map(|n| free(3 + n, block(n))));
-    let mut ticket = 7;
+    let mut ticket = 6;
     let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 4 * MIB);
     let heap = with_runs(heap, &[(HEAP, 4 * MIB)]);
     let mut facts = facts();

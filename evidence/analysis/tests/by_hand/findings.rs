@@ -1,4 +1,4 @@
-//! What a report says of the whole: findings, completeness, errors.
+//! What a report says about the whole run: findings, completeness, errors.
 
 use super::*;
 

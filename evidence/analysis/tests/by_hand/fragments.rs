@@ -1,4 +1,4 @@
-//! What blocks pin, from events to findings: a heap of which every page is known.
+//! The pages that blocks pin, from events to findings: a heap whose every page is known.
 
 use super::*;
 use skinflint_analysis::falls::FallSearch;

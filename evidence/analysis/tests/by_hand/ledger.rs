@@ -164,6 +164,49 @@ fn inherited_blocks() {
     );
 }
 
+/// What a grandparent and a parent left keeps the stacks that they made it at, below a frame that says so.
+#[test]
+fn inherited_blocks_keep_their_stacks() {
+    let mut analyzer = Analyzer::with_passes(facts(), Options::default(), Vec::new()).unwrap();
+    let stacks = |callers: &[u32]| -> Vec<StackNode> {
+        let node = |parent: &u32| StackNode {
+            pc: 0x2000,
+            parent: *parent,
+        };
+        callers.iter().map(node).collect()
+    };
+    // Eight nodes are the trace's own: the grandparent's are 8 to 10, the parent's 11 to 13.
+    assert_eq!(analyzer.inherit_stacks(&stacks(&[0, 0, 1])), Some(8));
+    analyzer.inherit_of_any(&alloc(1, 2, HEAP + 0x10, 10, 24));
+    analyzer.inherit_of_any(&alloc(2, 1, HEAP + 0x40, 10, 24));
+    analyzer.inherit_fork();
+    assert_eq!(analyzer.inherit_stacks(&stacks(&[0, 0, 0])), Some(11));
+    analyzer.inherit_of_any(&free(1, HEAP + 0x40));
+    analyzer.inherit_of_any(&alloc(2, 2, HEAP + 0x40, 10, 24));
+    analyzer.inherit_fork();
+    analyzer.event(&alloc(1, 2, HEAP + 0x100, 10, 24));
+    let report = analyzer.finish(&mut Names);
+    let names = |mut at: u32| {
+        let mut names = Vec::new();
+        while at != 0 {
+            let node = report.nodes[at as usize];
+            names.push(report.frames[node.frame as usize].function.as_str());
+            at = node.parent;
+        }
+        names
+    };
+    let live = report.sites.iter().filter(|site| site.end_blocks > 0);
+    let mut live: Vec<_> = live.map(|site| names(site.node)).collect();
+    live.sort();
+    let parents = "[inherited from parent]";
+    let expected = [
+        &["f10", "f9", parents][..],
+        &["f13", parents],
+        &["f2", "f1"],
+    ];
+    assert_eq!(live, expected);
+}
+
 /// The largest live heap may be what the parent left.
 #[test]
 fn a_fork_that_only_releases_peaks_at_its_start() {

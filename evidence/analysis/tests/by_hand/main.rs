@@ -1,4 +1,4 @@
-//! Traces of which every figure was worked out by hand, in the comments beside them.
+//! Traces whose every figure was worked out by hand, in the comments beside them.
 //!
 //! ```text
 //!   a dozen events, one snapshot ──► every row of the books, every total, every note
@@ -30,6 +30,7 @@ mod limits;
 mod owners;
 mod promised;
 mod told;
+mod unseen;
 
 const HEAP: u64 = 0x55_0000_0000;
 const MAP: u64 = 0x7F_0000_0000;
@@ -151,6 +152,12 @@ fn row(books: &Books, id: &str) -> u64 {
         .find(|row| row.id == id)
         .unwrap_or_else(|| panic!("no row {id}"))
         .bytes
+}
+
+/// A block as large as so many pages of the heap, which comes and goes before the first ticket: the pages are free.
+fn used(pages: u64) -> [Event; 2] {
+    let bytes = pages * 4096;
+    [alloc(0, 7, HEAP, bytes, bytes), free(0, HEAP)]
 }
 
 fn assert_closed(books: &Books) {

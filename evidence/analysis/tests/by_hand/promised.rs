@@ -8,6 +8,7 @@
 
 use super::advice::{Script, function, of, under};
 use super::*;
+use skinflint_base::random::Random;
 use skinflint_sizes::Scheme;
 
 fn jemalloc(size: u64) -> u64 {
@@ -118,20 +119,9 @@ fn what_leaks_is_not_made_smaller_as_well() {
     );
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 12) % bound
-    }
-}
-
 /// A program in which stacks 1 to 4 do several things at once, each of some sizes of its own.
 fn drawn(seed: u64) -> Report {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random::new(seed);
     let mut script = Script::new();
     let mut marks = Vec::new();
     let sizes: Vec<u64> = (0..5)

@@ -1,4 +1,4 @@
-//! What a report tells of findings: which there are, in which order, with which words and how sure.
+//! The findings of a report: which there are, their order, their words and how certain they are.
 
 use super::advice::{Script, of, under};
 use super::*;
@@ -43,6 +43,7 @@ fn findings_of_all_kinds_come_by_what_they_save() {
         (0..blocks).for_each(|_| _ = script.alloc(node, 1040, 1280));
     }
     let ticket = script.events.len() as u64;
+    script.events.splice(0..0, used(5 * 256));
     let report = script.report(seen(under("libjemalloc.so.2"), ticket, 5));
     let first: Vec<FindingKind> = report.findings.iter().map(|one| one.kind).take(3).collect();
     let shoes = FindingKind::Clownshoes;
@@ -55,7 +56,8 @@ fn findings_of_all_kinds_come_by_what_they_save() {
 #[test]
 fn free_pages_of_a_tenth_are_more_than_a_stock() {
     let saved = |live: u64| {
-        let events = [alloc(0, 1, HEAP, live, live)];
+        let [first, second] = used(40 * 256);
+        let events = [first, second, alloc(0, 1, HEAP, live, live)];
         let report = told(seen(under("libown.so"), 1, 40), &events, &mut Names);
         let found = of(&report, FindingKind::Retained);
         assert_eq!(found.len(), 1, "{found:#?}");
@@ -69,7 +71,8 @@ fn free_pages_of_a_tenth_are_more_than_a_stock() {
 #[test]
 fn each_allocator_has_its_own_way_to_give_pages_back() {
     let given = |allocator: &str, took_ns| {
-        let events = [alloc(0, 1, HEAP, MIB, MIB)];
+        let [first, second] = used(40 * 256);
+        let events = [first, second, alloc(0, 1, HEAP, MIB, MIB)];
         let mut facts = seen(under(allocator), 1, 40);
         facts.snapshots[0].took_ns = took_ns;
         let report = told(facts, &events, &mut Names);

@@ -23,6 +23,7 @@ views.push({
     );
     const gives = [],
       less = [],
+      look = [],
       holds = [],
       beside = [];
     const rest = (f) => f.node === null && f.more_nodes.length > 0;
@@ -33,9 +34,11 @@ views.push({
         ? gives
         : f.saved_cumulative_bytes > 0 || f.saved_allocations > 0
           ? less
-          : f.now_bytes > 0 && (f.kind === "holder" || f.kind === "retained")
-            ? holds
-            : beside
+          : f.kind === "retained" && f.now_bytes > 0 && f.confidence === "possible"
+            ? look
+            : f.now_bytes > 0 && (f.kind === "holder" || f.kind === "retained")
+              ? holds
+              : beside
       ).push(f);
     gives.sort((a, b) => rest(a) - rest(b) || b.saved_bytes - a.saved_bytes);
     less.sort(
@@ -61,6 +64,10 @@ views.push({
       f.saved_cumulative_bytes && f.kind !== "churn"
         ? figures.bytes(f.saved_cumulative_bytes)
         : figures.count(f.saved_allocations) + " ×",
+    );
+    look.sort((a, b) => b.now_bytes - a.now_bytes);
+    this.list(report, place, "Worth a look — how much it would save, the recording cannot tell", look, (f) =>
+      figures.bytes(f.now_bytes),
     );
     this.list(report, place, "Who holds it — not waste by itself", holds, (f) => figures.bytes(f.now_bytes));
     beside.sort((a, b) => b.now_bytes - a.now_bytes);

@@ -3,14 +3,16 @@
 // O1  Completeness stands before any figure.
 // O2  Percentages are of the resident memory of the chosen moment, and of nothing else.
 // O3  Full books need a snapshot, which instants have. Elsewhere there is the nearest sample of resident
-//     memory and the exact live heap: fewer rows, which add up too, and the distance is said. A row that
-//     comes out negative (more live than resident) is shown as it is.
+//     memory and the exact live heap: fewer rows, which add up too, and the distance is said. Pages on which no
+//     block ever was cannot be told from free ones then: both stand in the row of other anonymous memory. A row
+//     that comes out negative (more live than resident) is shown as it is.
 
 const BOOK_COLORS = {
   live: "--c0",
   slop: "--c1",
   "allocator-free": "--c2",
   "allocator-metadata": "--c5",
+  "heap-unseen": "--c10",
   "mapped-files": "--c3",
   stacks: "--c6",
   "program-maps": "--c4",
@@ -20,6 +22,14 @@ const BOOK_COLORS = {
   unclassified: "--mark",
 };
 
+/** What the headline says of processes that have no trace. */
+function beside(lost) {
+  if (!lost) return "";
+  return lost === 1
+    ? "; 1 process that it started was not recorded"
+    : `; ${figures.count(lost)} processes that it started were not recorded`;
+}
+
 function renderHeader(report, place) {
   const p = report.program,
     c = report.completeness;
@@ -28,7 +38,7 @@ function renderHeader(report, place) {
     { class: "status" + (c.complete ? "" : " warn"), role: "status" },
     el("b", {}, c.complete ? "Complete" : "Incomplete"),
     c.complete
-      ? `: ${figures.count(c.events)} events, ${c.unrecorded_calls ? `and ${figures.count(c.unrecorded_calls)} calls passed unrecorded` : "none lost"}`
+      ? `: ${figures.count(c.events)} events, ${c.unrecorded_calls ? `and ${figures.count(c.unrecorded_calls)} calls passed unrecorded` : "none lost"}${beside(c.lost_children)}`
       : c.lost_events + (c.unread_events || 0)
         ? `: ${figures.count(c.events)} events read, ${figures.count(c.lost_events + (c.unread_events || 0))} lost or not readable — figures may be too small`
         : `: ${figures.count(c.events)} events read; what is missing:`,
@@ -38,7 +48,7 @@ function renderHeader(report, place) {
     notes.unshift(
       `Stacks without their outermost frames, as unwind information ends there: ${figures.count(c.truncated_stacks)}.`,
     );
-  if (c.unknown_frees)
+  if (c.unknown_frees && (c.began_late || c.complete))
     notes.unshift(`Releases of blocks from before recording: ${figures.count(c.unknown_frees)}.`);
   const facts = [
     ["Ran", figures.duration(p.duration_ns)],
@@ -337,7 +347,7 @@ function booksAt(report, instant, edge) {
           "allocator-free",
           "other anonymous memory",
           anon - level.usable,
-          "Anonymous resident memory minus live blocks: free, kept by the allocator; mapped past it; stacks and written data. Negative where blocks were never touched.",
+          "Anonymous resident memory minus live blocks: free, kept by the allocator; touched, no block ever seen; the allocator's own data; mapped past it; stacks and written data. Negative where blocks were never touched.",
         ),
         row("mapped-files", "files and shared memory", rss - anon, "Resident memory that is not anonymous."),
       ],

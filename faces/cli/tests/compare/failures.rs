@@ -229,5 +229,48 @@ fn traces_that_are_damaged_cut_or_none() {
     put("cut.sft", &whole[..whole.len() * 2 / 3]);
     let found = compared(&bench, &["--runs", "1", "--with", "glibc", "cut.sft"]);
     assert_eq!(found.verdict("glibc"), "measured", "{}", found.text);
-    found.says(&["it was cut"]);
+    found.says(&["incomplete: No end mark: the recording was cut off"]);
+}
+
+/// Compares the allocators on a trace, and checks that what is missing from it stands there as `counts` says it. Returns
+/// these sentences.
+#[track_caller]
+fn missing_as_elsewhere(bench: &Bench, trace: &str) -> Vec<String> {
+    let counted = bench.tool(["counts", trace]);
+    let lead = format!("skinflint: {trace}: ");
+    let lines = counted.stderr.lines();
+    let lines = lines.filter_map(|line| line.strip_prefix(&lead));
+    let wanted: Vec<String> = lines.map(str::to_owned).collect();
+    let complete = bench.report_at(trace, "end").0["completeness"]["complete"].as_bool();
+    assert_eq!(complete, Some(wanted.is_empty()), "{wanted:#?}");
+    let found = compared(bench, &["--runs", "1", "--with", "glibc", trace]);
+    assert_eq!(found.verdict("glibc"), "measured", "{}", found.text);
+    let notes = found.json["programs"][0]["notes"].as_array();
+    let notes = notes
+        .expect("notes")
+        .iter()
+        .filter_map(|note| note.as_str());
+    let told: Vec<&str> = notes
+        .filter(|note| note.starts_with("incomplete"))
+        .collect();
+    assert_eq!(told, wanted, "{}", found.text);
+    wanted
+}
+
+#[test]
+fn a_replay_says_of_its_recording_what_the_report_says() {
+    let bench = Bench::new();
+    bench.record([&made("steps")]);
+    assert_eq!(missing_as_elsewhere(&bench, "main.sft"), [""; 0]);
+    // 24 MiB by brk, of which no event tells: only pages without a block do.
+    let mut beside = bench.recording(&[], [tool::program("beside")]);
+    beside.args(["brk", "killed"]);
+    tool::run(beside);
+    let missing = missing_as_elsewhere(&bench, "main.sft");
+    assert!(
+        missing
+            .iter()
+            .any(|one| one.contains("never held a recorded block")),
+        "{missing:#?}"
+    );
 }

@@ -232,7 +232,7 @@ fn programs_that_cannot_be_asked() {
         let mut command = bench.skinflint(["record", "--dark-matter"]);
         command.args(more).arg("--preload").arg(preload());
         command.arg("--").arg(corner()).arg(what);
-        // The status is the program's own, whatever became of the question (asked.A4).
+        // The status is the program's own, whatever became of the question (dark_matter::asker.A4).
         run(command).says(7, texts);
     };
     said(

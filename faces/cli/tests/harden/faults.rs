@@ -35,7 +35,6 @@ fn what_the_bitmaps_know_is_told_at_every_level() {
         ("double_small", DOUBLE),
         ("double_remote", DOUBLE),
         ("inside_small", INSIDE),
-        ("double_large", NO_BLOCK),
         ("inside_large", NO_BLOCK),
         ("foreign", FOREIGN),
         ("foreign_mapping", FOREIGN),
@@ -52,6 +51,18 @@ fn what_the_bitmaps_know_is_told_at_every_level() {
             (quiet.stderr.as_str(), quiet.stdout.as_str()),
             ("", "survived\n")
         );
+    }
+}
+
+/// Where nothing is hardened the heap keeps a large block for the next of its length, and knows that it is free.
+#[test]
+fn a_large_block_that_is_freed_twice_is_told_at_every_level() {
+    for level in ["0", "1", "2", "3", "guard", "canary", "zero", "poison"] {
+        let done = fault("double_large", &[&format!("HARDEN={level}")]);
+        let text = if level == "0" { DOUBLE } else { NO_BLOCK };
+        assert_eq!(done.shell_status(), ABORTED, "{level}: {done:#?}");
+        assert_eq!(done.stderr.lines().count(), 1, "{level}: {done:#?}");
+        assert!(done.stderr.contains(text), "{level}: {done:#?}");
     }
 }
 

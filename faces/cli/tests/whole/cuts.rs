@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use crate::report::{Report, field};
 use crate::tool::{Bench, PATIENCE, Running, root, run, signal};
+use skinflint_test_support::random::Random;
 
 const ROUNDS: u64 = 5;
 /// More events than are done before the kill, and still soon over for the program that goes on.
@@ -25,12 +26,11 @@ const SEED: u64 = 20_110_805;
 /// A generous bound on what the loader and libc do before the program counts.
 const BEFORE_MAIN: u64 = 100;
 
-/// Returns the moment of a round: this many events (splitmix64, mapped to the first two thirds).
+/// Returns the moment of a round: this many events (mapped to the first two thirds).
 fn moment(round: u64) -> u64 {
-    let mut bits = SEED.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits ^ bits >> 31) % (EVENTS / 3 * 2)
+    let mut random = Random::new(SEED);
+    (0..round).for_each(|_| _ = random.bits());
+    random.below(EVENTS / 3 * 2)
 }
 
 fn build(bench: &Bench) {

@@ -1,9 +1,11 @@
 //! Live blocks drawn at random from programs in C++: each frame of each stack is what addr2line gives for its
-//! address.
+//! address, and the function that names it is the first of the program's own source.
 //!
 //! ```text
-//!   tests/drawn ─► record ─► live blocks ─draw 200 of each program─► return addresses ─┬─► our names    ─┐
-//!                                                                                      └─► addr2line -fi ┴─ equal
+//!   tests/drawn ─► record ─► live blocks ─draw 200 of each program─┬─► return addresses ─┬─► our names    ─┐
+//!                                                                  │                     └─► addr2line -fi ┴─ equal
+//!                                                                  └─► report ─┬─► the culprit              ─┐
+//!                                                                              └─► first frame in NAME.cpp   ┴─ equal
 //! ```
 //!
 //! D1  The judge is another reader of DWARF: which functions, inlined ones included, at which lines. It gives mangled
@@ -11,47 +13,59 @@
 //!     name.
 //! D2  All frames of the program itself are compared, with those that were inlined: names, files and lines.
 //! D3  The seed is printed; SEED=… draws again what a failure drew.
+//! D5  The culprit is judged by where the source lies, which the report does not look at: it goes by names.
 //! D4  If addr2line names one function twice in a row, only the place is compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use skinflint_analysis::ledger::Ledger;
+use skinflint_base::random::Random;
 use skinflint_symbols::{Frame, SymbolOptions, Symbols, demangle};
 use skinflint_trace::{NodeId, Trace};
 
+use crate::report::{Report, number, text};
 use crate::tool::{Bench, made, run};
 
 /// The number of blocks drawn from each program.
 const DRAWN: usize = 200;
 const PROGRAMS: [&str; 5] = ["containers", "expressions", "classes", "workers", "parser"];
 
-/// Random numbers that are uniform enough, and the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
+/// Reports whether a frame of the program is on a stack.
+fn is_own(trace: &Trace, program: &Path, mut node: NodeId) -> bool {
+    let mut own = trace.modules.iter();
+    let own = own.find(|module| Path::new(&module.path) == program);
+    let own = own.expect("the program's own module");
+    while let Some((parent, pc)) = trace.node(node).filter(|_| node.0 != 0) {
+        if (own.start..own.end).contains(&(pc - 1)) {
+            return true;
+        }
+        node = parent;
     }
+    false
 }
 
-/// Draws live blocks, and returns the stack of each.
-fn draw(trace: &Trace, dice: &mut Dice) -> Vec<NodeId> {
+/// Draws live blocks that the program made, not its libraries as they began, and returns the stack of each.
+fn draw(trace: &Trace, program: &Path, dice: &mut Random) -> Vec<NodeId> {
     let mut ledger = Ledger::new(16);
     trace
         .events()
         .for_each(|event| ledger.apply(event, &mut |_, _| {}));
     let cells = ledger.cells();
-    let all: u64 = ledger.live().blocks;
+    let own: Vec<bool> = cells
+        .keys()
+        .iter()
+        .map(|key| is_own(trace, program, key.node))
+        .collect();
+    let live = cells.counts().zip(&own).filter(|(_, own)| **own);
+    let all: u64 = live.map(|(count, _)| u64::from(count.live)).sum();
     assert!(all >= DRAWN as u64, "{all} live blocks");
     let mut drawn = Vec::new();
     for _ in 0..DRAWN {
         let mut number = dice.below(all);
-        let mut of = cells.keys().iter().zip(cells.counts());
+        let of = cells.keys().iter().zip(cells.counts()).zip(&own);
+        let mut of = of.filter(|(_, own)| **own).map(|(cell, _)| cell);
         let cell = of.find(|(_, count)| {
             let live = u64::from(count.live);
             let here = number < live;
@@ -177,6 +191,50 @@ fn compare(trace: &Trace, program: &Path, drawn: &[NodeId]) -> usize {
     found.values().map(Vec::len).sum()
 }
 
+/// A frame of a stack: its index in the report, its function, the name of its file.
+type Placed<'a> = (u64, &'a str, String);
+
+/// Returns the frames of a stack of the report, innermost first.
+fn placed(report: &Report, node: u64) -> Vec<Placed<'_>> {
+    let (nodes, frames) = (report.list("nodes"), report.list("frames"));
+    let mut found = Vec::new();
+    let mut at = node;
+    while at != 0 {
+        let index = number(&nodes[at as usize], "frame");
+        let frame = &frames[index as usize];
+        let file = frame["file"].as_str().map_or_else(String::new, file_name);
+        found.push((index, text(frame, "function"), file));
+        at = number(&nodes[at as usize], "parent");
+    }
+    found
+}
+
+/// Draws live blocks of the report, and checks that each is named by the first frame of the program's own source;
+/// returns how many have one (D5).
+fn judge_culprits(report: &Report, source: &str, dice: &mut Random) -> usize {
+    let plumbing = report.list("plumbing").iter();
+    let plumbing: BTreeSet<u64> = plumbing.filter_map(serde_json::Value::as_u64).collect();
+    let blocks = |site: &serde_json::Value| number(site, "end_blocks");
+    let all: u64 = report.sites().iter().map(blocks).sum();
+    let mut judged = 0;
+    for _ in 0..DRAWN {
+        let mut number_of = dice.below(all);
+        let site = report.sites().iter().find(|site| {
+            let here = number_of < blocks(site);
+            number_of = number_of.saturating_sub(blocks(site));
+            here
+        });
+        let stack = placed(report, number(site.expect("within all"), "node"));
+        let own = stack.iter().find(|(_, _, file)| file == source);
+        let culprit = stack.iter().find(|(index, ..)| !plumbing.contains(index));
+        if own.is_some() {
+            assert_eq!(culprit, own, "of {stack:#?}");
+            judged += 1;
+        }
+    }
+    judged
+}
+
 #[test]
 fn frames_of_a_thousand_live_blocks_are_those_of_addr2line() {
     let seed = std::env::var("SEED")
@@ -185,16 +243,20 @@ fn frames_of_a_thousand_live_blocks_are_those_of_addr2line() {
     let seed = seed.unwrap_or(20_261_122u64);
     println!("SEED={seed}");
     let folder = made("tests/drawn", "drawn-programs");
-    let mut dice = Dice(seed | 1);
+    let mut dice = Random::new(seed);
     for name in PROGRAMS {
         let program: PathBuf = folder.join(name).canonicalize().expect("built");
         let bench = Bench::new();
         let done = bench.record([&program]);
         assert_eq!(done.status.code(), Some(0), "{name}: {done:#?}");
         let trace = Trace::open(bench.path("main.sft")).expect("opens");
-        let drawn = draw(&trace, &mut dice);
+        let drawn = draw(&trace, &program, &mut dice);
         let frames = compare(&trace, &program, &drawn);
         println!("{name}: {} blocks, {frames} frames", drawn.len());
         assert!(frames > 10, "{name}: {frames} frames");
+        let source = format!("{name}.cpp");
+        let judged = judge_culprits(&bench.report(), &source, &mut dice);
+        println!("{name}: {judged} culprits");
+        assert!(judged >= DRAWN - 2, "{name}: {judged} blocks of its own");
     }
 }

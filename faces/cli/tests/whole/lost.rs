@@ -32,15 +32,12 @@ fn one(lost: &[LostProcess], what: LostKind, why: LostWhy, name: &str) -> LostPr
     lost.clone()
 }
 
-#[test]
-fn a_copy_that_cannot_reach_us() {
-    let bench = Bench::new();
-    let lost = lost(&bench, "copy", "lost: copy\n");
-    one(&lost, LostKind::Copy, LostWhy::Unreachable, "lost");
-    // The trace of its parent is whole; of all processes one is missing.
+/// Checks that the trace of the parent is whole and its report begins a note like this, and that of all processes one is
+/// missing. Returns the text of the report on all.
+#[track_caller]
+fn one_of_all_is_missing(bench: &Bench, says: &str) -> String {
     let report = bench.report();
     report.is_complete();
-    let says = "Not recorded (it could not reach the collector): 1 copy by fork (lost";
     let said = report.notes().iter().any(|note| note.starts_with(says));
     assert!(said, "{:?}", report.notes());
     let folder = bench.tool(["report", "."]);
@@ -48,7 +45,17 @@ fn a_copy_that_cannot_reach_us() {
         folder.stdout.contains("incomplete: 1 reason"),
         "{folder:#?}"
     );
-    assert!(folder.stdout.contains("Not recorded"), "{folder:#?}");
+    folder.stdout
+}
+
+#[test]
+fn a_copy_that_cannot_reach_us() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "copy", "lost: copy\n");
+    one(&lost, LostKind::Copy, LostWhy::Unreachable, "lost");
+    let says = "Not recorded (it could not reach the collector): 1 copy by fork (lost";
+    let folder = one_of_all_is_missing(&bench, says);
+    assert!(folder.contains("Not recorded"), "{folder}");
 }
 
 #[test]
@@ -57,6 +64,7 @@ fn static_children_however_they_are_started() {
         ("fork", "still\nlost: fork\n"),
         ("vfork", "lost: vfork\n"),
         ("spawn", "still\nlost: spawn\n"),
+        ("number", "still\nlost: number\n"),
     ] {
         let bench = Bench::new();
         let lost = lost(&bench, how, says);
@@ -87,6 +95,61 @@ fn a_child_without_our_variables() {
     let bench = Bench::new();
     let lost = lost(&bench, "bare", "lost: bare\n");
     one(&lost, LostKind::Program, LostWhy::Environment, "lost");
+}
+
+#[test]
+fn a_shell_of_the_c_library_without_our_variables() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "shell", "lost: shell\n");
+    assert_eq!(lost.len(), 1, "{lost:#?}");
+    assert_eq!(
+        (lost[0].what, lost[0].why),
+        (LostKind::Program, LostWhy::Environment)
+    );
+}
+
+#[test]
+fn a_copy_that_makes_no_heap_call_and_rewrites_what_it_inherits() {
+    let bench = Bench::new();
+    let lost = lost(&bench, "quiet", "lost: quiet\n");
+    let lost = one(&lost, LostKind::Copy, LostWhy::Quiet, "lost");
+    assert!(lost.max_rss_bytes >= Some(8 << 20), "{lost:#?}");
+    let says = "Not recorded: 1 copy of this process that made no heap call (up to 8";
+    one_of_all_is_missing(&bench, says);
+}
+
+#[test]
+fn a_child_without_room_for_descriptors_has_a_trace_that_is_not_called_complete() {
+    let bench = Bench::new();
+    assert_eq!(lost(&bench, "few", "lost: few\n"), []);
+    bench.report().is_complete();
+    let traces = bench.traces();
+    let child = traces.iter().find(|name| *name != "main.sft");
+    let alone = bench.tool(["report", child.expect("a second trace").as_str()]);
+    let folder = bench.tool(["report", "."]);
+    for report in [&alone, &folder] {
+        let text = report.stdout.to_lowercase();
+        assert!(text.contains("incomplete: "), "{report:#?}");
+        let words: Vec<&str> = report.stdout.split_whitespace().collect();
+        let text = words.join(" ");
+        assert!(
+            text.contains("the process met the collector and could not begin"),
+            "{report:#?}"
+        );
+        assert!(!text.contains("made no heap call"), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_copy_that_allocates_long_after_its_parent_has_ended_is_recorded() {
+    let bench = Bench::new();
+    assert_eq!(lost(&bench, "late", "lost: late\n"), []);
+    let traces = bench.traces();
+    let child = traces
+        .iter()
+        .find(|name| *name != "main.sft")
+        .expect("a second trace");
+    assert_eq!(bench.report_at(child, "end").blocks_of(229), (100, 100));
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod cuts;
 mod damaged;
 mod disk;
 mod drawn;
+mod filtered;
 mod fit;
 mod lost;
 mod mapped;

@@ -4,6 +4,8 @@
 //! Q2  A module opened with `RTLD_DEEPBIND` is recorded from the end of its `dlopen` on, its flag untouched.
 //! Q3  If the allocator itself counts other bytes as in use than the recording has, something went past us, and the
 //!     recording is not complete.
+//! Q4  Heap pages on which no recorded block ever was are a row of their own, however the program ended: nothing that
+//!     gives memory back is advised for them, and the report of the folder says the same as that of the trace.
 
 use skinflint_test_support::need;
 
@@ -110,7 +112,7 @@ fn the_allocators_own_count_tells_of_what_went_past() {
         // 400 blocks of 60,007: 22.9 MiB, and what the allocator rounds up.
         let unseen = beside(library, "unseen").join("");
         assert!(
-            unseen.contains("stand as free, kept by the allocator, are in use"),
+            unseen.contains("that are in no recorded block are in use"),
             "{library:?}: {unseen}"
         );
         let released = beside(library, "released").join("");
@@ -119,5 +121,53 @@ fn the_allocators_own_count_tells_of_what_went_past() {
             "{library:?}: {released}"
         );
         assert_eq!(beside(library, "even"), [""; 0], "{library:?}");
+    }
+}
+
+/// Tests Q4: records beside.c, and returns the bytes of the row, and whether the whole of it was told as free.
+#[track_caller]
+fn never_free(library: Option<&str>, what: &[&str]) -> u64 {
+    let bench = Bench::new();
+    let preload = library.map_or(vec![], |library| vec!["--preload", library]);
+    let mut command = bench.recording(&preload, [program("beside")]);
+    command.args(what);
+    let done = run(command);
+    assert_eq!(done.stdout, format!("beside: {}\n", what[0]), "{done:#?}");
+    let report = bench.report_at("main.sft", "peak");
+    assert_eq!(report.0["completeness"]["complete"].as_bool(), Some(false));
+    let is_said = |text: &str| text.contains("never held a recorded block");
+    let notes = report.list("completeness.notes").iter();
+    let own: Vec<&str> = notes.filter_map(|note| note.as_str()).collect();
+    assert!(own.iter().any(|note| is_said(note)), "{own:?}");
+    for finding in report.list("findings") {
+        assert_ne!(finding["kind"], "retained", "{finding:#}");
+    }
+    let folder = bench.tool(["report", "--json", "."]);
+    let folder: serde_json::Value = serde_json::from_str(&folder.stdout).expect("JSON");
+    let missing: Vec<&str> = folder["missing"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|line| line.as_str()?.strip_prefix("./main.sft: "))
+        .collect();
+    assert_eq!(missing, own[..missing.len()], "{folder:#}");
+    assert!(missing.iter().any(|line| is_said(line)), "{folder:#}");
+    let at = report.number("at") as usize;
+    let rows = report.0["instants"][at]["books"]["rows"].as_array();
+    let row = rows
+        .expect("books")
+        .iter()
+        .find(|row| row["id"] == "heap-unseen");
+    row.expect("the row")["bytes"].as_u64().expect("a number") >> 20
+}
+
+#[test]
+fn heap_that_was_got_past_the_recorder_is_never_called_free() {
+    // 400 blocks of 60,007 bytes: 22.9 MiB.
+    assert_eq!(never_free(None, &["unseen", "killed"]), 22);
+    assert_eq!(never_free(None, &["brk", "killed"]), 24);
+    let jemalloc = "libjemalloc.so.2";
+    if need::library(jemalloc) {
+        assert_eq!(never_free(Some(jemalloc), &["brk"]), 24);
     }
 }

@@ -361,7 +361,7 @@ fn python_builds_and_drops() {
         kept = [(i, str(i) * (i % 9)) for i in range(25000)]\n\
         kept = {i: kept[i] for i in random.sample(range(25000), 3000)}\n\
         mark(b'dropped')\n\
-        more = [str(i) * 3 for i in range(20000)]\n\
+        for _ in range(30): more = [str(i) * 3 for i in range(20000)]\n\
         mark(b'goes on')\n";
     for malloc in ["malloc", "pymalloc"] {
         let bench = Bench::new();

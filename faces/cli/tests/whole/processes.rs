@@ -7,9 +7,12 @@
 //!           └─ 4 x fork ──► child: 30 x 333 kept, frees 20 inherited
 //! ```
 //!
-//! Q1  What a child inherited is known in its trace: no release in it is of an unknown block.
+//! Q1  What a child inherited is known in its trace, with the stacks of who made it: no release in it is of an unknown
+//!     block.
 
 use std::path::Path;
+
+use serde_json::Value;
 
 use crate::programs::recorded;
 use crate::report::{Report, number};
@@ -17,10 +20,21 @@ use crate::tool::{Bench, program};
 
 /// Returns the blocks that the child inherited and has not released.
 fn inherited_at_end(report: &Report) -> u64 {
+    let stack = |site: &&Value| report.functions(number(site, "node"));
     let sites = report.sites().iter();
-    let inherited =
-        sites.filter(|site| report.functions(number(site, "node")) == ["[inherited from parent]"]);
-    inherited.map(|site| number(site, "end_blocks")).sum()
+    let inherited = sites.filter(|site| stack(site).ends_with(&["[inherited from parent]"]));
+    let inherited: Vec<&Value> = inherited.collect();
+    for site in &inherited {
+        let stack = stack(site);
+        assert!(
+            stack.contains(&"main") || number(site, "end_blocks") < 5,
+            "{stack:?}"
+        );
+    }
+    inherited
+        .iter()
+        .map(|site| number(site, "end_blocks"))
+        .sum()
 }
 
 #[test]

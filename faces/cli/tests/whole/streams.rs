@@ -17,8 +17,12 @@ fn stdin_stdout_and_stderr_are_the_programs() {
     );
     let done = bench.record(["sh", "-c", "echo out; echo err >&2; pwd"]);
     let folder = bench.path("").canonicalize().expect("it is there");
-    assert_eq!(done.stdout, format!("out\n{}\n", folder.display()));
-    assert_eq!(done.stderr, "err\n");
+    let out = format!("out\n{}\n", folder.display());
+    assert_eq!(
+        (&*done.stdout, &*done.stderr),
+        (&*out, "err\n"),
+        "{done:#?}"
+    );
 }
 
 #[test]
@@ -116,7 +120,7 @@ fn a_run_reports_on_stderr_and_writes_a_page() {
         "complete: 14,870 events, none lost",
         "= resident",
         // What grows here stays in place, and is no finding; a stack that holds is one.
-        "64 blocks of about 1,032 bytes",
+        "64 blocks of 1,032 bytes",
         "terminator",
         "trace",
     ] {

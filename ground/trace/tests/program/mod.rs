@@ -1,30 +1,14 @@
 //! Made-up programs: streams of events that obey the rules of `event.rs` (event.E1 to event.E3), from a seed.
 //!
 //! ```text
-//!   Rng ──► Program { threads, live blocks, an allocator that reuses the last block } ──► Event*
+//!   Random ──► Program { threads, live blocks, an allocator that reuses the last block } ──► Event*
 //! ```
 //!
 //! Not here: real recordings, with which compression is tested.
 #![allow(dead_code)] // Each test file uses a part.
 
+pub use skinflint_test_support::random::Random;
 use skinflint_trace::*;
-
-/// SplitMix64: small, and the same everywhere.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// What a made-up program does most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +25,7 @@ pub enum Shape {
 
 /// A program with threads and an allocator like glibc's: the block released last is reused first.
 pub struct Program {
-    pub rng: Rng,
+    pub rng: Random,
     shape: Shape,
     threads: u32,
     ticket: u64,
@@ -56,7 +40,7 @@ pub struct Program {
 impl Program {
     pub fn new(seed: u64, shape: Shape, threads: u32) -> Self {
         Program {
-            rng: Rng(seed),
+            rng: Random::new(seed),
             shape,
             threads,
             ticket: 0,
@@ -103,7 +87,7 @@ impl Program {
 
     fn wild(&mut self) -> EventKind {
         let r = &mut self.rng;
-        let any = |r: &mut Rng| r.next() >> r.below(64);
+        let any = |r: &mut Random| r.bits() >> r.below(64);
         let node = NodeId(any(r) as u32);
         let (addr, size) = (any(r), any(r));
         let usable = if r.below(2) == 0 { size } else { any(r) };

@@ -127,6 +127,7 @@ pub fn start(settings: &Settings) -> Result<()> {
         ours::set_growth(Growth {
             often_ns: u64::MAX,
             idle_ns: u64::MAX,
+            interval_ns: u64::MAX,
             ..Growth::TENANT
         });
     }

@@ -11,7 +11,7 @@ use crate::strategy::Strategy;
 /// How policies are tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// A collection comes when so many times what lived has been allocated.
+    /// A collection comes each time the objects have grown to this many times what lived after the last one.
     pub growth: f64,
     /// Most bytes of pages.
     pub limit_bytes: usize,

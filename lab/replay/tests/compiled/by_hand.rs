@@ -90,9 +90,6 @@ fn a_trace_cut_anywhere_compiles_up_to_there() {
         let mut script = Vec::new();
         match compile(&trace, &mut script) {
             Ok(compiled) => {
-                assert!(
-                    compiled.cut && compiled.notes().iter().any(|note| note.contains("no end"))
-                );
                 assert_eq!(compiled.ops, trace.event_count());
                 Read::of(&script);
                 compiled_some += 1;
@@ -105,7 +102,7 @@ fn a_trace_cut_anywhere_compiles_up_to_there() {
 }
 
 #[test]
-fn damaged_blocks_are_left_out_and_their_events_counted() {
+fn damaged_blocks_are_left_out() {
     let mut made = Made::new();
     for n in 0..2000 {
         made.malloc(0, 0x10000 + n * 64, 50);
@@ -115,10 +112,9 @@ fn damaged_blocks_are_left_out_and_their_events_counted() {
     bytes[middle] ^= 1;
     let trace = Trace::from_bytes(bytes, "damaged.sft").expect("opens");
     let compiled = compile(&trace, &mut Vec::new()).expect("compiles");
-    assert_eq!((compiled.lost_events, compiled.ops), (500, 1500));
-    assert_eq!(compiled.damages, 1);
-    assert!(compiled.notes()[0].starts_with("500 events are missing"));
-    assert!(compiled.notes()[1].starts_with("1 place of the trace is damaged"));
+    assert_eq!(compiled.ops, 1500);
+    // What is missing is the recording's verdict, and none of the script's.
+    assert_eq!(compiled.notes(), [""; 0]);
 }
 
 #[test]
@@ -228,22 +224,4 @@ fn points_stand_where_they_are_due() {
         (point::END, 6, 505),
     ];
     assert_eq!(points, wanted);
-}
-
-#[test]
-fn a_fork_s_child_is_said_to_be_one() {
-    let mut made = Made::new();
-    made.process.origin = Some(Origin {
-        how: OriginKind::Fork,
-        uid: "00".into(),
-        pid: 1,
-        fork_ticket: 5,
-    });
-    made.malloc(0, 0x1000, 10).free(0, 0x7000);
-    let (_, compiled) = made.compiled();
-    assert!(
-        compiled.notes().iter().any(|note| note.contains("fork")),
-        "{:?}",
-        compiled.notes()
-    );
 }

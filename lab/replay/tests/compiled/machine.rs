@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use skinflint_base::random::Random;
 use skinflint_replay::script::{
     CHUNK_BYTES, Chunk, EPOCH_BYTES, Epoch, HEADER_BYTES, Header, LEAD, Op, check, point,
 };
@@ -106,10 +107,10 @@ struct Slot {
 
 /// Returns a random number, and moves on to the next seed.
 pub fn next(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
+    let mut random = Random::new(*seed);
+    let drawn = random.bits();
+    *seed = random.seed();
+    drawn
 }
 
 /// Plays a script by this rule.

@@ -5,12 +5,16 @@
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-use skinflint_base::ring::SLOTS;
-use skinflint_trace::{Ending, Exit};
+use skinflint_base::ring::{GAVE_UP_FILTER, SLOTS};
+use skinflint_trace::{Ending, Exit, OriginKind};
 
 use super::Draining;
 use crate::process::lock;
 use crate::server;
+
+/// What is noted of a process that said hello, and has not recorded anything since.
+const NEVER_BEGAN: &str = "recording never began: the process met the collector, and had no room for the recorder's \
+     descriptors or memory, was kept from them by a filter of system calls, or ended at that moment";
 
 impl Draining {
     pub(super) fn ending(&mut self) -> Ending {
@@ -29,7 +33,9 @@ impl Draining {
         self.count_what_is_missing();
         ending.events = self.events;
         ending.exit = self.exit();
-        if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
+        if !self.has_begun() {
+            self.notes.push(NEVER_BEGAN.into());
+        } else if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
             self.notes.push(
                 "it ended without passing through exit: by a system call of its own, or it became \
                  another program that could not be recorded (environment cleared, static, set-user-id)"
@@ -51,9 +57,21 @@ impl Draining {
         ending.in_use_bytes = (before > 0 && after > 0).then_some((before, after));
         if let Some(child) = self.child {
             ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
-            ending.max_rss_bytes = ending.max_rss_bytes.max(child.max_rss_bytes);
+            // The kernel's figure for a child is of all programs that it was, one after another; ours is of this one.
+            let origin = self.process.info.origin.as_ref();
+            let was_other = origin.is_some_and(|origin| origin.how == OriginKind::Exec);
+            ending.max_rss_bytes = match ending.max_rss_bytes {
+                own @ Some(_) if was_other => own,
+                own => own.max(child.max_rss_bytes),
+            };
         }
         ending
+    }
+
+    /// Reports whether the recorder in the process could begin after its hello.
+    fn has_begun(&self) -> bool {
+        // ORDER: Relaxed; as in `ending`.
+        self.process.first.header().layout.load(Ordering::Relaxed) != 0
     }
 
     fn exit(&self) -> Exit {
@@ -92,7 +110,7 @@ impl Draining {
         let lost = header.lost_events.load(Ordering::Relaxed);
         let nested = header.nested_events.load(Ordering::Relaxed);
         let unserved = header.unserved_threads.load(Ordering::Relaxed);
-        let gave_up = header.gave_up.load(Ordering::Relaxed) != 0;
+        let gave_up = header.gave_up.load(Ordering::Relaxed); // ORDER: as above.
         self.lost += lost;
         if nested > 0 {
             let (calls, were) = match nested {
@@ -107,6 +125,12 @@ impl Draining {
         if unserved > 0 {
             self.notes.push(format!(
                 "{unserved} threads were not recorded: no room for their rings"
+            ));
+        }
+        let filtered = header.filtered_threads.load(Ordering::Relaxed); // ORDER: as above.
+        if filtered > 0 {
+            self.notes.push(format!(
+                "{filtered} threads were not recorded: a filter of system calls would have ended the program"
             ));
         }
         let regions = lock(&self.process.regions);
@@ -128,9 +152,16 @@ impl Draining {
                  blocks are unknown; their memory stands as free, or in other mappings"
             ));
         }
-        if gave_up {
-            self.notes
-                .push("recording stopped early: the collector did not answer for 5 s".into());
+        match gave_up {
+            0 => {}
+            GAVE_UP_FILTER => self.notes.push(
+                "recording stopped early: the program installed a filter of system calls that would have ended it at \
+                 a call of the recorder (futex, getpid or gettid)"
+                    .into(),
+            ),
+            _ => self
+                .notes
+                .push("recording stopped early: the collector did not answer for 5 s".into()),
         }
     }
 }

@@ -9,10 +9,14 @@
 //!     counts from where the program's frames begin (`ProcessHeader::look_stack`).
 //! M2  Of a stack whose thread has ended only the last [`CONTROL_BYTES`] are kept: the C library's record of the
 //!     thread, which may hold a result that was not asked for yet.
-//! M3  A word is kept by its lower 48 bits: bits that programs put into the upper 16 do not hide a pointer.
+//! M3  A word is kept by its lower 48 bits: bits that programs put into the upper 16 do not hide a pointer. The end of
+//!     a mapping counts: a block's end may be there.
+//! M4  Where memory of the heap lies below 4 GiB, either half of a word may be a pointer: such a half is kept with bit
+//!     48 set, as a pointer with a tag.
 //!
 //! Not here: what the words mean.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
@@ -24,6 +28,7 @@ use skinflint_trace::{
 };
 
 use super::stop::{Stopped, StoppedThread};
+use crate::modules;
 use crate::proc;
 use crate::process::{Process, lock};
 
@@ -39,6 +44,9 @@ const CONTROL_BYTES: u64 = 2304;
 /// The bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
+/// The largest half of a word, and the tag of halves that are kept (M4).
+const HALF: u64 = u32::MAX as u64;
+const HALF_TAG: u64 = 1 << 48;
 /// The number of the alternate signal stack among the registers.
 const ALTERNATE_STACK: u32 = 16;
 
@@ -56,6 +64,7 @@ pub(super) fn read(
     if mappings.is_empty() {
         return Err(format!("the mappings of process {pid} cannot be read"));
     }
+    modules::split_bss(pid, &mut mappings, &mut HashMap::new());
     let plan = Plan::new(process, stopped, &mappings);
     look.registers = plan.registers;
     look.regions = plan.regions;
@@ -113,22 +122,33 @@ struct Words<'a> {
 
 impl Words<'_> {
     /// Keeps the words that may be pointers. Cost: two comparisons for most words, a binary search among ranges for
-    /// those that may be addresses.
+    /// those that may be addresses; as much again for each half, if memory lies below 4 GiB.
     fn take(&mut self, start: u64, bytes: &[u8]) {
         let lowest = self.targets.first().map_or(u64::MAX, |range| range.0);
         let highest = self.targets.last().map_or(0, |range| range.1);
+        let has_halves = lowest <= HALF;
         for (index, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
             let value = u64::from_le_bytes(*word);
+            let at = start + index as u64 * 8;
             let address = value & ADDRESS_BITS;
-            if address < lowest || address >= highest {
-                continue;
-            }
-            let next = self.targets.partition_point(|range| range.0 <= address);
-            if address < self.targets[next - 1].1 {
-                self.encoder.push(start + index as u64 * 8, value);
+            if (lowest..=highest).contains(&address) && self.is_target(address) {
+                self.encoder.push(at, value);
+            } else if has_halves && value > HALF {
+                for half in [value & HALF, value >> 32] {
+                    if half >= lowest && self.is_target(half) {
+                        self.encoder.push(at, half | HALF_TAG);
+                    }
+                }
             }
         }
         self.read += bytes.len() as u64;
+    }
+
+    /// Reports whether an address is in anonymous memory, or at its end (M3).
+    fn is_target(&self, address: u64) -> bool {
+        let next = self.targets.partition_point(|range| range.0 <= address);
+        next.checked_sub(1)
+            .is_some_and(|last| address <= self.targets[last].1)
     }
 }
 
@@ -495,15 +515,46 @@ mod tests {
             0x30_8000,
             0xabcd_0000_0030_0001,
             u64::MAX,
+            // Two pointers of 32 bits.
+            0x0030_8000_0010_0008,
         ];
         let bytes: Vec<u8> = values
             .iter()
             .flat_map(|value: &u64| value.to_le_bytes())
             .collect();
         words.take(0x5000, &bytes);
-        assert_eq!(words.read, 64);
+        assert_eq!(words.read, 72);
         let kept: u32 = encoder.finish().iter().map(|one| one.words).sum();
-        assert_eq!(kept, 4);
+        assert_eq!(kept, 5 + 2);
+    }
+
+    /// A module's data, and directly behind it a block that only a plain global holds.
+    #[test]
+    fn memory_behind_a_modules_data_is_a_target_and_its_bss_is_not() {
+        let mut mappings = vec![
+            mapping(0x10_0000, 0x10_2000, MappingKind::File, "rw-p"),
+            mapping(0x10_2000, 0x11_0000, MappingKind::File, "rw-p"),
+            mapping(0x20_0000, 0x20_1000, MappingKind::Recorder, "rw-p"),
+            mapping(0x20_1000, 0x21_0000, MappingKind::Recorder, "rw-p"),
+        ];
+        let names = ["/a", "[bss] /a", "/r", "[bss] /r"];
+        for (mapping, name) in mappings.iter_mut().zip(names) {
+            mapping.name = name.into();
+        }
+        let spans = [("/a", 0x3000), ("/r", 0x1000)];
+        let mut ends = spans
+            .map(|(path, span)| (path.to_owned(), Some(span)))
+            .into();
+        modules::split_bss(0, &mut mappings, &mut ends);
+        let expected = [(0x10_3000, 0x11_0000), (0x20_1000, 0x21_0000)];
+        assert_eq!(targets(&mappings), expected);
+        let bss = mappings.iter().find(|one| one.name == "[bss] /a");
+        assert_eq!(
+            bss.map(|one| (one.start, one.end)),
+            Some((0x10_2000, 0x10_3000))
+        );
+        assert_eq!(kind_of(&mappings[1]), Some(RegionKind::Data));
+        assert_eq!(kind_of(&mappings[2]), Some(RegionKind::Anon));
     }
 
     #[test]

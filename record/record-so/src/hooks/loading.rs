@@ -199,6 +199,7 @@ hooks! {
     c"madvise": exports::madvise, true;
     c"brk": exports::brk, true;
     c"sbrk": exports::sbrk, true;
+    c"prctl": exports::prctl, true;
     c"syscall": exports::syscall, true;
     c"pthread_create": exports::pthread_create, true;
     c"fork": exports::fork, true;

@@ -373,7 +373,7 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
     }
 }
 
-/// `syscall`: mappings that are asked for by number are recorded as those by name.
+/// `syscall`: mappings, programs and filters that are asked for by number are recorded, or noticed, as those by name.
 ///
 /// All other numbers are passed to the kernel here as libc's function does, without a frame of ours: a child that
 /// shares its parent's stack returns through this function.
@@ -390,27 +390,13 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         "je 4f",
         "cmp rdi, {SYS_MREMAP}",
         "je 5f",
-        "cmp rdi, {SYS_MADVISE}",
-        "je 6f",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
         "mov rdx, rcx",
-        "mov r10, r8",
+        "mov rcx, r8",
         "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 2f",
-        "ret",
-        "2:",
-        "push rax",
-        "call {errno}",
-        "pop rcx",
-        "neg ecx",
-        "mov dword ptr [rax], ecx",
-        "mov rax, -1",
-        "ret",
+        "jmp {by_number}",
         "3:",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -441,19 +427,43 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         "call {mremap}",
         "add rsp, 24",
         "ret",
-        "6:",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "jmp {madvise}",
         SYS_MMAP = const libc::SYS_mmap,
         SYS_MUNMAP = const libc::SYS_munmap,
         SYS_MREMAP = const libc::SYS_mremap,
-        SYS_MADVISE = const libc::SYS_madvise,
-        errno = sym libc::__errno_location,
+        by_number = sym by_number,
         mmap = sym mmap_recorded::<true>,
         munmap = sym munmap_recorded::<true>,
         mremap = sym mremap_recorded::<true>,
+    )
+}
+
+/// Goes on to the function for the number in `rax`, or to the kernel, with the first five arguments in their registers.
+#[unsafe(naked)]
+unsafe extern "C" fn by_number() {
+    naked_asm!(
+        "cmp rax, {SYS_MADVISE}",
+        "je {madvise}",
+        "cmp rax, {SYS_EXECVE}",
+        "je {execve}",
+        "cmp rax, {SYS_EXECVEAT}",
+        "je {execveat}",
+        "cmp rax, {SYS_SECCOMP}",
+        "je {seccomp}",
+        "cmp rax, {SYS_PRCTL}",
+        "je {prctl}",
+        "mov r10, rcx",
+        "mov r9, [rsp + 8]",
+        "jmp {into_the_kernel}",
+        SYS_MADVISE = const libc::SYS_madvise,
+        SYS_EXECVE = const libc::SYS_execve,
+        SYS_EXECVEAT = const libc::SYS_execveat,
+        SYS_SECCOMP = const libc::SYS_seccomp,
+        SYS_PRCTL = const libc::SYS_prctl,
         madvise = sym madvise_recorded::<true>,
+        execve = sym super::starts::execve_by_number,
+        execveat = sym super::starts::execveat_by_number,
+        seccomp = sym super::filters::seccomp,
+        prctl = sym super::filters::passed,
+        into_the_kernel = sym super::filters::into_the_kernel,
     )
 }

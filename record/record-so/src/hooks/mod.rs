@@ -9,6 +9,7 @@
 //! N2  Every exported function behaves as the one beneath, errno included.
 
 pub mod extended;
+mod filters;
 pub mod loading;
 pub mod malloc;
 mod maps;
@@ -20,6 +21,7 @@ mod threads;
 /// What we export under the names of the real functions, for loading.rs, which puts them into tables by hand.
 pub mod exports {
     pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
+    pub use super::filters::prctl;
     pub use super::malloc::{
         aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
         posix_memalign, pvalloc, realloc, reallocarray, valloc,

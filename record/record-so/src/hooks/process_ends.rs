@@ -57,8 +57,12 @@ pub unsafe extern "C" fn __cxa_atexit(
 
 fn leave_process(status: c_int) -> ! {
     // A child of vfork that could not start its program ends here, in the memory of its parent, which goes on.
+    // A process that is not recorded needs no last snapshot, and its seccomp filter may kill at the calls of one.
     // ORDER: Relaxed; set before anything was recorded.
-    if sys::getpid() == process::PID.load(Ordering::Relaxed) {
+    if process::epoch() != 0
+        && !process::OFF.load(Ordering::Relaxed)
+        && sys::getpid() == process::PID.load(Ordering::Relaxed)
+    {
         process::at_exit();
     }
     // SAFETY: the system call that libc's `_exit` makes.

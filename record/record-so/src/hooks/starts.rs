@@ -1,4 +1,4 @@
-//! The starts of programs: `exec` in all its forms, and `posix_spawn`.
+//! The starts of programs: `exec` in all its forms, `posix_spawn`, `system` and `popen`.
 //!
 //! ```text
 //!   execve(path) ─ notice: about to be PATH ─► real ─ does not come back
@@ -9,27 +9,33 @@
 //!     however short its life.
 //! X2  Everything here may run in a child of vfork, on its parent's stack and in its parent's memory: nothing of this
 //!     thread's state is touched.
-//! X3  `system` and `popen` start a shell from inside the C library, unseen; that shell says hello itself.
+//! X3  `system` and `popen` start a shell from inside the C library, unseen; that shell says hello itself. If the
+//!     environment is without the recorder, it cannot, and there is a notice of it without its number.
 //!
 //! Not here: the notices (notices.rs), which processes are missed (the collector).
 
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::notices;
 use crate::real::call;
+use crate::{filters, notices};
 use skinflint_base::sys;
 
 type Words = *const *const c_char;
 
-/// Makes a call of the exec family, with a notice before it, and one after it if it returns.
+/// Makes a call of the exec family, with a notice before it, and one after it if it returns. `go` gets the variables:
+/// null for the program's own.
 ///
 /// # Safety
 /// `path` and `variables` are arguments of that call.
-unsafe fn exec(path: *const c_char, variables: Words, go: impl FnOnce() -> c_int) -> c_int {
+unsafe fn exec(path: *const c_char, variables: Words, go: impl FnOnce(Words) -> c_int) -> c_int {
     // SAFETY: as the caller promises.
     let told = unsafe { notices::exec(path, variables) };
-    let result = go();
+    let result = match filters::kills_programs(told) {
+        // SAFETY: as the caller promises.
+        true => unsafe { filters::with_hidden_address(variables, go) },
+        false => go(variables),
+    };
     notices::stayed(told);
     result
 }
@@ -42,7 +48,7 @@ unsafe fn exec(path: *const c_char, variables: Words, go: impl FnOnce() -> c_int
 pub unsafe extern "C" fn execve(path: *const c_char, words: Words, variables: Words) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(path, variables, || {
+        exec(path, variables, |variables| {
             call!(execve as Execve)(path, words, variables)
         })
     }
@@ -56,8 +62,11 @@ pub unsafe extern "C" fn execve(path: *const c_char, words: Words, variables: Wo
 pub unsafe extern "C" fn execv(path: *const c_char, words: Words) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(path, core::ptr::null(), || {
-            call!(execv as Execv)(path, words)
+        exec(path, core::ptr::null(), |variables| {
+            match variables.is_null() {
+                true => call!(execv as Execv)(path, words),
+                false => call!(execve as Execve)(path, words, variables),
+            }
         })
     }
 }
@@ -70,8 +79,11 @@ pub unsafe extern "C" fn execv(path: *const c_char, words: Words) -> c_int {
 pub unsafe extern "C" fn execvp(file: *const c_char, words: Words) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(file, core::ptr::null(), || {
-            call!(execvp as Execv)(file, words)
+        exec(file, core::ptr::null(), |variables| {
+            match variables.is_null() {
+                true => call!(execvp as Execv)(file, words),
+                false => call!(execvpe as Execve)(file, words, variables),
+            }
         })
     }
 }
@@ -84,7 +96,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, words: Words) -> c_int {
 pub unsafe extern "C" fn execvpe(file: *const c_char, words: Words, variables: Words) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(file, variables, || {
+        exec(file, variables, |variables| {
             call!(execvpe as Execve)(file, words, variables)
         })
     }
@@ -98,7 +110,7 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, words: Words, variables: W
 pub unsafe extern "C" fn fexecve(fd: c_int, words: Words, variables: Words) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(core::ptr::null(), variables, || {
+        exec(core::ptr::null(), variables, |variables| {
             call!(fexecve as Fexecve)(fd, words, variables)
         })
     }
@@ -118,7 +130,7 @@ pub unsafe extern "C" fn execveat(
 ) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        exec(path, variables, || {
+        exec(path, variables, |variables| {
             call!(execveat as Execveat)(folder, path, words, variables, flags)
         })
     }
@@ -172,6 +184,93 @@ one_by_one!(execl, execv);
 one_by_one!(execlp, execvp);
 one_by_one!(execle, execle_in_a_row);
 
+/// `syscall` for `execve`, noticed. Returns as `syscall` does.
+///
+/// # Safety
+/// The arguments of `execve`.
+pub(super) unsafe extern "C" fn execve_by_number(
+    path: *const c_char,
+    words: Words,
+    variables: Words,
+) -> i64 {
+    let go = |variables: Words| {
+        let args = [path as u64, words as u64, variables as u64, 0, 0, 0];
+        // SAFETY: the program's own call.
+        unsafe { by_number(libc::SYS_execve, args) }
+    };
+    // SAFETY: as the caller promises.
+    i64::from(unsafe { exec(path, variables, go) })
+}
+
+/// `syscall` for `execveat`, noticed. Returns as `syscall` does.
+///
+/// # Safety
+/// The arguments of `execveat`.
+pub(super) unsafe extern "C" fn execveat_by_number(
+    folder: c_int,
+    path: *const c_char,
+    words: Words,
+    variables: Words,
+    flags: c_int,
+) -> i64 {
+    let (folder, flags) = (folder as u64, flags as u64);
+    let go = |variables: Words| {
+        let (path, words, variables) = (path as u64, words as u64, variables as u64);
+        let args = [folder, path, words, variables, flags, 0];
+        // SAFETY: the program's own call.
+        unsafe { by_number(libc::SYS_execveat, args) }
+    };
+    // SAFETY: as the caller promises.
+    i64::from(unsafe { exec(path, variables, go) })
+}
+
+/// Makes a system call that does not come back, unless with an error, which is put where the C library has it.
+///
+/// # Safety
+/// The call's own.
+unsafe fn by_number(number: i64, args: [u64; 6]) -> c_int {
+    // SAFETY: as the caller promises; `errno` is this thread's.
+    unsafe {
+        let result = sys::syscall(number, args);
+        *libc::__errno_location() = -result as c_int;
+    }
+    -1
+}
+
+/// Defines a function that starts a shell from inside the C library: a notice if the shell will be without the
+/// recorder, and a jump, since the function beneath may be left by the cancellation of its thread.
+macro_rules! shell {
+    ($name:ident, $next:ident) => {
+        extern "C" fn $next() -> *mut c_void {
+            notices::shell();
+            crate::real::REAL.$name.get()
+        }
+
+        #[doc = concat!("`", stringify!($name), "`, noticed.")]
+        ///
+        /// # Safety
+        /// As for the function beneath.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name(_line: *const c_char, _mode: *const c_char) -> *mut c_void {
+            naked_asm!(
+                "push rdi",
+                "push rsi",
+                "sub rsp, 8",
+                "call {next}",
+                "add rsp, 8",
+                "pop rsi",
+                "pop rdi",
+                "jmp rax",
+                next = sym $next,
+            )
+        }
+    };
+}
+
+shell!(system, next_system);
+shell!(popen, next_popen);
+
 /// Makes a call of `posix_spawn` or `posix_spawnp`, and leaves a notice of the program that was started.
 ///
 /// # Safety
@@ -180,11 +279,15 @@ unsafe fn spawn(
     pid: *mut c_int,
     path: *const c_char,
     variables: Words,
-    go: impl FnOnce(*mut c_int) -> c_int,
+    go: impl FnOnce(*mut c_int, Words) -> c_int,
 ) -> c_int {
     let time_ns = sys::monotonic_ns();
     let mut own: c_int = 0;
-    let result = go(&mut own);
+    let result = match filters::kills_programs(0) {
+        // SAFETY: as the caller promises.
+        true => unsafe { filters::with_hidden_address(variables, |shown| go(&mut own, shown)) },
+        false => go(&mut own, variables),
+    };
     // SAFETY: as the caller promises; `pid` is null or the program's variable.
     unsafe {
         if result == 0 {
@@ -212,7 +315,7 @@ pub unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        spawn(pid, path, variables, |own| {
+        spawn(pid, path, variables, |own, variables| {
             call!(posix_spawn as Spawn)(own, path, actions, attributes, words, variables)
         })
     }
@@ -233,7 +336,7 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        spawn(pid, file, variables, |own| {
+        spawn(pid, file, variables, |own, variables| {
             call!(posix_spawnp as Spawn)(own, file, actions, attributes, words, variables)
         })
     }

@@ -18,20 +18,21 @@ use crate::heap::kind::TracePartFn;
 use crate::heap::tracer::Tracer;
 
 impl Tracer {
-    /// Notes that a part of the object that is traced is being written by a closure that has not ended: the object is
-    /// traced again.
-    ///
-    /// # Panics
-    /// No closure can be running: a guard was leaked, and what it protects cannot be told.
+    /// Notes that a part of the object that is traced is being written: in slices, by a closure that has not ended, so
+    /// the object is traced again. Otherwise nothing is needed: what a counted value does not tell counts as held from
+    /// outside, and where no closure can be running the guard was leaked, and what it protects is used no more (slot.L2).
     pub(crate) fn locked(&mut self) {
-        let lists_counted = self.lists_counted();
-        match &mut self.steps {
-            Some(steps) => steps.note(Note::Locked),
-            // For counted values nothing more is needed: what is not told counts as held from outside.
-            None if lists_counted => {}
-            None => {
-                panic!("a part of an object is locked for writing, for ever: its edges are unknown")
-            }
+        if let Some(steps) = &mut self.steps {
+            steps.note(Note::Locked);
+        }
+    }
+
+    /// Notes that the object that is traced, or what it owns outside of the heap, has a part into which weak cells or
+    /// pairs may be written later: a write outside of the heap does not tell whose part it was (incremental.I3).
+    #[inline]
+    pub(crate) fn may_get_weak(&mut self) {
+        if let Some(steps) = &mut self.steps {
+            steps.note(Note::Weak);
         }
     }
 

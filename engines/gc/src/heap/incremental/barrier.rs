@@ -19,8 +19,11 @@ use crate::heap::state::Heap;
 impl Heap {
     /// Notes that an edge to `target` was or is about to be written into an object of this
     /// heap. Cost while marking is off: a load and a branch.
+    ///
+    /// # Safety
+    /// It is the first byte of an object of some heap, and alive.
     #[inline]
-    pub fn barrier(&self, target: NonNull<u8>) {
+    pub unsafe fn barrier(&self, target: NonNull<u8>) {
         if self.marking_on.get() {
             self.shade(target);
         }
@@ -35,8 +38,11 @@ impl Heap {
 
     /// Notes that the edges of `object`, of this heap, may have
     /// changed.
+    ///
+    /// # Safety
+    /// It is the first byte of an object of this heap, and alive.
     #[inline]
-    pub fn changed(&self, object: NonNull<u8>) {
+    pub unsafe fn changed(&self, object: NonNull<u8>) {
         if self.marking_on.get() {
             self.trace_again(object);
         }

@@ -259,8 +259,7 @@ impl Heap {
         self.taken_seen.set(self.triggers.taken_total() as i64);
         *self.marking.borrow_mut() = Some(marking.clone());
         self.marking_on.set(true);
-        let on = &self.world.markings;
-        on.set(on.get() + 1);
+        self.world.marks_one_more();
     }
 
     /// Adds a new heap, in which nothing is allocated yet, to the heaps that are marked and collected with this one, if
@@ -337,7 +336,7 @@ impl Heap {
         let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
         refuse(&set)?;
         let began_ns = self.world.config.clock.wall_ns();
-        let _pause = self.world.pace.pause();
+        let pause = self.world.pace.pause();
         let Some(mut marking) = self.take_marking() else {
             return Ok(false);
         };
@@ -365,7 +364,9 @@ impl Heap {
         let mut pauses = marking.pauses;
         pauses.last_ns = Some(began_ns);
         pauses.forced = !marking.ready;
-        conclude(&set, marking.tracer, marking.reason, pauses);
+        let wake = conclude(&set, marking.tracer, marking.reason, pauses);
+        drop(pause);
+        wake.sweeper();
         Ok(true)
     }
 
@@ -380,8 +381,7 @@ impl Heap {
         // K3: only the caller that does a slice could still have it.
         let marking = Rc::into_inner(marking).expect("no slice is being done");
         let marking = marking.into_inner();
-        let on = &self.world.markings;
-        on.set(on.get() - marking.members.len() as u32);
+        self.world.marks_fewer(marking.members.len() as u32);
         Some(marking)
     }
 

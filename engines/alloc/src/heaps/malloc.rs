@@ -1,0 +1,494 @@
+//! malloc, calloc, realloc, memalign: the fast paths, and the slow path that each leads to.
+//!
+//! ```text
+//!   malloc(n) ── n <= 32 KiB ──► this thread's heap ── budget? ── magazine ──► block
+//!                  └ else ► large      └ none ► enter     └ used up ► sample  └ empty ► current span, next span
+//! ```
+//!
+//! A1  A failing call returns null and sets `errno` to ENOMEM; a succeeding one leaves it alone.
+//! A2  Every block is aligned to 16 bytes at least, and all of its usable size may be written.
+//! A3  A signal handler that interrupts a slow path of its own thread gets memory that is never used
+//!     again (`emergency`): it does not wait for ever. Interrupting a fast path and allocating is as
+//!     wrong here as with every other allocator.
+//!
+//! Not here: free (`free`), the C names (`malloc-so`).
+
+use skinflint_base::sync::Ordering;
+
+use super::fault::{self, Fault};
+use super::free::free;
+use super::large::Large;
+use super::pool::POOL_LOCK;
+use super::{emergency, large, neighbour, requests, slow, thread, tls};
+use crate::mechanism::branch::branch;
+use crate::mechanism::class::{self, SLICES, SMALL_MAX};
+use crate::mechanism::heap::{BUDGET_AT, Heap};
+use crate::mechanism::map::descriptor;
+use crate::mechanism::range::{self, base, fast_limit, limit};
+use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, Span};
+
+/// Allocates `n` bytes. Cost for a small size: 22 instructions, with ten loads and three stores among them and no
+/// locked instruction (callgrind, `pair48`, 2026-11-21).
+///
+/// # Safety
+/// Safe to call in itself; unsafe since the block must be freed by this allocator.
+#[inline(always)]
+pub unsafe fn malloc(n: usize) -> *mut u8 {
+    // 0 wraps around, and goes the other way.
+    let slice = n.wrapping_sub(1) >> 4;
+    if slice >= SLICES {
+        return malloc_unusual(n);
+    }
+    let heap = tls::get();
+    if heap.is_null() {
+        return malloc_unusual(n);
+    }
+    // SAFETY: a thread's heap stays (pool.G4), and is this thread's.
+    unsafe {
+        // `budget -= n; if budget < 0`.
+        // ORDER: as Relaxed: this thread's own (heap.H1), which other threads look at.
+        branch!(
+            "sub qword ptr [{heap} + {budget}], {n}",
+            "js",
+            [heap = in(reg) heap, budget = const BUDGET_AT, n = in(reg) n],
+            [],
+            else {
+                // SAFETY: as above.
+                return unsafe { malloc_sampled(n, heap) };
+            }
+        );
+        match (*heap).pop_slice(slice) {
+            Some(block) => block,
+            None => malloc_slow(n, heap),
+        }
+    }
+}
+
+/// Allocates where the fast path cannot: the thread has no heap yet, or `n` is 0 or large.
+#[cold]
+#[inline(never)]
+fn malloc_unusual(n: usize) -> *mut u8 {
+    let heap = tls::get();
+    if heap.is_null() {
+        if thread::enter().is_null() {
+            return fail();
+        }
+        // SAFETY: now the thread has a heap.
+        return unsafe { malloc(n) };
+    }
+    if n == 0 {
+        // SAFETY: as above.
+        return unsafe { malloc(1) };
+    }
+    malloc_large(n, 1).0
+}
+
+/// Allocates when the budget is used up: a sample is due, or the thread has ended, or every call is checked.
+#[cold]
+#[inline(never)]
+unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
+    if let Some(hardening) = slow::hardening() {
+        // SAFETY: the heap is this thread's, or stands for one that ends.
+        return unsafe { (hardening.malloc)(heap, n) };
+    }
+    if tls::is_ended(heap) {
+        requests::elsewhere(n as u64);
+        return thread::with_borrowed(|heap| {
+            // SAFETY: the heap is borrowed for this call.
+            unsafe { small(core::ptr::from_ref(heap).cast_mut(), n) }
+        });
+    }
+    // SAFETY: a thread's heap stays (pool.G4).
+    if (slow::paths().sample)(unsafe { &*heap })
+        && let Some(block) = (slow::paths().sampled_block)(n)
+    {
+        return block;
+    }
+    // SAFETY: the heap is this thread's.
+    unsafe { small(heap, n) }
+}
+
+/// Allocates from a heap, without budget and checks; `n` is from 1 to [`SMALL_MAX`].
+///
+/// # Safety
+/// The heap is this thread's.
+pub unsafe fn small(heap: *mut Heap, n: usize) -> *mut u8 {
+    let class = class::of_slice((n - 1) >> 4);
+    // SAFETY: as the caller promises.
+    unsafe {
+        match (*heap).pop_block(class) {
+            Some(block) => block,
+            None => malloc_slow(n, heap),
+        }
+    }
+}
+
+/// Allocates like [`small`], at a multiple of a power of two up to a page; `n` must be a multiple of that power. Spans
+/// begin on pages, and the base class of a multiple of a power of two is one too; an earned class need not be.
+///
+/// # Safety
+/// As for [`small`].
+pub unsafe fn small_aligned(heap: *mut Heap, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { small_of(heap, class::base_class(n), n) }
+}
+
+/// Allocates from a class of a heap, without budget and checks.
+///
+/// # Safety
+/// The heap is this thread's.
+unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some(block) = (*heap).pop_block(class) {
+            return block;
+        }
+        let mut round = 0;
+        loop {
+            let made = (*heap).refill(class);
+            slow::look();
+            match made {
+                None => return in_handler(n, 16),
+                // The same case, further down: the slow path had let go of the heap.
+                Some(block) if block.is_null() && POOL_LOCK.is_held_by((*heap).who()) => {
+                    return in_handler(n, 16);
+                }
+                Some(block) if !block.is_null() => return block,
+                Some(_) if slow::out_of_memory(n, &mut round) => {}
+                Some(_) => return fail(),
+            }
+        }
+    }
+}
+
+/// Allocates when the magazine is empty.
+///
+/// # Safety
+/// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
+#[cold]
+#[inline(never)]
+unsafe fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
+    let slice = (n - 1) >> 4;
+    let class = class::of_slice(slice);
+    // SAFETY: a thread's heap stays (pool.G4), and is this thread's (span.S2).
+    unsafe {
+        // ORDER: the owner's own (heap.H1).
+        (*heap).asked.store(slice as u32, Ordering::Relaxed);
+        slow::check();
+        small_of(heap, class, n)
+    }
+}
+
+/// Allocates a large block; the second value says whether it is known to be zero.
+pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
+    if n > isize::MAX as usize {
+        return (fail(), false);
+    }
+    let heap = tls::get();
+    if heap.is_null() && thread::enter().is_null() {
+        return (fail(), false);
+    }
+    let heap = tls::get();
+    if tls::is_ended(heap) {
+        requests::elsewhere(n as u64);
+    } else {
+        // SAFETY: a thread's heap stays (pool.G4).
+        let this = unsafe { &*heap };
+        requests::count(this, n);
+    }
+    if let Some(hardening) = slow::hardening()
+        && let Some(made) = (hardening.malloc_large)(n, align)
+    {
+        return made;
+    }
+    let mut round = 0;
+    loop {
+        let made = large::malloc(n, align);
+        if !made.0.is_null() {
+            slow::look();
+            return made;
+        }
+        if POOL_LOCK.is_held_by(tls::who()) {
+            return (in_handler(n, align), true);
+        }
+        if !slow::out_of_memory(n, &mut round) {
+            return (fail(), false);
+        }
+    }
+}
+
+/// Sets errno and returns null (A1).
+#[cold]
+#[inline(never)]
+pub fn fail() -> *mut u8 {
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    core::ptr::null_mut()
+}
+
+/// Allocates for a signal handler that interrupted this thread's own slow path (A3).
+#[cold]
+fn in_handler(n: usize, align: usize) -> *mut u8 {
+    let block = emergency::malloc(n, align);
+    if block.is_null() { fail() } else { block }
+}
+
+/// Allocates `count * n` bytes of zeroes.
+///
+/// # Safety
+/// As for [`malloc`].
+#[inline]
+pub unsafe fn calloc(count: usize, n: usize) -> *mut u8 {
+    let Some(bytes) = count.checked_mul(n) else {
+        return fail();
+    };
+    if bytes > SMALL_MAX {
+        let (block, zero) = malloc_large(bytes, 1);
+        if !zero && !block.is_null() {
+            // SAFETY: the block has this many bytes.
+            unsafe { core::ptr::write_bytes(block, 0, bytes) };
+        }
+        return block;
+    }
+    // SAFETY: as the caller promises; the block has this many bytes.
+    unsafe {
+        let block = malloc(bytes);
+        if !block.is_null() {
+            core::ptr::write_bytes(block, 0, bytes);
+        }
+        block
+    }
+}
+
+/// Allocates `n` bytes at a multiple of `align`, a power of two.
+///
+/// # Safety
+/// As for [`malloc`].
+pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
+    debug_assert!(align.is_power_of_two());
+    if n > isize::MAX as usize || align > isize::MAX as usize {
+        return fail();
+    }
+    if let Some(hardening) = slow::hardening()
+        && let Some(block) = (hardening.memalign)(align, n.max(1))
+    {
+        return block;
+    }
+    if align <= 16 {
+        // SAFETY: as the caller promises.
+        return unsafe { malloc(n) };
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    if align <= 4096 && rounded <= SMALL_MAX && !range::slow_mode() {
+        let heap = tls::get();
+        if heap.is_null() && thread::enter().is_null() {
+            return fail();
+        }
+        let heap = tls::get();
+        if !tls::is_ended(heap) {
+            // SAFETY: the heap is this thread's.
+            return unsafe {
+                requests::count(&*heap, n);
+                small_aligned(heap, rounded)
+            };
+        }
+    }
+    malloc_large(n.max(1), align).0
+}
+
+/// A descriptor that may be asked about a block.
+enum Block {
+    Small(&'static Span),
+    Large(*mut Large),
+    Unknown,
+}
+
+fn find(p: *mut u8) -> Block {
+    let distance = (p as usize).wrapping_sub(base());
+    // Of a hardened process nothing is known here (harden.Y1).
+    if distance >= fast_limit() {
+        return Block::Unknown;
+    }
+    // SAFETY: below the limit; MAP leads to descriptors.
+    unsafe {
+        let span = &*descriptor(distance);
+        // ORDER: the kind of a live block's descriptor does not change.
+        match span.kind.load(Ordering::Relaxed) {
+            KIND_SMALL => Block::Small(span),
+            KIND_LARGE => large::find(p).map_or(Block::Unknown, Block::Large),
+            _ => Block::Unknown,
+        }
+    }
+}
+
+/// Returns what is wrong with resizing what is at an address; `None`: a live block begins there, or it is no address of
+/// HEAP. Cost for a small block: what a free looks at, and nothing is changed.
+///
+/// Without it a block that was freed would be returned in its place, and the next malloc would hand it out once more.
+pub fn resize_fault(p: *mut u8) -> Option<Fault> {
+    let distance = (p as usize).wrapping_sub(base());
+    if distance >= limit() {
+        return None;
+    }
+    // SAFETY: below the limit; MAP leads to descriptors.
+    let span = unsafe { &*descriptor(distance) };
+    // ORDER: the kind of a live block's descriptor does not change.
+    match span.kind.load(Ordering::Relaxed) {
+        KIND_SMALL => small_fault(span, p),
+        // SAFETY: below the limit.
+        KIND_LARGE if unsafe { large::find(p) }.is_some() => None,
+        KIND_LARGE => Some(Fault::ResizeInside),
+        KIND_CACHED => Some(Fault::ResizeFree),
+        _ => Some(Fault::ResizeUnknown),
+    }
+}
+
+#[inline]
+fn small_fault(span: &Span, p: *mut u8) -> Option<Fault> {
+    match span.slot_of(p as usize) {
+        Some(slot) if span.is_live(slot) => None,
+        Some(_) => Some(Fault::ResizeFree),
+        None => Some(Fault::ResizeInside),
+    }
+}
+
+/// Reports a block that cannot be resized (free.F1), and fails.
+#[cold]
+#[inline(never)]
+fn refuse(p: *mut u8, fault: Fault) -> *mut u8 {
+    fault::report(fault, p);
+    fail()
+}
+
+/// Reports whether an address lies in HEAP, where nothing is a neighbour's (neighbour.N2).
+fn is_in_heap(p: *const u8) -> bool {
+    (p as usize).wrapping_sub(base()) < limit()
+}
+
+/// Returns the bytes of a block that may be used: at least the requested ones. 0 for null and for addresses that are
+/// not ours.
+///
+/// # Safety
+/// `p` is null or a live block, or not ours.
+pub unsafe fn usable_size(p: *const u8) -> usize {
+    match find(p.cast_mut()) {
+        Block::Small(span) => span.size(),
+        // SAFETY: a live large block.
+        Block::Large(large) => unsafe { (*large).pages as usize * 4096 },
+        // SAFETY: a block of the range.
+        Block::Unknown if emergency::holds(p as usize) => unsafe { emergency::size(p) },
+        Block::Unknown => slow::hardening()
+            .and_then(|hardening| (hardening.usable)(p))
+            .or_else(|| {
+                if is_in_heap(p) {
+                    None
+                } else {
+                    neighbour::usable(p)
+                }
+            })
+            .unwrap_or(0),
+    }
+}
+
+/// Resizes a block, in place where that is possible. `realloc(p, 0)` frees and returns null, as glibc's
+/// does; on failure the block is as it was.
+///
+/// # Safety
+/// `p` is null or a live block; it is given up if the call succeeds.
+pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises, throughout.
+    unsafe {
+        if p.is_null() {
+            return malloc(n);
+        }
+        if n == 0 {
+            free(p);
+            return core::ptr::null_mut();
+        }
+        if n > isize::MAX as usize {
+            return fail();
+        }
+        let have = match find(p) {
+            Block::Small(span) => match small_fault(span, p) {
+                None => span.size(),
+                Some(fault) => return refuse(p, fault),
+            },
+            Block::Large(large) => return realloc_large(large, p, n),
+            Block::Unknown if emergency::holds(p as usize) => emergency::size(p),
+            Block::Unknown => {
+                if let Some(fault) = resize_fault(p) {
+                    return refuse(p, fault);
+                }
+                if let Some(hardening) = slow::hardening()
+                    && let Some(new) = (hardening.realloc)(p, n)
+                {
+                    return new;
+                }
+                if emergency::is_nobodys(p) {
+                    return fail();
+                }
+                match neighbour::usable(p) {
+                    Some(have) => have,
+                    None => {
+                        fault::report(Fault::Foreign, p);
+                        return fail();
+                    }
+                }
+            }
+        };
+        // Half a block is kept where it is: a copy costs more than the slop, which a next growth uses.
+        if n <= have && (n > have / 2 || have <= 32) {
+            return p;
+        }
+        // A block that grows beyond the small sizes will probably grow again: see `large::move_to`.
+        move_block(p, have, n)
+    }
+}
+
+unsafe fn move_block(p: *mut u8, have: usize, n: usize) -> *mut u8 {
+    // SAFETY: as for `realloc`.
+    unsafe {
+        let new = malloc(n);
+        if !new.is_null() {
+            core::ptr::copy_nonoverlapping(p, new, have.min(n));
+            free(p);
+        }
+        new
+    }
+}
+
+unsafe fn realloc_large(large: *mut Large, p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: as for `realloc`.
+    unsafe {
+        let have = (*large).pages as usize * 4096;
+        if n <= SMALL_MAX {
+            // An alignment makes large blocks of few bytes, too.
+            return if n <= have && n > have / 2 {
+                large::requested(p, n);
+                p
+            } else {
+                move_block(p, have, n)
+            };
+        }
+        if large::resize_in_place(large, n) {
+            return p;
+        }
+        if n < have {
+            return move_block(p, have, n);
+        }
+        // An eighth more than requested: untouched pages cost nothing, and the next steps stay in place.
+        let mut new = large::move_to(large, n.saturating_add(n / 8).min(isize::MAX as usize));
+        if new.is_null() {
+            new = large::move_to(large, n);
+        }
+        let mut round = 0;
+        while new.is_null() {
+            if !slow::out_of_memory(n, &mut round) {
+                return fail();
+            }
+            new = large::move_to(large, n);
+        }
+        large::requested(new, n);
+        new
+    }
+}

@@ -1,0 +1,35 @@
+//! Heaps: what threads and tenants allocate from and free to, and what becomes of a heap when they end or fork.
+//!
+//! ```text
+//!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, place, tenant, fork: whose a heap is
+//!                    └─ large ─► runs ──────────────────┘                └─ retire: what it gives up
+//!   slow: the table by which all of them reach the services
+//! ```
+//!
+//! Not here: what is done beside the calls of the program (`services`).
+
+pub mod cache;
+pub mod clean;
+pub mod emergency;
+pub mod events;
+pub mod fault;
+pub mod fork;
+pub mod free;
+mod fresh;
+pub mod global;
+pub mod hints;
+pub mod large;
+pub mod malloc;
+pub mod neighbour;
+pub mod place;
+pub mod pool;
+mod refill;
+pub mod requests;
+pub mod retire;
+pub mod runs;
+pub mod slow;
+pub mod spans;
+pub mod spare;
+pub mod tenant;
+pub mod thread;
+pub mod tls;

@@ -1,0 +1,116 @@
+//! Heaps that one thread goes in and out of, so that blocks which die together lie together.
+//!
+//! ```text
+//!   Place::new ─► a heap beside the thread's own      within ─► malloc takes from it ─► and then from the one before
+//!   Place dropped ─► drained, cooled, idle: its empty spans go to the pool, the heap to the next thread
+//! ```
+//!
+//! A thread that serves many clients (tabs, requests, documents) in turns has blocks of all of them on each page of its
+//! heap; when all but one have ended, each page is pinned by the one. With a place for each they share no span.
+//!
+//! L1  Only the thread that made a place uses its heap: `Place` is neither Send nor Sync. Entered or not, it counts as a
+//!     heap with a thread; so no heap steals from it, and what is freed while another place is entered goes the way of
+//!     other threads' frees, until it is entered again or dropped.
+//! L2  A place is entered for the time of a call ([`Place::within`]), and left in the reverse order whatever happens in
+//!     it, a panic too: so no thread allocates from a place that was dropped. With guards, which a caller could drop in
+//!     any order, two threads came to one heap.
+//! L3  In the child of a fork only the heap that was entered is still the thread's; places made before the fork do
+//!     nothing there (`fork::forks`), and blocks in them may still be freed.
+//! L4  A thread's own heap stays its own while a place is entered. A thread that ends in there (`pthread_exit`)
+//!     gives back the place's heap; its own has no user any more, and no harm is done.
+//!
+//! Cost: two stores each to enter and to leave, and a lock if other threads have freed. A place costs 12 KiB of
+//! metadata, the entries of its magazines, and for each class in use a page or two that is not full.
+//!
+//! Not here: heaps that several threads use, destroyed whole (`tenant`).
+
+use core::marker::PhantomData;
+
+use skinflint_base::sync::Ordering;
+
+use super::fork::forks;
+use super::{events, thread, tls};
+use crate::mechanism::heap::Heap;
+
+/// A heap beside the thread's own. Blocks that are allocated while it is entered lie in it.
+///
+/// Blocks outlive their place: they may be used and freed after it was dropped.
+pub struct Place {
+    heap: *mut Heap,
+    forks: u32,
+    not_send: PhantomData<*mut ()>,
+}
+
+/// Leads back to the heap of before, when it is dropped: at the end of [`Place::within`], or as a panic goes by.
+struct Back {
+    before: *mut Heap,
+    forks: u32,
+}
+
+impl Place {
+    /// Creates a place. `None`: there is no memory, or the thread is ending.
+    pub fn new() -> Option<Place> {
+        // The thread's own heap comes first, for `thread::ended`.
+        let mut own = tls::get();
+        if own.is_null() {
+            own = thread::enter();
+        }
+        if own.is_null() || tls::is_ended(own) {
+            return None;
+        }
+        let heap = thread::adopt();
+        (!heap.is_null()).then_some(Place {
+            heap,
+            forks: forks(),
+            not_send: PhantomData,
+        })
+    }
+
+    /// Runs `work`, during which this thread allocates from the place; returns its result. Places may be entered within
+    /// each other, and one more than once.
+    ///
+    /// ```
+    /// let place = skinflint_alloc::Place::new().expect("memory");
+    /// let text = place.within(|| String::from("lies in the place, if this is the global allocator"));
+    /// drop(place);
+    /// assert!(text.starts_with("lies"));
+    /// ```
+    pub fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        let before = tls::get();
+        if self.forks != forks() || before.is_null() || tls::is_ended(before) {
+            return work();
+        }
+        // SAFETY: heaps stay (pool.G4).
+        let heap = unsafe { &*self.heap };
+        // ORDER: a look; frees that come later wait for the next time (L1).
+        if heap.notified.load(Ordering::Relaxed) != 0 && heap.lock.try_lock(heap.who()) {
+            // SAFETY: this thread owns the heap (L1), and has its lock.
+            unsafe { events::drain(heap) };
+            heap.lock.unlock();
+        }
+        let _back = Back {
+            before,
+            forks: self.forks,
+        };
+        tls::set(self.heap);
+        work()
+    }
+}
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        // L3; and a thread whose destructors have run has no heap to go back to.
+        if self.forks == forks() && !tls::is_ended(tls::get()) {
+            tls::set(self.before);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // L3. It is not entered: the call that enters it borrows it (L2).
+        if self.forks == forks() {
+            thread::leave_cold(self.heap);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Handles for tests: the purger's pace, and what there is of heaps.
+//!
+//! ```text
+//!   tests ─► hasten_purger, start_purger, purger_passes        own_heap, heaps
+//! ```
+//!
+//! Not here: the invariants (`check`).
+
+use skinflint_base::sync::Ordering;
+
+use super::purger;
+use crate::heaps::{hints, pool, tls};
+
+/// Makes the purger tick faster, for tests.
+pub fn hasten_purger(tick_ms: u32) {
+    purger::set_tick_ms(tick_ms);
+}
+
+/// Starts the purger if it does not run, whether there is something to do or not.
+pub fn start_purger() {
+    hints::wanted();
+}
+
+/// Returns the number of passes that the purger has made.
+pub fn purger_passes() -> u32 {
+    // ORDER: a statistic.
+    purger::PASSES.load(Ordering::Relaxed)
+}
+
+/// Returns the address of the heap that this thread allocates from; 0 before it has one.
+pub fn own_heap() -> usize {
+    tls::get().addr()
+}
+
+/// Returns the number of heaps, with a thread or without.
+pub fn heaps() -> usize {
+    pool::heaps().count()
+}

@@ -1,0 +1,321 @@
+//! Giving back 4 KiB pages inside spans that still hold live blocks.
+//!
+//! ```text
+//!   span  [ page 0 ][ page 1 ][ page 2 ][ page 3 ]        live blocks in pages 0 and 3
+//!            kept      purged    purged    kept           clean = 0110
+//! ```
+//!
+//! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then no thread can
+//!     allocate there before the purge is done (span.S5).
+//! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
+//! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
+//!     batch, about 100 µs, and its fast path for nothing.
+//!
+//! Not here: when holes are purged (`purger`, `trim`), free runs of the pool (`pages`).
+
+use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
+use skinflint_pages::{PAGE, purge::Batch};
+
+use super::batch::{PURGE_LOCK, batch};
+use crate::heaps::clean::HOLES;
+use crate::heaps::pool::TOUCHED;
+use crate::heaps::{cache, events, retire};
+use crate::mechanism::class;
+use crate::mechanism::heap::{Heap, usage};
+use crate::mechanism::lock::Who;
+use crate::mechanism::range::at;
+use crate::mechanism::span::Span;
+
+/// The most spans for which a walk holds the lock.
+const CHUNK: u32 = 64;
+/// A heap below this many pages is not searched for holes before it grows: 1 MiB.
+const SEARCH_PAGES: u32 = 256;
+/// Fewest pages by which a heap grows between two searches.
+const LEAST_GROWTH: u32 = 64;
+
+/// Number of pages purged inside spans so far.
+pub static PURGED: AtomicU64 = AtomicU64::new(0);
+/// The most pages that were resident, as far as this file knows, when a heap was about to grow.
+static PEAK: AtomicU32 = AtomicU32::new(0);
+
+/// The spans that a walk purges.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Zeal {
+    /// Spans that have not changed since the last walk, except as many as were needed lately.
+    Quiet,
+    /// Every span.
+    All,
+}
+
+/// The result of a walk.
+#[derive(Clone, Copy, Default)]
+pub struct Walked {
+    /// Number of pages purged.
+    pub purged: u32,
+    /// Number of spans with free pages that were left for the next walk.
+    pub pending: u32,
+    /// Number of spans looked at.
+    pub looked: u32,
+}
+
+/// Returns a number for a walk, by which it knows what it has seen. Each heap counts its own: with one counter for 255
+/// heaps each would get the same number in every round.
+fn new_visit(heap: &Heap) -> u8 {
+    // ORDER: only distinct numbers are wanted. 0 is what spans carry that were listed since.
+    (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
+}
+
+/// Walks a heap's spans and purges what can be purged. Takes the heap's lock, piece by piece.
+///
+/// `who` must not be the holder of the lock.
+pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
+    let mut done = Walked::default();
+    done.pending += cache::age(heap, who, zeal == Zeal::All);
+    let visit = new_visit(heap);
+    // ORDER: statistics.
+    let refills = heap.refills.load(Ordering::Relaxed);
+    let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
+    let spare = if zeal == Zeal::Quiet { wanted } else { 0 };
+    if !heap.lock.lock(who) {
+        return done;
+    }
+    // SAFETY: the lock is held; without a thread the heap is ours for the time (heap.H1).
+    unsafe {
+        // ORDER: the lock is held.
+        let used_by = heap.usage.load(Ordering::Relaxed);
+        if used_by != usage::THREAD {
+            retire::settle(heap);
+            events::drain(heap);
+            done.pending += retire::cool(heap, zeal == Zeal::All);
+        }
+        // Tenants' heaps are used under their lock only, so theirs can be taken from them.
+        if zeal == Zeal::All && used_by >= usage::TENANT {
+            retire::release_current(heap);
+        }
+    }
+    heap.lock.unlock();
+    for class in 0..class::count() {
+        if spare == 0 {
+            // SAFETY: it takes the lock itself.
+            unsafe { walk_empty(heap, class, who, batch, &mut done) };
+        }
+        if spare == 0 {
+            walk_current(heap, class, who, zeal, batch, &mut done);
+        }
+        for list in [&heap.partial[class], &heap.full[class]] {
+            walk_list(heap, list, who, (zeal, spare, visit), batch, &mut done);
+        }
+    }
+    done
+}
+
+/// Looks at the span that a class allocates from, whose owner may be idle for long.
+fn walk_current(
+    heap: &Heap,
+    class: usize,
+    who: Who,
+    zeal: Zeal,
+    batch: &mut Batch,
+    done: &mut Walked,
+) {
+    if Heap::is_none(heap.current(class)) || !heap.lock.lock(who) {
+        return;
+    }
+    let span = heap.current(class);
+    if !Heap::is_none(span) {
+        done.looked += 1;
+        // SAFETY: the current span of a class is live (heap.H3), and changes under the lock, which is held.
+        unsafe { consider(&*span, zeal, batch, done) };
+        batch.flush();
+    }
+    heap.lock.unlock();
+}
+
+/// Gives the empty spans of a heap that needs none back whole.
+unsafe fn walk_empty(heap: &Heap, class: usize, who: Who, batch: &mut Batch, done: &mut Walked) {
+    let list = &heap.empty[class];
+    // ORDER: a look; the lock orders.
+    while list.load(Ordering::Relaxed) != 0 {
+        if !heap.lock.lock(who) {
+            return;
+        }
+        // ORDER: the lock is held.
+        let head = list.load(Ordering::Relaxed);
+        if head != 0 {
+            let span = at::<Span>(head);
+            // SAFETY: a listed span is live (heap.H3); it has no live block, and the lock is held (O1).
+            unsafe {
+                done.purged += purge_span(&*span, batch);
+                batch.flush();
+                heap.give_or_wait(span);
+            }
+        }
+        heap.lock.unlock();
+    }
+}
+
+/// Walks one list by rotating it, so that each hold of the lock goes on where the last one stopped.
+fn walk_list(
+    heap: &Heap,
+    list: &AtomicU32,
+    who: Who,
+    (zeal, spare, visit): (Zeal, u32, u8),
+    batch: &mut Batch,
+    done: &mut Walked,
+) {
+    let mut skipped = 0;
+    let mut more = true;
+    // ORDER: a look.
+    while more && list.load(Ordering::Relaxed) != 0 {
+        if !heap.lock.lock(who) {
+            return;
+        }
+        for _ in 0..CHUNK {
+            // ORDER: the lock is held.
+            let head = list.load(Ordering::Relaxed);
+            if head == 0 {
+                more = false;
+                break;
+            }
+            // SAFETY: a listed span is live (heap.H3).
+            let span = unsafe { &*at::<Span>(head) };
+            if span.visit.load(Ordering::Relaxed) == visit {
+                more = false;
+                break;
+            }
+            span.visit.store(visit, Ordering::Relaxed); // ORDER: the lock is held
+            // ORDER: as above.
+            list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
+            done.looked += 1;
+            // A free that the owner's drain came too early for (free.F2): the owner is to look again. Without a thread
+            // our next walk does.
+            if span.has_remote() && events::notify(span) {
+                done.pending += 1;
+            }
+            if skipped < spare {
+                skipped += 1;
+                continue;
+            }
+            // SAFETY: the lock is held (O1).
+            unsafe { consider(span, zeal, batch, done) };
+        }
+        batch.flush();
+        heap.lock.unlock();
+    }
+}
+
+/// Purges a span's free pages, now or at the next walk.
+///
+/// # Safety
+/// The heap's lock is held.
+unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
+    let free = span.free_slots();
+    // With the tail, which is free whatever the slots are: of less than a page none is.
+    if (free as usize) * span.size() + span.tail() < PAGE {
+        return;
+    }
+    // ORDER: the lock is held (span.S3).
+    let pages = span.free_pages() & !span.clean.load(Ordering::Relaxed);
+    if pages == 0 {
+        return;
+    }
+    // ORDER: as above.
+    let changed = span.seen.swap(free as u8, Ordering::Relaxed) != free as u8;
+    if zeal == Zeal::Quiet && changed {
+        done.pending += 1;
+        return;
+    }
+    // SAFETY: as the caller promises.
+    done.purged += unsafe { purge_span(span, batch) };
+}
+
+/// Puts the free pages of a span into the batch; returns how many.
+///
+/// # Safety
+/// As for [`consider`]; the batch is flushed before the lock is given back.
+unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
+    // ORDER: the lock is held (span.S3).
+    let clean = span.clean.load(Ordering::Relaxed);
+    let pages = span.free_pages() & !clean;
+    let mut rest = pages;
+    while rest != 0 {
+        let first = rest.trailing_zeros();
+        let run = (!(rest >> first)).trailing_zeros().min(16 - first);
+        if batch.is_full() {
+            batch.flush();
+        }
+        batch.add(span.start() + first as usize * PAGE, run as usize * PAGE);
+        rest &= !((((1u32 << run) - 1) << first) as u16);
+    }
+    span.clean.store(clean | pages, Ordering::Relaxed); // ORDER: as above
+    HOLES.fetch_add(pages.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+    PURGED.fetch_add(u64::from(pages.count_ones()), Ordering::Relaxed); // ORDER: a statistic
+    pages.count_ones()
+}
+
+/// Purges holes of a heap that is about to grow. After that it searches again only after some growth.
+///
+/// # Safety
+/// The heap's lock is held by its owner.
+pub unsafe fn before_growing(heap: &Heap) {
+    // ORDER: the owner's own, and hints.
+    let pages = heap.pages.load(Ordering::Relaxed);
+    if pages < SEARCH_PAGES || pages < heap.search_at.load(Ordering::Relaxed) {
+        return;
+    }
+    // Growth within what the process has held before raises no peak.
+    let holes = HOLES.load(Ordering::Relaxed); // ORDER: a hint
+    let resident = TOUCHED.load(Ordering::Relaxed).saturating_sub(holes); // ORDER: a hint
+    if resident < PEAK.fetch_max(resident, Ordering::Relaxed) {
+        // ORDER: a hint
+        return;
+    }
+    // Only tried: PURGE_LOCK comes before a heap's lock in the order, and this heap's is held.
+    if !PURGE_LOCK.try_lock(heap.holder()) {
+        return;
+    }
+    // SAFETY: the lock is held.
+    let batch = unsafe { batch() };
+    let mut done = Walked::default();
+    for class in 0..class::count() {
+        for list in [&heap.partial[class], &heap.full[class]] {
+            // SAFETY: the heap's lock is held.
+            unsafe { search(list, batch, &mut done) };
+        }
+    }
+    batch.flush();
+    PURGE_LOCK.unlock();
+    // A look is a few dozen instructions and a cache line, a new page a fault, which costs some fifty times that. One
+    // new page for four looks keeps the search small beside what the growth costs anyway; if it found little, one new
+    // page for each look.
+    let worth = if done.purged >= done.looked / 16 {
+        4
+    } else {
+        1
+    };
+    let growth = (done.looked / worth).max(LEAST_GROWTH);
+    // ORDER: the owner's own.
+    heap.search_at.store(pages + growth, Ordering::Relaxed);
+}
+
+/// # Safety
+/// The heap's lock is held.
+unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
+    // ORDER: the lock is held.
+    let head = list.load(Ordering::Relaxed);
+    let mut next = head;
+    while next != 0 {
+        // SAFETY: a listed span is live (heap.H3) and not Current.
+        let span = unsafe { &*at::<Span>(next) };
+        done.looked += 1;
+        // SAFETY: as above.
+        unsafe { consider(span, Zeal::All, batch, done) };
+        next = span.next.load(Ordering::Relaxed); // ORDER: as above
+        if next == head {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

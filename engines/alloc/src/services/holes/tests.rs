@@ -1,0 +1,254 @@
+//! What is purged in spans, and what is told of pages that have become free.
+//!
+//! ```text
+//!   frees ─► events ─► hints: so many pages     walk ─► spans looked at, pending, purged ─► clean
+//! ```
+//!
+//! T1  A heap of the test's own, which nothing else touches: every figure is exact.
+//!
+//! Not here: when the purger begins (`starter`, `tests/idle`), real threads (`tests/engine`).
+
+use super::*;
+use crate::heaps::events;
+use crate::heaps::hints::{HINT_PAGES, STARTER, hint_from};
+use crate::mechanism::lock::PURGER;
+use crate::turn::{new, turn};
+
+/// A heap that counts as a thread's.
+fn threads() -> &'static Heap {
+    let heap = new();
+    heap.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: one thread
+    heap
+}
+
+/// All slots of a new span of the class, which is full then, and the span.
+fn full(heap: &Heap, class: usize) -> (&'static Span, Vec<*mut u8>) {
+    assert!(heap.lock.lock(heap.who()));
+    // SAFETY: the lock is held; spans of the heap stay while they have a block.
+    let taken = unsafe {
+        heap.next_span(class);
+        let span = &*heap.current(class);
+        let blocks = (0..span.slots).map(|_| span.take()).collect();
+        heap.next_span(class);
+        (span, blocks)
+    };
+    heap.lock.unlock();
+    taken
+}
+
+fn give(heap: &Heap, blocks: &[*mut u8]) {
+    for &block in blocks {
+        // SAFETY: the test is the owner; a live block that is in no bitmap.
+        unsafe { events::to_bits(heap, block) };
+    }
+}
+
+fn walk_once(heap: &Heap, zeal: Zeal) -> (u32, u32, u32) {
+    let done = walk(heap, PURGER, zeal, &mut Batch::new());
+    (done.looked, done.pending, done.purged)
+}
+
+/// As many pages as became free are hinted at: those of free slots, then those of the whole span.
+#[test]
+fn pages_are_hinted_at_as_they_come_free() {
+    let _turn = turn();
+    let heap = threads();
+    // Fourteen slots on two pages.
+    let (span, blocks) = full(heap, class::base_class(576));
+    assert_eq!((span.slots, span.pages()), (14, 2));
+    let hinted = || heap.hinted.load(Ordering::Relaxed); // ORDER: one thread
+    let before = hinted();
+    give(heap, &blocks[..1]);
+    assert_eq!(hinted() - before, 0, "partial: less than a page is free");
+    give(heap, &blocks[1..10]);
+    assert_eq!(hinted() - before, 0, "not looked at again yet");
+    give(heap, &blocks[10..11]);
+    assert_eq!(hinted() - before, 1, "eleven of fourteen slots");
+    give(heap, &blocks[11..13]);
+    assert_eq!(hinted() - before, 1);
+    give(heap, &blocks[13..]);
+    assert_eq!(hinted() - before, 3, "empty: both of its pages");
+    let kept = heap.empty_pages.load(Ordering::Relaxed); // ORDER: one thread
+    assert_eq!(kept, 2);
+}
+
+/// Spans of one block each are empty with their first free: what goes to the pool at once is hinted at as well.
+#[test]
+fn pages_that_go_to_the_pool_at_once_are_hinted_at() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(32_768);
+    let spans: Vec<_> = (0..15).map(|_| full(heap, class)).collect();
+    assert!(spans.iter().all(|(span, _)| span.slots == 1));
+    STARTER.take();
+    spans.iter().for_each(|(_, blocks)| give(heap, blocks));
+    let kept = heap.empty_pages.load(Ordering::Relaxed); // ORDER: one thread
+    assert!(kept < 15 * 8, "some went to the pool");
+    let hinted = heap.hinted.load(Ordering::Relaxed); // ORDER: as above
+    assert_eq!(STARTER.take() + hinted, 15 * 8);
+}
+
+/// The tail of a span is free whatever the slots are: with few free slots before it a page may be.
+#[test]
+fn a_page_of_a_few_free_slots_and_the_tail_goes() {
+    let _turn = turn();
+    let heap = threads();
+    let (span, blocks) = full(heap, class::base_class(576));
+    assert_eq!((span.slots, span.pages(), span.tail()), (14, 2, 128));
+    // The last seven have 4,032 bytes.
+    give(heap, &blocks[7..]);
+    assert_eq!(span.free_pages(), 0b10);
+    walk_once(heap, Zeal::All);
+    assert_eq!(span.clean.load(Ordering::Relaxed), 0b10); // ORDER: one thread
+}
+
+/// Hints of one heap come together before all threads hear of them.
+#[test]
+fn hints_of_a_heap_are_told_together() {
+    let _turn = turn();
+    let heap = threads();
+    STARTER.take();
+    hint_from(heap, HINT_PAGES - 1);
+    assert_eq!(STARTER.take(), 0);
+    hint_from(heap, 1);
+    assert_eq!(STARTER.take(), HINT_PAGES);
+    assert_eq!(heap.hinted.load(Ordering::Relaxed), 0); // ORDER: one thread
+}
+
+/// Each listed span is looked at once in a walk, and the current one; what has changed since the last walk waits for
+/// the next one.
+#[test]
+fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(4_096);
+    let spans: Vec<_> = (0..70).map(|_| full(heap, class)).collect();
+    // As many as were taken since the last walk are left alone, of each list.
+    assert_eq!(walk_once(heap, Zeal::Quiet), (70, 0, 0));
+    assert_eq!(
+        walk_once(heap, Zeal::Quiet),
+        (71, 1, 0),
+        "the current one is free"
+    );
+    let free_pages = spans.iter().map(|(span, blocks)| {
+        give(heap, &blocks[..1]);
+        assert!(span.slots > 1, "it is partial");
+        1
+    });
+    let pages: u32 = free_pages.sum();
+    // SAFETY: the current span of a class is live.
+    let current = unsafe { &*heap.current(class) }.pages();
+    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 70, current));
+    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 0, pages));
+    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 0, 0), "they are clean");
+    for (span, blocks) in &spans {
+        let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
+        assert_eq!(clean.count_ones(), 1);
+        let page = (blocks[0] as usize - span.start()) / PAGE;
+        assert_eq!(clean, 1 << page, "the freed block's");
+    }
+    // All at once, however lately they changed. (Without a live block they would be empty.)
+    let of_more = || spans.iter().filter(|(span, _)| span.slots > 2);
+    of_more().for_each(|(_, blocks)| give(heap, &blocks[1..2]));
+    let count = of_more().count() as u32;
+    assert!(count > 0);
+    assert_eq!(walk_once(heap, Zeal::All), (71, 0, count));
+}
+
+/// A page of which only the middle of one live block is, or its first or last byte, stays.
+#[test]
+fn pages_with_any_live_byte_stay() {
+    let _turn = turn();
+    let heap = threads();
+    // Slots that lie across pages.
+    let class = class::base_class(7_168);
+    let (span, blocks) = full(heap, class);
+    assert!(span.slots >= 4, "{}", span.slots);
+    for (live, &block) in blocks.iter().enumerate() {
+        // SAFETY: a block of this many bytes.
+        unsafe { block.write_bytes(live as u8 + 1, 7_168) };
+    }
+    let gone: Vec<_> = blocks.iter().copied().step_by(2).collect();
+    give(heap, &gone);
+    walk_once(heap, Zeal::All);
+    let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
+    for page in 0..span.pages() as usize {
+        let (from, to) = (page * PAGE, (page + 1) * PAGE);
+        let alive = blocks.iter().skip(1).step_by(2).any(|&block| {
+            let start = block as usize - span.start();
+            start < to && start + 7_168 > from
+        });
+        assert_eq!(clean >> page & 1 != 0, !alive, "page {page}");
+    }
+    for (live, &block) in blocks.iter().enumerate().skip(1).step_by(2) {
+        // SAFETY: a live block of this many bytes.
+        let whole = (0..7_168).all(|i| unsafe { *block.add(i) } == live as u8 + 1);
+        assert!(whole, "block {live}");
+    }
+}
+
+/// What a tenant allocates from is taken from it by a trim, and by nothing less.
+#[test]
+fn a_tenants_current_spans_go_with_a_trim_alone() {
+    let _turn = turn();
+    let heap = new();
+    let class = class::base_class(3_072);
+    assert!(heap.lock.lock(heap.who()));
+    // SAFETY: the lock is held.
+    let block = unsafe { heap.take_locked(class) };
+    heap.lock.unlock();
+    for (used_by, zeal, stays) in [
+        (usage::TENANT, Zeal::Quiet, true),
+        (usage::THREAD, Zeal::All, true),
+        (usage::TENANT, Zeal::All, false),
+    ] {
+        heap.usage.store(used_by, Ordering::Relaxed); // ORDER: one thread
+        walk_once(heap, zeal);
+        assert_eq!(!Heap::is_none(heap.current(class)), stays, "{used_by}");
+    }
+    heap.usage.store(usage::IDLE, Ordering::Relaxed); // ORDER: as above
+    give(heap, &[block]);
+}
+
+/// Of pages that are not resident those come that the new blocks begin with, four at most, and none before.
+#[test]
+fn fresh_pages_come_from_the_first_that_is_wanted() {
+    let _turn = turn();
+    let heap = threads();
+    let class = class::base_class(1_024);
+    let span = (0..300)
+        .map(|_| full(heap, class).0)
+        .find(|span| span.pages() == 16)
+        .expect("spans grow");
+    let start = span.start();
+    let fresh = &heap.fresh[class];
+    for (before, first, end, after) in [
+        (
+            0b0000_0111_1111_1100,
+            3 * PAGE + 1_024,
+            4 * PAGE,
+            0b0000_0111_1000_0100,
+        ),
+        (0b0000_0111_1000_0100, 0, 2 * PAGE, 0b0000_0111_1000_0100),
+        (
+            0b0000_0111_1000_0100,
+            5 * PAGE,
+            9 * PAGE + 1,
+            0b0000_0000_0000_0100,
+        ),
+        (
+            0b0000_0111_1000_0100,
+            2 * PAGE,
+            2 * PAGE + 1,
+            0b0000_0111_1000_0000,
+        ),
+        (0b1100_0000_0000_0000, 14 * PAGE, 16 * PAGE, 0),
+        (u16::MAX, 0, 16 * PAGE, 0b1111_1111_1111_0000),
+    ] {
+        fresh.store(before, Ordering::Relaxed); // ORDER: one thread
+        heap.freshen(class, span, start + first, start + end);
+        let left = fresh.load(Ordering::Relaxed); // ORDER: as above
+        assert_eq!(left, after, "{before:b} from {first} to {end}: {left:b}");
+    }
+    fresh.store(0, Ordering::Relaxed); // ORDER: as above
+}

@@ -1,0 +1,30 @@
+//! The services: what is done beside the calls of the program, and what is asked from outside.
+//!
+//! ```text
+//!   options ─► purger ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
+//!      └─► harden, fit, check                                  table: what heaps call of all this
+//! ```
+//!
+//! Heaps know none of these files: they call through the table (`heaps::slow`).
+//!
+//! Not here: allocating and freeing (`heaps`).
+
+pub mod batch;
+pub mod cgroup;
+pub mod check;
+#[cfg(feature = "fit")]
+pub mod fit;
+pub mod handles;
+#[cfg(feature = "harden")]
+mod harden;
+pub mod hidden;
+pub mod holes;
+pub mod modes;
+pub mod options;
+pub mod purger;
+pub mod reserve;
+pub mod sample;
+pub mod stats;
+pub mod stats_text;
+mod table;
+pub mod trim;

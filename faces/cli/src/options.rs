@@ -1,0 +1,133 @@
+//! Options that several commands have.
+//!
+//! ```text
+//!   run, record: RecordOptions        report, run: AnalysisOptions ─► NameOptions: all that name functions
+//! ```
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use skinflint_symbols::NameSources;
+
+#[derive(ClapArgs, Debug)]
+pub struct RecordOptions {
+    /// File for the trace of the program itself; other processes get names of their own beside it
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Folder for traces and reports [default: that of --output, or the current one]. If --output is in another folder,
+    /// the reports on children do not know what they inherited: the program's trace has to lie beside theirs
+    #[arg(long, value_name = "FOLDER")]
+    pub dir: Option<PathBuf>,
+
+    /// Allocator (or other library) to preload beneath the recorder; may be given several times
+    #[arg(long, value_name = "LIBRARY")]
+    pub preload: Vec<OsString>,
+
+    /// Signal that makes a mark when the program gets it, by name or number (USR1, 12)
+    #[arg(long, value_name = "SIGNAL")]
+    pub mark_signal: Option<String>,
+
+    /// Record nothing until `skinflint ctl start`
+    #[arg(long)]
+    pub paused: bool,
+
+    /// Ask the program's reporters, at the moment of --at, which blocks they have measured; list the blocks that
+    /// no reporter and that two reporters measured. URL: a page of `skinflint memory --page`, or a socket of
+    /// reporters [default: the socket of the program, or of a process that it starts]
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub dark_matter: Option<String>,
+
+    /// At marks and at the end, stop the program and read its pointers: the report then lists the blocks that nothing
+    /// points to, and those that only a cycle keeps
+    #[arg(long)]
+    pub reachable: bool,
+
+    /// Compression level of the trace, 1 (fast) to 19 (small)
+    #[arg(long, value_name = "LEVEL", default_value_t = 1,
+          value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub level: i32,
+
+    /// Write nothing of our own to stderr, except errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Where names of functions are looked for.
+#[derive(ClapArgs, Debug, Clone)]
+pub struct NameOptions {
+    /// Folder with separate debug files; may be given several times
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+
+    /// Where to get debug files by build id: a debuginfod client's folder, a server's URL, or env for
+    /// DEBUGINFOD_URLS; may be given several times. URLs are fetched with curl; without this option none is
+    #[arg(long, value_name = "FOLDER|URL|env")]
+    pub debuginfod: Vec<String>,
+
+    /// Perf map of the process (/tmp/perf-PID.map, written by node --perf-basic-prof, python -X perf), for
+    /// names of code that the process made [default: TRACE with the ending .perf.map, if the recording kept one]
+    #[arg(long, value_name = "FILE")]
+    pub perf_map: Vec<PathBuf>,
+
+    /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
+    #[arg(long, value_name = "FOLDER")]
+    pub sysroot: Option<PathBuf>,
+}
+
+impl NameOptions {
+    /// Returns where names are looked for; a server that does not answer is named on stderr.
+    pub fn sources(&self) -> NameSources {
+        NameSources {
+            debug_dirs: self.debug_dir.clone(),
+            sysroot: self.sysroot.clone(),
+            debuginfod: self.debuginfod.clone(),
+            perf_maps: self.perf_map.clone(),
+            trouble: |why| say!("skinflint: {why}"),
+        }
+    }
+
+    /// Returns the options of an analysis with these names, as of a moment.
+    pub fn at(&self, at: &str) -> AnalysisOptions {
+        AnalysisOptions {
+            at: at.to_owned(),
+            names: self.clone(),
+            full_stacks: false,
+            color: When::Auto,
+        }
+    }
+}
+
+#[derive(ClapArgs, Debug, Clone)]
+pub struct AnalysisOptions {
+    /// The moment to report on: peak, end, heap-peak, after-free (the snapshot after the largest fall
+    /// of live memory), the name of a mark, or a time after the start (1.5s, 200ms)
+    #[arg(long, value_name = "MOMENT", default_value = "peak")]
+    pub at: String,
+
+    #[command(flatten)]
+    pub names: NameOptions,
+
+    /// Show every frame of every stack, and every finding
+    #[arg(long)]
+    pub full_stacks: bool,
+
+    /// Colour: auto, always, never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}

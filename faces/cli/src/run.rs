@@ -1,0 +1,128 @@
+//! `skinflint run`: records a program, and prints where its memory went.
+//!
+//! ```text
+//!   CMD ─► recorded ─► the most interesting trace ─► report on stderr, page      several ─► their table, its page
+//! ```
+//!
+//! R1  The program's status counts, whatever becomes of the report.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args as ClapArgs;
+use skinflint_collect::Recorded;
+use skinflint_sessions::Outcome;
+use skinflint_view::text;
+
+use crate::analyse::{self, plain};
+use crate::options::{AnalysisOptions, RecordOptions};
+use crate::{dark, processes, recorded, shown};
+
+pub const HELP: &str = "\
+Examples:
+  skinflint run -- python3 service.py
+  skinflint run --at end -- ./server --port 8080
+  skinflint run --preload libjemalloc.so.2 -- redis-server
+  skinflint run --dark-matter --at loaded -- ./viewer     # what its own reporters leave out
+
+The report goes to stderr, so that the program's own output stays what it is. The trace
+(skinflint.NAME.PID.sft) and the HTML report are written to the current folder, or to --dir.";
+
+#[derive(ClapArgs, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub analysis: AnalysisOptions,
+
+    /// Write no HTML report
+    #[arg(long)]
+    pub no_html: bool,
+
+    #[command(flatten)]
+    pub record: RecordOptions,
+}
+
+/// Does what was asked. Returns the program's exit status.
+///
+/// # Errors
+/// Whatever keeps the program from being started or recorded.
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let (outcome, asker) = recorded::record(&args.record, &args.analysis.at)?;
+    recorded::complain(&outcome, &args.record);
+    let main = outcome
+        .most_interesting()
+        // There is nothing to tell of a trace that was never begun, and another process's would stand for it.
+        .filter(|main| main.error.is_none() || main.ending.is_some());
+    if let Some(main) = main {
+        // The program's status counts, whatever becomes of the report.
+        if let Err(error) = report_of_run(args, &outcome, main) {
+            say!("skinflint: {}: {error:#}", main.path.display());
+        }
+    }
+    if let Some(asker) = asker {
+        dark::of_run(asker, &outcome, &args.analysis.names);
+    }
+    Ok(outcome.exit_code())
+}
+
+fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
+    let analysed = analyse::analyse(&main.path, &args.analysis, !args.no_html)?;
+    let mut html_path = None;
+    let mut html_error = None;
+    if !args.no_html {
+        let path = main.path.with_extension("html");
+        match shown::write_html(&analysed.report, &path, "choose another folder with --dir") {
+            Ok(()) => html_path = Some(path),
+            Err(error) => html_error = Some(error),
+        }
+    }
+    let alone = outcome.recorded.len() < 2;
+    let mut out = io::stderr().lock();
+    let style = shown::style(
+        &args.analysis,
+        io::stderr().is_terminal(),
+        &main.path,
+        html_path.as_deref(),
+    );
+    writeln!(out)?;
+    out.write_all(text::render(&analysed.report, &style).as_bytes())?;
+    shown::hints(&mut out, &analysed)?;
+    if let Some(error) = html_error {
+        writeln!(out, "skinflint: {error:#}")?;
+    }
+    if !alone {
+        drop(out);
+        all_processes(args, outcome, main)?;
+    }
+    Ok(())
+}
+
+/// Prints the table of all processes of a run, and writes its page.
+fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
+    const SHOWN: usize = 8;
+    let mut traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
+    traces.sort();
+    traces.dedup();
+    let mut report = skinflint_recording::analyse_all(&traces, true).map_err(plain)?;
+    let mut page = None;
+    if !args.no_html {
+        let path = main.path.with_extension("processes.html");
+        let own = main.path.with_extension("html");
+        let images = report.processes.iter_mut().flat_map(|row| &mut row.images);
+        for image in images.filter(|image| Path::new(&image.trace) == main.path && own.exists()) {
+            image.page = own
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned());
+        }
+        processes::write_page(&report, &path)?;
+        page = Some(path);
+    }
+    let mut out = io::stderr().lock();
+    let options = processes::options(&args.analysis, io::stderr().is_terminal(), SHOWN);
+    writeln!(out)?;
+    out.write_all(skinflint_view::processes::render(&report, &options).as_bytes())?;
+    if let Some(path) = page {
+        writeln!(out, "All processes as a page: {}", path.display())?;
+    }
+    Ok(())
+}

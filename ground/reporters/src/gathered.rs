@@ -1,0 +1,284 @@
+//! Gathers the lines of a process that runs, of a page, or of a file of about:memory.
+//!
+//! ```text
+//!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
+//!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► Gathered: lines, notes
+//!        └─ none ──────────────► /proc/PID ──────────────┤
+//!   FILE, URL ───────────────────────────────────────────┘
+//! ```
+//!
+//! G1  What is not known is no line, and a note says how it could be known: a process without a socket has no heap rows.
+//! G2  A process that ends while it is measured is an error.
+//! G3  A reporter that was left out is a note.
+//!
+//! Not here: how lines look (`text`, `json`, `openmetrics`), flags (`cli`).
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::diff::{Diff, Side};
+use crate::endpoint::{self, Answer};
+use crate::entry::Entry;
+use crate::file::ReadError;
+use crate::named::Note;
+use crate::page::{Backend, Shown};
+use crate::process::NoFigures;
+use crate::registry::Action;
+use crate::store::Store;
+use crate::tree::Presence;
+use crate::{file, heap, process, text};
+
+/// How a process can be made to answer.
+pub const HOW: &str =
+    "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
+
+/// What is looked at.
+pub enum Target {
+    /// A process.
+    Pid(u32),
+    /// The page of a process.
+    Url(String),
+    /// A file of about:memory.
+    File(PathBuf),
+}
+
+impl Target {
+    /// Returns what a word of the command line means: a number, an address, else a file.
+    ///
+    /// # Errors
+    /// If it is a number that no process has.
+    pub fn of(text: &str) -> Result<Target> {
+        if text.starts_with("http://") {
+            return Ok(Target::Url(text.to_owned()));
+        }
+        match text.parse::<u32>() {
+            Ok(0) => bail!("0 is no process; `skinflint memory` lists who can be asked"),
+            Ok(pid) => Ok(Target::Pid(pid)),
+            Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bail!("{text} is no process: numbers of processes are smaller")
+            }
+            Err(_) => Ok(Target::File(PathBuf::from(text))),
+        }
+    }
+}
+
+/// Lines, and the notes to print beside them.
+#[derive(Default)]
+pub struct Gathered {
+    /// The lines.
+    pub lines: Store,
+    /// What the user should know beside them.
+    pub notes: Vec<String>,
+}
+
+impl Gathered {
+    fn keep(&mut self, entry: &Entry<'_>, blocks: &[Note]) {
+        // If memory runs out, the sums show it by the missing lines; there is no better place.
+        let _ = self.lines.push(entry) && self.lines.name_blocks(blocks);
+    }
+
+    /// Returns what has changed since a file was written: lines of the difference, and in which of the two each is.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn since(&self, first: &Path) -> Result<(Store, Vec<Presence>)> {
+        let mut diff = Diff::new();
+        read_file(first, |entry, _| diff.add(Side::First, entry))?;
+        self.lines
+            .iter()
+            .for_each(|entry| diff.add(Side::Second, &entry));
+        let (mut lines, mut presences) = (Store::new(), Vec::new());
+        diff.each(|entry, presence| {
+            presences.push(presence);
+            // As above.
+            let _ = lines.push(entry);
+        });
+        Ok((lines, presences))
+    }
+}
+
+/// Gathers the lines of a target; with `with_blocks`, also the blocks that each line has measured.
+///
+/// # Errors
+/// If it cannot be measured or read.
+pub fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
+    match target {
+        Target::Pid(pid) => of_process(*pid, with_blocks),
+        Target::Url(url) => of_url(url, with_blocks),
+        Target::File(path) => {
+            let mut gathered = Gathered::default();
+            let file = open(path)?;
+            file::read_with_blocks(file, |entry, _, blocks| gathered.keep(entry, blocks))
+                .with_context(|| path.display().to_string())?;
+            Ok(gathered)
+        }
+    }
+}
+
+fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
+    let named = || format!("process {pid}");
+    let title = process::title(pid).with_context(named)?;
+    let mut gathered = Gathered::default();
+    let mut allocator = None;
+    for socket in endpoint::sockets_of(pid) {
+        // The drop-in has no reporters, so it has none that could name blocks.
+        let request = match with_blocks && endpoint::is_reporters(&socket) {
+            true => endpoint::MEASURE_BLOCKS,
+            false => "measure",
+        };
+        match endpoint::ask(&socket, pid, request) {
+            Ok(Answer::Report { faults, json }) => {
+                gathered.notes.extend(faults);
+                file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
+                    .with_context(|| format!("{}: its answer", socket.display()))?;
+                return Ok(gathered);
+            }
+            Ok(Answer::Figures(text)) => {
+                allocator = heap::from_text(&title, &text, &mut gathered.lines);
+                if allocator.is_some() {
+                    break;
+                }
+                let shown = socket.display();
+                gathered
+                    .notes
+                    .push(format!("{shown}: an answer of another version; ignored"));
+            }
+            Ok(Answer::No(said)) => gathered.notes.push(said),
+            Ok(Answer::Done(_)) => {}
+            // It may have ended, or closed its socket: /proc says which.
+            Err(error) => gathered
+                .notes
+                .push(format!("{}: {error}", socket.display())),
+        }
+    }
+    if allocator.is_none() {
+        let note =
+            format!("only what the kernel says of process {pid} is known; for its heap, {HOW}");
+        gathered.notes.push(note);
+    }
+    process::of(pid, &title, allocator.as_ref(), &mut gathered.lines).with_context(named)?;
+    Ok(gathered)
+}
+
+/// Reads the page at an address: what it saves is requested with curl, as debug files are.
+fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
+    let more = if with_blocks { "blocks=1" } else { "fresh=1" };
+    let json = saved_by(url, more)?;
+    let mut gathered = Gathered::default();
+    file::read_with_blocks(&json[..], |entry, _, blocks| gathered.keep(entry, blocks))
+        .with_context(|| "what the page saves".to_owned())?;
+    Ok(gathered)
+}
+
+/// Returns what a page saves when it is asked in this way.
+///
+/// # Errors
+/// If there is no curl, or no page.
+pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
+    let (page, query) = url.split_once('?').unwrap_or((url, ""));
+    let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
+    let done = Command::new("curl")
+        // The page's address is a key, and the list of processes shows a command's arguments to every user.
+        .args([
+            "--config",
+            "-",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "60",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(|mut curl| {
+            let quoted = asked
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', " ");
+            // If curl has ended, its status says why.
+            let _ = curl
+                .stdin
+                .take()
+                .map(|mut stdin| writeln!(stdin, "url = \"{quoted}\""));
+            curl.wait_with_output()
+        })
+        .context("curl is needed to ask a URL: apt-get install curl")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        bail!(
+            "{page}: {}; is the program still running, and the address whole, with its token?",
+            text::plain(said.trim())
+        );
+    }
+    Ok(done.stdout)
+}
+
+fn open(path: &Path) -> Result<File> {
+    if path.is_dir() {
+        bail!("{}: a folder, and no file of about:memory", path.display());
+    }
+    File::open(path).with_context(|| {
+        format!(
+            "{}: cannot be opened; give a process's number, a URL or a file",
+            path.display()
+        )
+    })
+}
+
+fn read_file(path: &Path, each: impl FnMut(&Entry<'_>, Presence)) -> Result<()> {
+    file::read(open(path)?, each).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Makes a process do an action, and returns the result.
+///
+/// # Errors
+/// If it cannot be asked, or refuses.
+pub fn act(pid: u32, action: Action) -> Result<String> {
+    let name = action.name();
+    let sockets = endpoint::sockets_of(pid);
+    let Some(socket) = sockets.first() else {
+        bail!("--{name}: process {pid} cannot be asked: {HOW}");
+    };
+    let answer = endpoint::ask(socket, pid, name)
+        .with_context(|| format!("{}: --{name}", socket.display()))?;
+    match answer {
+        Answer::Done(said) => Ok(said.trim_end().to_owned()),
+        Answer::No(said) => bail!("--{name}: process {pid}: {}", text::plain(&said)),
+        _ => bail!("--{name}: process {pid} gave another answer than was asked for"),
+    }
+}
+
+/// Reports whether the process has ended since it was measured.
+pub fn has_ended(error: &anyhow::Error) -> bool {
+    let gone = error.downcast_ref::<NoFigures>();
+    matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
+}
+
+/// Reports whether the file or process is at fault, and not the command line.
+pub fn is_of_subject(error: &anyhow::Error) -> bool {
+    error.is::<NoFigures>() || error.is::<ReadError>()
+}
+
+/// A process as the subject of the page.
+pub struct Subject(pub u32);
+
+impl Backend for Subject {
+    fn measure(&mut self, with_blocks: bool) -> Result<Shown, String> {
+        let Gathered { lines, notes } =
+            of_process(self.0, with_blocks).map_err(|error| format!("{error:#}"))?;
+        Ok(Shown { lines, notes })
+    }
+
+    fn act(&mut self, action: Action) -> Result<String, String> {
+        act(self.0, action).map_err(|error| format!("{error:#}"))
+    }
+}

@@ -1,0 +1,17 @@
+//! What `skinflint js` can be asked for, and which program of the JavaScript host has it.
+//!
+//! ```text
+//!   skinflint js ARGS ── JsArgs ──► programs: heap, malloc, pauses ──► skinflint-js[-…] ARGS ── JsArgs (the same)
+//! ```
+//!
+//! J1  The options are defined once: for the command, and for the programs that take its place (`js/`, workspaces of
+//!     their own).
+//! J2  Options that no program can serve together are refused before one is started.
+//!
+//! Not here: what the host does (`js/host`), where its programs are (`launch::installed`).
+
+mod args;
+mod programs;
+
+pub use args::{ClockOf, Close, HELP, Heap, JsArgs, LogFormat, Malloc};
+pub use programs::{of, program};

@@ -1,0 +1,178 @@
+//! Finds our own files: named by the environment, beside this program, or in `../lib/skinflint`.
+//!
+//! ```text
+//!   SKINFLINT_RECORDER, … ─► the folder of this program ─► ../lib/skinflint ─► an error with the next step
+//! ```
+//!
+//! I1  A file that the environment names counts, or its absence is an error; nothing else is tried in its place.
+//! I2  If a program of the JavaScript host is not built, the error names the command that builds it.
+//!
+//! Not here: what is done with the files (preload.rs, and crates above).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use skinflint_base::env;
+
+/// Name of the recorder's library.
+pub const RECORDER: &str = "libskinflint_record.so";
+/// Name of the allocator's library.
+pub const ALLOCATOR: &str = "libskinflint.so";
+/// Name of the library that counts calls.
+const PROBE: &str = "libskinflint_probe.so";
+/// Name of the program that plays scripts.
+const REPLAYER: &str = "skinflint-replay";
+
+/// Returns the path of the recorder's library.
+///
+/// # Errors
+/// If it is not there.
+pub fn recorder() -> Result<PathBuf> {
+    file(RECORDER, env::RECORDER.name())
+}
+
+/// Returns the path of the allocator's library.
+///
+/// # Errors
+/// If it is not there.
+pub fn allocator() -> Result<PathBuf> {
+    file(ALLOCATOR, env::ALLOCATOR.name())
+}
+
+/// Returns the path of the library that counts calls of an allocator.
+///
+/// # Errors
+/// If it is not there.
+pub fn probe() -> Result<PathBuf> {
+    file(PROBE, env::PROBE_LIBRARY.name())
+}
+
+/// Returns the path of the program that plays a script on an allocator.
+///
+/// # Errors
+/// If it is not there.
+pub fn replayer() -> Result<PathBuf> {
+    file(REPLAYER, env::REPLAYER.name())
+}
+
+/// Returns where lists of built peers may be, as `cargo xtask peers` writes them; the first that exists counts.
+pub fn peers() -> Vec<PathBuf> {
+    let lists = match std::env::var_os(env::PEERS.name()) {
+        Some(list) => vec![PathBuf::from(list)],
+        None => {
+            let own = std::env::current_exe().unwrap_or_default();
+            let own = own.canonicalize().unwrap_or(own);
+            let folder = own.parent().unwrap_or(Path::new("/"));
+            vec![
+                folder.join("../bench/alloc/peers/peers.json"),
+                folder.join("../lib/skinflint/peers/peers.json"),
+            ]
+        }
+    };
+    let lists = lists
+        .into_iter()
+        .map(|list| list.canonicalize().unwrap_or(list));
+    lists.collect()
+}
+
+/// Finds one of our files: named by the environment, beside this program, or in `../lib/skinflint`.
+fn file(library: &str, variable: &str) -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(variable) {
+        let path = PathBuf::from(path);
+        return std::fs::canonicalize(&path)
+            .with_context(|| format!("{}: named by {variable}, but not there", path.display()));
+    }
+    let own = std::env::current_exe().context("the path of this program cannot be found")?;
+    let own = own.canonicalize().unwrap_or(own);
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [
+        folder.join(library),
+        folder.join("../lib/skinflint").join(library),
+    ];
+    places
+        .iter()
+        .find_map(|place| std::fs::canonicalize(place).ok())
+        .with_context(|| {
+            format!(
+                "{library} is neither in {} nor in ../lib/skinflint; build it with \
+             `cargo build --release`, or name it by {variable}",
+                folder.display()
+            )
+        })
+}
+
+/// Returns the path of a program of the JavaScript host.
+///
+/// # Errors
+/// If it is not built (I2).
+pub fn js_host(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program cannot be found")?;
+    let own = own.canonicalize().unwrap_or(own);
+    let named = std::env::var_os(env::JS.name()).map(PathBuf::from);
+    host(name, named.as_deref(), &own)
+}
+
+/// Finds the host: in the named folder, beside us, installed, or in the build tree (I2).
+fn host(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
+    let variable = env::JS.name();
+    if let Some(folder) = named {
+        let host = folder.join(name);
+        return std::fs::canonicalize(&host).with_context(|| {
+            format!(
+                "{}: its folder is named by {variable}, but it is not there",
+                host.display()
+            )
+        });
+    }
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [
+        folder.join(name),
+        folder.join("../lib/skinflint").join(name),
+        folder.join("../js/release").join(name),
+    ];
+    let found = places
+        .iter()
+        .find_map(|place| std::fs::canonicalize(place).ok());
+    let workspace = if name.contains("stock") {
+        "stock"
+    } else {
+        "skinflint"
+    };
+    found.with_context(|| {
+        format!(
+            "{name} is not built. In the source folder, run: cargo build --release --locked --manifest-path \
+             js/{workspace}/Cargo.toml --target-dir target/js (`make js` builds all; it needs Rust 1.91); or name \
+             the folder of a built one by {variable}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_found_beside_us_or_in_the_build_tree_or_the_line_that_builds_it_is_said() {
+        let tree = tempfile::tempdir().expect("a folder");
+        let own = tree.path().join("target/release/skinflint");
+        let error = host("skinflint-js-stock", None, &own)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("--manifest-path js/stock/Cargo.toml"),
+            "{error}"
+        );
+        let built = tree.path().join("target/js/release/skinflint-js");
+        std::fs::create_dir_all(built.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+        std::fs::write(&built, "").unwrap();
+        assert_eq!(
+            host("skinflint-js", None, &own).unwrap(),
+            built.canonicalize().unwrap()
+        );
+        let error = host("skinflint-js", Some(tree.path()), &own)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("SKINFLINT_JS"), "{error}");
+    }
+}

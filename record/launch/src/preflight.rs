@@ -1,0 +1,291 @@
+//! Judges a program before it is started: whether `LD_PRELOAD` has an effect on it.
+//!
+//! ```text
+//!   CMD ─► PATH ─► #! ─► #! … ─► ELF: for this machine, dynamically linked, not set-user-id ─► or a refusal with reasons
+//! ```
+//!
+//! P1  A refusal names the file, says what would happen and what to do instead.
+//! P2  What only the kernel knows how to start (binfmt) is let through.
+//!
+//! Not here: the list of libraries (preload.rs).
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The number of programs that a chain of interpreters in `#!` lines may have.
+const INTERPRETERS: usize = 4;
+
+/// What the program is started for: the words for a refusal.
+pub struct Purpose {
+    /// The subcommand, for examples.
+    subcommand: &'static str,
+    /// What is preloaded.
+    library: &'static str,
+    /// What happens if the loader ignores the library.
+    in_vain: &'static str,
+    /// What the user wants to do with a program.
+    verb: &'static str,
+}
+
+/// The program is to be recorded.
+pub const RECORD: Purpose = Purpose {
+    subcommand: "run",
+    library: "recorder",
+    in_vain: "nothing would be recorded",
+    verb: "record",
+};
+
+/// The program is to run on our allocator.
+pub const EXEC: Purpose = Purpose {
+    subcommand: "exec",
+    library: "allocator",
+    in_vain: "it would keep its own allocator",
+    verb: "run",
+};
+
+/// The program is to run on several allocators.
+pub const COMPARE: Purpose = Purpose {
+    subcommand: "compare",
+    library: "allocator",
+    in_vain: "it keeps its own allocator",
+    verb: "compare",
+};
+
+/// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
+///
+/// # Errors
+/// If there is no such program, or it is not executable, statically linked, 32-bit, set-user-id, or not for this
+/// machine.
+pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
+    let Purpose {
+        library,
+        in_vain,
+        verb,
+        ..
+    } = purpose;
+    let found = find(command, purpose)?;
+    let mut path = found.clone();
+    for _ in 0..INTERPRETERS {
+        match Kind::of(&path).with_context(|| format!("{}: cannot be read", path.display()))? {
+            Kind::Script(interpreter) => {
+                let what = format!("{}: its interpreter", path.display());
+                path = find(interpreter.as_os_str(), purpose).context(what)?;
+            }
+            Kind::Dynamic => {
+                refuse_setuid(&path, purpose)?;
+                return Ok(found);
+            }
+            Kind::Static => bail!(
+                "{}: statically linked, so LD_PRELOAD cannot see it and {in_vain}; \
+                 build it with dynamic linking, or {verb} a program that loads libc.so",
+                path.display()
+            ),
+            Kind::Bits32 => bail!(
+                "{}: a 32-bit program; the {library} is built for x86-64 and the loader would \
+                 ignore it; use a 64-bit build",
+                path.display()
+            ),
+            Kind::Foreign(machine) => bail!(
+                "{}: built for another machine (ELF machine {machine}); the {library} is for x86-64",
+                path.display()
+            ),
+            // Whatever the kernel makes of it (binfmt): we let it try.
+            Kind::Other => return Ok(found),
+        }
+    }
+    Ok(found)
+}
+
+/// Finds a program in the search path.
+///
+/// # Errors
+/// If there is no such program, or it is not executable.
+pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
+    let shown = command.to_string_lossy();
+    if shown.is_empty() {
+        bail!(
+            "the program's name is empty; give it after --, as in: skinflint {} -- ls -l",
+            purpose.subcommand
+        );
+    }
+    if Path::new(command).components().count() > 1 || shown.contains('/') {
+        let path = PathBuf::from(command);
+        let meta = fs::metadata(&path)
+            .with_context(|| format!("{shown}: no such program; check the path"))?;
+        if meta.is_dir() {
+            bail!("{shown}: a folder, not a program");
+        }
+        if meta.permissions().mode() & 0o111 == 0 {
+            bail!("{shown}: not executable; try: chmod +x {shown}");
+        }
+        return Ok(path);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join(command))
+        .find(|path| {
+            fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        });
+    found.with_context(|| {
+        format!("{shown}: no such program in PATH; check the name, or give its path")
+    })
+}
+
+/// The kind of a file, as far as preloading is concerned.
+#[derive(PartialEq, Eq, Debug)]
+enum Kind {
+    Script(PathBuf),
+    Dynamic,
+    Static,
+    Bits32,
+    Foreign(u16),
+    Other,
+}
+
+impl Kind {
+    fn of(path: &Path) -> io::Result<Kind> {
+        let mut head = Vec::new();
+        File::open(path)?.take(16 << 10).read_to_end(&mut head)?;
+        Ok(Kind::from_head(&head))
+    }
+
+    fn from_head(head: &[u8]) -> Kind {
+        use std::os::unix::ffi::OsStrExt;
+        if let Some(line) = head.strip_prefix(b"#!") {
+            let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
+            let mut words = line
+                .split(|byte| byte.is_ascii_whitespace())
+                .filter(|w| !w.is_empty());
+            let first = words.next().unwrap_or(b"");
+            // `#!/usr/bin/env python3`: the second word counts.
+            let by_env = first.ends_with(b"/env");
+            let named = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+            let interpreter = if by_env {
+                named.unwrap_or(first)
+            } else {
+                first
+            };
+            return Kind::Script(PathBuf::from(OsStr::from_bytes(interpreter)));
+        }
+        if !head.starts_with(b"\x7fELF") {
+            return Kind::Other;
+        }
+        Kind::from_elf(head).unwrap_or(Kind::Other)
+    }
+
+    fn from_elf(head: &[u8]) -> Option<Kind> {
+        const X86_64: u16 = 62;
+        const PT_INTERP: u32 = 3;
+        let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+        let machine = half(18)?;
+        if *head.get(4)? == 1 {
+            return Some(Kind::Bits32);
+        }
+        if machine != X86_64 {
+            return Some(Kind::Foreign(machine));
+        }
+        let table = usize::try_from(long(32)?).ok()?;
+        let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
+        for index in 0..count {
+            if word(table.checked_add(index * size)?)? == PT_INTERP {
+                return Some(Kind::Dynamic);
+            }
+        }
+        Some(Kind::Static)
+    }
+}
+
+/// Refuses a library that the loader would ignore: the loader prints one line among the program's
+/// own, and starts the program all the same.
+///
+/// # Errors
+/// If the file is not readable, is no library, or is not for this machine.
+pub fn check_library(path: &Path) -> Result<()> {
+    match Kind::of(path).with_context(|| format!("{}: cannot be read", path.display()))? {
+        Kind::Static | Kind::Dynamic => Ok(()),
+        Kind::Script(_) | Kind::Other => bail!(
+            "{}: no library; name libskinflint.so, as built by `cargo build --release`",
+            path.display()
+        ),
+        Kind::Bits32 | Kind::Foreign(_) => bail!(
+            "{}: built for another machine; the loader would ignore it. Name one for x86-64",
+            path.display()
+        ),
+    }
+}
+
+fn refuse_setuid(path: &Path, purpose: &Purpose) -> Result<()> {
+    let meta = fs::metadata(path)?;
+    // SAFETY: no memory is involved.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    let changes_user = meta.mode() & libc::S_ISUID != 0 && meta.uid() != uid;
+    let changes_group = meta.mode() & libc::S_ISGID != 0 && meta.gid() != gid;
+    if changes_user || changes_group {
+        bail!(
+            "{}: a set-user-id program, for which the loader ignores LD_PRELOAD, so {}; run skinflint \
+             as the program's owner ({}), or {} a copy without the bit",
+            path.display(),
+            purpose.in_vain,
+            if changes_user {
+                format!("user {}", meta.uid())
+            } else {
+                format!("group {}", meta.gid())
+            },
+            purpose.verb
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_name_their_interpreters() {
+        let script = |text: &str| Kind::from_head(text.as_bytes());
+        assert_eq!(script("#!/bin/sh -e\necho"), Kind::Script("/bin/sh".into()));
+        assert_eq!(
+            script("#! /usr/bin/env -S A=1 perl -w\n"),
+            Kind::Script("perl".into())
+        );
+        assert_eq!(script("plain text"), Kind::Other);
+        assert_eq!(script("\x7fELF"), Kind::Other);
+    }
+
+    #[test]
+    fn elf_heads() {
+        let mut head = vec![0u8; 64 + 56];
+        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[18] = 62;
+        head[32] = 64;
+        head[54] = 56;
+        head[56] = 1;
+        head[64] = 1;
+        assert_eq!(Kind::from_head(&head), Kind::Static);
+        head[64] = 3;
+        assert_eq!(Kind::from_head(&head), Kind::Dynamic);
+        head[18] = 183;
+        assert_eq!(Kind::from_head(&head), Kind::Foreign(183));
+        head[4] = 1;
+        assert_eq!(Kind::from_head(&head), Kind::Bits32);
+    }
+
+    #[test]
+    fn a_name_is_found_in_path_and_a_wrong_one_says_what_to_do() {
+        assert!(check(OsStr::new("sh"), &RECORD).is_ok());
+        let error = check(OsStr::new("no-such-program-here"), &RECORD).expect_err("not there");
+        assert!(format!("{error:#}").contains("check the name"));
+        let error = check(OsStr::new("/etc/passwd"), &RECORD).expect_err("not executable");
+        assert!(format!("{error:#}").contains("chmod +x"));
+        let error = check(OsStr::new("/etc/"), &RECORD).expect_err("a folder");
+        assert!(format!("{error:#}").contains("folder"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Records a program that runs already, and leaves it as it was.
+//!
+//! ```text
+//!   checks ─► session ─► gdb: dlopen(recorder), skinflint_attach(socket) ─► record … ─► gdb: skinflint_detach() ─► traces
+//!                                                 until it ends, Ctrl-C, --for, or `skinflint detach`
+//! ```
+//!
+//! G1  Whatever can be known beforehand is refused before the program is stopped: static programs, other
+//!     architectures, missing rights, a recorder that is already loaded.
+//! G2  The program is stopped twice, for as long as gdb takes to read its symbols and make four calls.
+//! G3  However the recording ends, the program's tables are put back while it lives; if that fails, it is reported,
+//!     and the program goes on through functions that only pass calls on.
+//!
+//! Not here: what happens inside the program (record-so/src/attach.rs), and in gdb (attach.py).
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use skinflint_collect::control::{self, Request};
+use skinflint_collect::{Options, Recorded, Session};
+use skinflint_launch::installed;
+
+use crate::gdb::{self, in_program};
+use crate::{files, signals, under_way};
+
+/// How often we check whether the recording has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The running program to be recorded, and how.
+pub struct Target<'a> {
+    /// Its process id.
+    pub pid: u32,
+    /// The file for its trace, if it is to have another name than `skinflint.NAME.PID.sft`.
+    pub output: Option<&'a Path>,
+    /// After how many seconds it is left.
+    pub for_s: Option<f64>,
+    /// Whether nothing is recorded until a control socket says so.
+    pub paused: bool,
+    /// Whether its pointers are read at marks and when it is left.
+    pub looks: bool,
+    /// Compression level of the trace.
+    pub level: i32,
+}
+
+/// What the user should know while a program is attached to, in words.
+pub enum News<'a> {
+    /// The recording has begun.
+    Begun(&'a str),
+    /// The program is not quite as it was.
+    Trouble(&'a str),
+}
+
+/// Records a running program until it ends or the recorder leaves it. Returns its traces.
+///
+/// # Errors
+/// Whatever keeps the program from being recorded; the program is then as it was.
+pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded>> {
+    let pid = args.pid;
+    check(pid)?;
+    let recorder = installed::recorder()?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let file = match args.output {
+        Some(file) => files::trace_file(file)?,
+        None => PathBuf::from(format!("skinflint.{}.{pid}.sft", plain(name.trim()))),
+    };
+    let folder = files::folder_for(Some(&file), None)?;
+    let session = Session::start(Options {
+        folder,
+        file: Some(std::path::absolute(&file)?),
+        level: args.level,
+        mark_signal: None,
+        paused: args.paused,
+        attached: true,
+        watched: None,
+        looks: args.looks,
+    })
+    .context("the collector cannot start")?;
+    session.child_started(pid);
+    signals::install_handlers();
+    let begun = Instant::now();
+    let entries = in_program(pid, &recorder, "skinflint_attach", &session.socket())?;
+    let entries = attached(pid, entries)?;
+    session.joined();
+    tell(News::Begun(&format!(
+        "recording {} ({pid}) into {}; {entries} entries lead to the recorder; attached within {:.1} s; Ctrl-C or \
+         `skinflint detach {pid}` leaves it",
+        name.trim(),
+        file.display(),
+        begun.elapsed().as_secs_f64()
+    )));
+    let until = args
+        .for_s
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    let lives = wait(pid, &session, until);
+    if lives && args.looks {
+        // This comes before gdb traces it: a process has one tracer.
+        session.look_now();
+    }
+    if lives && let Some(trouble) = leave(pid, &recorder, &session, entries) {
+        tell(News::Trouble(&trouble));
+    }
+    Ok(session.finish())
+}
+
+/// Has a program leave the recorder (G3). Returns what is not as it was, in words.
+fn leave(pid: u32, recorder: &Path, session: &Session, entries: i64) -> Option<String> {
+    let left = in_program(pid, recorder, "skinflint_detach", &session.socket());
+    // The program may have ended meanwhile: then there is nothing to put back.
+    let left = left.or_else(|error| {
+        if is_alive(pid) {
+            Err(error)
+        } else {
+            Ok(entries)
+        }
+    });
+    match left {
+        Ok(restored) if restored >= 0 && restored < entries => Some(format!(
+            "{restored} of {entries} entries were put back; the others were in modules that are gone"
+        )),
+        Ok(restored) if restored >= 0 => None,
+        Ok(code) => Some(format!(
+            "detaching gave {code}; {pid} goes on through the recorder, which passes calls on"
+        )),
+        Err(error) => Some(format!(
+            "{error:#}; {pid} goes on through the recorder, which passes calls on"
+        )),
+    }
+}
+
+/// Tells the session that attached to a program to leave it.
+///
+/// # Errors
+/// If there is no such session.
+pub fn detach(pid: u32) -> Result<()> {
+    let found = under_way::session_of(Some(pid))?;
+    under_way::ask(&found.socket, &Request::Detach)?;
+    // Waits until the session has ended: then the program is as it was, and the trace is whole.
+    let until = Instant::now() + gdb::PATIENCE;
+    while Instant::now() < until {
+        if control::ask(&found.socket, &Request::Status).is_err() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+    bail!(
+        "{pid}: still being detached from after {:?}; skinflint {} says why",
+        gdb::PATIENCE,
+        found.status.collector
+    )
+}
+
+/// Waits for the end of the recording. Returns whether the program is still alive.
+fn wait(pid: u32, session: &Session, until: Option<Instant>) -> bool {
+    loop {
+        let alive = is_alive(pid);
+        if !alive || session.living() == 0 && session.met() > 0 {
+            return alive;
+        }
+        let over = until.is_some_and(|until| Instant::now() >= until);
+        if over || session.is_to_leave() || signals::interrupts() > 0 {
+            return true;
+        }
+        signals::pass_on_marks(session);
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Reports whether a process still has memory: it has not ended, and is not a zombie.
+fn is_alive(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| !maps.is_empty())
+}
+
+/// Turns a negative answer of `skinflint_attach` into an error.
+fn attached(pid: u32, code: i64) -> Result<i64> {
+    match code {
+        1.. => Ok(code),
+        0 => bail!(
+            "{pid}: no module calls an allocator through its tables: it is linked with -Bsymbolic or -static-pie, or \
+             brings an allocator of its own; start it by `skinflint record` to see what there is"
+        ),
+        -1 | -5 => bail!("{pid}: is being recorded already; `skinflint ctl {pid} status`"),
+        -2 => bail!("the socket's path is too long: set TMPDIR to a shorter folder"),
+        -3 => bail!(
+            "{pid}: the recorder in it cannot reach the collector: another network or mount namespace (a container), \
+             a seccomp filter, or no memory; run skinflint where the program runs"
+        ),
+        -4 => {
+            bail!("{pid}: was attached to more often than the recorder can tell apart; restart it")
+        }
+        code => bail!("{pid}: the recorder answered {code}"),
+    }
+}
+
+/// Returns a name that a file can have.
+fn plain(name: &str) -> String {
+    let plain = |c: char| {
+        if c.is_alphanumeric() || "._-+".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(plain).collect()
+}
+
+/// Checks what can be known before the program is stopped (G1).
+fn check(pid: u32) -> Result<()> {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    if !folder.exists() {
+        bail!("{pid}: no such process");
+    }
+    let maps = std::fs::read_to_string(folder.join("maps")).map_err(|error| {
+        anyhow::anyhow!("{pid}: its memory cannot be looked at: {error}; be its user, or root")
+    })?;
+    if maps.is_empty() {
+        bail!("{pid}: has no memory of its own (a kernel thread, or a process that has ended)");
+    }
+    let has = |library: &str| maps.lines().any(|line| line.contains(library));
+    if !has("/libc.so.6") && !has("/libc-2.") {
+        bail!(
+            "{pid}: has no glibc (statically linked, or another C library), so nothing can be loaded into it; only a \
+             new build can be recorded"
+        );
+    }
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
+    if let Some(tracer) = tracer.map(str::trim).filter(|tracer| *tracer != "0") {
+        bail!("{pid}: process {tracer} (a debugger, strace) is tracing it; end that first");
+    }
+    Ok(())
+}

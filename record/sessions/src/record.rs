@@ -1,0 +1,142 @@
+//! Starts a program with the recorder in front of its allocator, and waits for it.
+//!
+//! ```text
+//!   skinflint (collector's threads) ── spawn ──► program          signals to us go on to it
+//! ```
+//!
+//! Not here: its status and figures (child.rs), signals (signals.rs).
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use skinflint_collect::{ChildEnd, Options, Session, Watched};
+use skinflint_launch::{installed, preflight, preload};
+
+use crate::outcome::Outcome;
+use crate::{child, files, signals};
+
+/// The program to be recorded, and how.
+pub struct Program<'a> {
+    /// The program and its arguments.
+    pub command: &'a [OsString],
+    /// The file for its own trace.
+    pub output: Option<&'a Path>,
+    /// The folder for all traces, if it is not that of `output`.
+    pub dir: Option<&'a Path>,
+    /// Libraries to be preloaded beneath the recorder.
+    pub preload: &'a [OsString],
+    /// The signal that makes a mark when the program gets it, by name or number.
+    pub mark_signal: Option<&'a str>,
+    /// Whether nothing is recorded until a control socket says so.
+    pub paused: bool,
+    /// The moments at which it is stopped to be asked.
+    pub watched: Option<Watched>,
+    /// Whether its pointers are read at marks and at its end.
+    pub looks: bool,
+    /// Compression level of traces.
+    pub level: i32,
+}
+
+/// Records a program until it and all that it started have ended. `meanwhile` is called every few milliseconds as long
+/// as one of them lives, with the program's id; `tell` gets what the user should know while it waits, in words.
+///
+/// # Errors
+/// Whatever keeps the program from being started or recorded; once it runs, nothing is an error.
+pub fn record(
+    wanted: Program<'_>,
+    meanwhile: &mut dyn FnMut(&Session, u32),
+    tell: &dyn Fn(&str),
+) -> Result<Outcome> {
+    let Some(program) = wanted.command.first() else {
+        bail!("no program given; as in: skinflint run -- ls -l");
+    };
+    preflight::check(program, &preflight::RECORD)?;
+    let recorder = installed::recorder()?;
+    let folder = files::folder_for(wanted.output, wanted.dir)?;
+    let mark_signal = wanted.mark_signal.map(signals::number).transpose()?;
+    let file = wanted.output.map(files::trace_file).transpose()?;
+    let session = Session::start(Options {
+        folder,
+        file,
+        level: wanted.level,
+        mark_signal,
+        paused: wanted.paused,
+        attached: false,
+        watched: wanted.watched,
+        looks: wanted.looks,
+    })
+    .context("the collector cannot start")?;
+    let mut command = Command::new(program);
+    command.args(&wanted.command[1..]);
+    command.env("LD_PRELOAD", preload::to_record(&recorder, wanted.preload)?);
+    command.envs(session.environment());
+    command.arg0(program);
+    signals::install_handlers();
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("{}: cannot be started", program.to_string_lossy()))?;
+    let pid = child.id();
+    signals::set_child(Some(pid));
+    session.child_started(pid);
+    let end = wait(pid, &session, meanwhile);
+    signals::set_child(None);
+    let _ = child.try_wait();
+    session.child_ended(end);
+    wait_for_the_rest(pid, &session, meanwhile, tell);
+    Ok(Outcome {
+        status: end.status,
+        pid,
+        refused: session.refused(),
+        recorded: session.finish(),
+    })
+}
+
+/// Waits for the program, and meanwhile makes marks.
+fn wait(pid: u32, session: &Session, meanwhile: &mut dyn FnMut(&Session, u32)) -> ChildEnd {
+    loop {
+        let ended = child::has_ended(pid);
+        signals::pass_on_marks(session);
+        if ended {
+            return child::reap(pid);
+        }
+        meanwhile(session, pid);
+        child::poll(pid);
+    }
+}
+
+/// After the program has ended, waits for the processes that it left running, which are recorded to their end.
+fn wait_for_the_rest(
+    pid: u32,
+    session: &Session,
+    meanwhile: &mut dyn FnMut(&Session, u32),
+    tell: &dyn Fn(&str),
+) {
+    let begun = Instant::now();
+    let interrupts = signals::interrupts();
+    let mut said = false;
+    loop {
+        let living = session.living();
+        if living == 0 && begun.elapsed() > Duration::from_millis(5) {
+            return;
+        }
+        if signals::interrupts() != interrupts {
+            return;
+        }
+        if living > 0 {
+            meanwhile(session, pid);
+        }
+        if !said && begun.elapsed() > Duration::from_secs(1) {
+            said = true;
+            let plural = if living == 1 { "process" } else { "processes" };
+            tell(&format!(
+                "the program has ended and left {living} {plural} running; still recording (Ctrl-C stops recording, \
+                 they go on)"
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
