@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::meta::put_record;
+use crate::meta::{self, put_record};
 use skinflint_framing::varint::{Cursor, Malformed, put, put_bytes, put_signed};
 
 type Read<T> = Result<T, Malformed>;
@@ -277,15 +277,15 @@ pub(crate) fn get_look(from: &mut Cursor<'_>) -> Read<Look> {
     let mut record = Cursor::new(from.get_bytes()?);
     let mut look = Look {
         number: record.get_u32()?,
-        time_ns: record.get()?,
+        time_ns: meta::get_time(&mut record)?,
         ticket: record.get()?,
         cause: match record.get()? {
             1 => LookCause::Mark(record.get_u32()?),
             _ => LookCause::End,
         },
-        stopped_ns: record.get()?,
+        stopped_ns: meta::get_time(&mut record)?,
         threads: record.get_u32()?,
-        scanned_bytes: record.get()?,
+        scanned_bytes: meta::get_amount(&mut record)?,
         words: record.get()?,
         missing: get_text(&mut record)?,
         ..Look::default()
@@ -295,7 +295,7 @@ pub(crate) fn get_look(from: &mut Cursor<'_>) -> Read<Look> {
         let start = record.get()?;
         look.regions.push(LookRegion {
             start,
-            end: start.wrapping_add(record.get()?),
+            end: meta::end_of(start, record.get()?)?,
             kind: kind_of(record.get()?),
             tid: record.get_u32()?,
             name: get_text(&mut record)?,

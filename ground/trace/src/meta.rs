@@ -9,6 +9,8 @@
 //!     that is missing there takes its default where FORMAT.md says so.
 //! T2  Counts are checked against the bytes that are left before anything is allocated.
 //! T3  Bytes that are not UTF-8 are replaced, not refused: paths are what the kernel reports.
+//! T4  Amounts of memory and times are below bounds that no machine reaches, and no range ends before it begins: what is
+//!     beyond is damage, and readers may add a few of them without a thought.
 //!
 //! Not here: stack nodes (nodes.rs), blocks (block.rs).
 
@@ -17,6 +19,48 @@ use crate::info::*;
 use skinflint_framing::varint::{Cursor, Malformed, put, put_bytes, put_signed, unzigzag, zigzag};
 
 type Read<T> = Result<T, Malformed>;
+
+/// The most bytes that a figure may state (T4): all that 57 bits of virtual address reach.
+const MOST_BYTES: u64 = 1 << 57;
+/// The most nanoseconds that a time may be (T4): 146 years.
+const MOST_NS: u64 = 1 << 62;
+
+fn amount(bytes: u64) -> Read<u64> {
+    if bytes > MOST_BYTES {
+        return Err(Malformed("more memory than any machine can have"));
+    }
+    Ok(bytes)
+}
+
+fn time(ns: u64) -> Read<u64> {
+    if ns > MOST_NS {
+        return Err(Malformed("a time more than a century after the beginning"));
+    }
+    Ok(ns)
+}
+
+pub(crate) fn get_amount(from: &mut Cursor<'_>) -> Read<u64> {
+    amount(from.get()?)
+}
+
+pub(crate) fn get_time(from: &mut Cursor<'_>) -> Read<u64> {
+    time(from.get()?)
+}
+
+fn get_optional_amount(from: &mut Cursor<'_>) -> Read<Option<u64>> {
+    get_option(from)?.map(amount).transpose()
+}
+
+fn get_optional_time(from: &mut Cursor<'_>) -> Read<Option<u64>> {
+    get_option(from)?.map(time).transpose()
+}
+
+/// Returns the end of a range, which does not wrap around (T4).
+pub(crate) fn end_of(start: u64, bytes: u64) -> Read<u64> {
+    start
+        .checked_add(bytes)
+        .ok_or(Malformed("a range that ends before it begins"))
+}
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
@@ -109,12 +153,12 @@ pub(crate) fn get_process(from: &mut Cursor<'_>) -> Read<ProcessInfo> {
         info.argv.push(get_text(from)?);
     }
     info.cwd = get_text(from)?;
-    info.started_unix_ns = from.get()?;
+    info.started_unix_ns = get_time(from)?;
     info.recorder_version = get_text(from)?;
     info.system = get_text(from)?;
     info.allocator = get_text(from)?;
     info.allocator_path = get_text(from)?;
-    info.os_page_bytes = from.get()?;
+    info.os_page_bytes = get_amount(from)?;
     let how = match from.get()? {
         0 => return Ok(info),
         1 => OriginKind::Fork,
@@ -153,7 +197,7 @@ pub(crate) fn get_modules(from: &mut Cursor<'_>) -> Read<Vec<Module>> {
         let start = record.get()?;
         modules.push(Module {
             start,
-            end: start.wrapping_add(record.get()?),
+            end: end_of(start, record.get()?)?,
             bias: start.wrapping_sub(record.get_signed()? as u64),
             path: get_text(&mut record)?,
             build_id: get_text(&mut record)?,
@@ -180,8 +224,8 @@ pub(crate) fn get_thread(from: &mut Cursor<'_>) -> Read<(ThreadId, Thread)> {
     let thread = Thread {
         tid: record.get_u32()?,
         name: get_text(&mut record)?,
-        started_ns: record.get()?,
-        ended_ns: get_option(&mut record)?,
+        started_ns: get_time(&mut record)?,
+        ended_ns: get_optional_time(&mut record)?,
     };
     Ok((id, thread))
 }
@@ -199,7 +243,8 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, index: u32, mark: &Mark) {
 pub(crate) fn get_mark(from: &mut Cursor<'_>) -> Read<(u32, Mark)> {
     let mut record = get_record(from)?;
     let index = record.get_u32()?;
-    let (name, time_ns, ticket) = (get_text(&mut record)?, record.get()?, record.get()?);
+    let (name, time_ns) = (get_text(&mut record)?, get_time(&mut record)?);
+    let ticket = record.get()?;
     let thread = match get_option(&mut record)? {
         None => None,
         Some(id) => Some(ThreadId(
@@ -250,16 +295,16 @@ pub(crate) fn get_rss(from: &mut Cursor<'_>) -> Read<Vec<RssSample>> {
     let mut last = [0; 7];
     for _ in 0..from.get_count(7)? {
         let mut sample = RssSample {
-            time_ns: get_delta(from, &mut last[0])?,
+            time_ns: time(get_delta(from, &mut last[0])?)?,
             ticket: get_delta(from, &mut last[1])?,
-            rss_bytes: get_delta(from, &mut last[2])?,
-            anon_bytes: get_delta(from, &mut last[3])?,
-            file_bytes: get_delta(from, &mut last[4])?,
-            shmem_bytes: get_delta(from, &mut last[5])?,
+            rss_bytes: amount(get_delta(from, &mut last[2])?)?,
+            anon_bytes: amount(get_delta(from, &mut last[3])?)?,
+            file_bytes: amount(get_delta(from, &mut last[4])?)?,
+            shmem_bytes: amount(get_delta(from, &mut last[5])?)?,
             pss_bytes: None,
         };
         if from.get()? != 0 {
-            sample.pss_bytes = Some(get_delta(from, &mut last[6])?);
+            sample.pss_bytes = Some(amount(get_delta(from, &mut last[6])?)?);
         }
         samples.push(sample);
     }
@@ -345,42 +390,47 @@ fn get_mapping(from: &mut Cursor<'_>, last: &mut u64) -> Read<Mapping> {
         perms: get_text(from)?,
         name: get_text(from)?,
         kind: kind_of(from.get()?),
-        rss_bytes: from.get()?,
-        pss_bytes: from.get()?,
-        private_bytes: from.get()?,
-        anon_bytes: from.get()?,
-        swap_bytes: from.get()?,
+        rss_bytes: get_amount(from)?,
+        pss_bytes: get_amount(from)?,
+        private_bytes: get_amount(from)?,
+        anon_bytes: get_amount(from)?,
+        swap_bytes: get_amount(from)?,
         huge_bytes: None,
         runs: Vec::new(),
         runs_known: from.get()? != 0,
     };
+    if mapping.end < mapping.start {
+        return Err(Malformed("a mapping that ends before it begins"));
+    }
     let mut end = mapping.start;
     for _ in 0..from.get_count(2)? {
         let start = get_delta(from, &mut end)?;
-        let bytes = from.get()?;
-        end = end.wrapping_add(bytes);
+        let bytes = get_amount(from)?;
+        end = end_of(start, bytes)?;
         mapping.runs.push((start, bytes));
     }
     if !from.is_empty() {
-        mapping.huge_bytes = get_option(from)?;
+        mapping.huge_bytes = get_optional_amount(from)?;
     }
     Ok(mapping)
 }
 
 pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
     let mut record = get_record(from)?;
-    let (time_ns, ticket) = (record.get()?, record.get()?);
+    let (time_ns, ticket) = (get_time(&mut record)?, record.get()?);
     let cause = match record.get()? {
         0 => SnapshotCause::Peak,
         2 => SnapshotCause::Mark(record.get_u32()?),
         3 => SnapshotCause::Exit,
         _ => SnapshotCause::Periodic,
     };
-    let took_ns = record.get()?;
+    let took_ns = get_time(&mut record)?;
     let counted_bytes = if record.is_empty() {
         None
     } else {
-        get_option(&mut record)?.map(unzigzag)
+        let counted = get_option(&mut record)?.map(unzigzag);
+        counted.map_or(Ok(0), |counted| amount(counted.unsigned_abs()))?;
+        counted
     };
     let mut mappings = Vec::new();
     let mut last = 0;
@@ -435,7 +485,7 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
             3 => Exit::Exec,
             _ => Exit::Unknown,
         },
-        time_ns: from.get()?,
+        time_ns: get_time(from)?,
         events: from.get()?,
         lost_events: from.get()?,
         truncated_stacks: from.get()?,
@@ -444,12 +494,15 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
     for _ in 0..from.get_count(1)? {
         ending.notes.push(get_text(from)?);
     }
-    ending.recorder_bytes = from.get()?;
-    ending.cpu_ns = get_option(from)?;
-    ending.max_rss_bytes = get_option(from)?;
+    ending.recorder_bytes = get_amount(from)?;
+    ending.cpu_ns = get_optional_time(from)?;
+    ending.max_rss_bytes = get_optional_amount(from)?;
     // Since 1.3.
     if !from.is_empty() {
-        ending.in_use_bytes = get_option(from)?.zip(get_option(from)?);
+        let counts = get_option(from)?.zip(get_option(from)?);
+        // The allocator's own words: a program that wrote over its heap makes them nonsense, and only them.
+        let is_sound = |count: u64| amount(count).is_ok();
+        ending.in_use_bytes = counts.filter(|&(before, after)| is_sound(before) && is_sound(after));
     }
     Ok(ending)
 }
@@ -496,7 +549,7 @@ pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
         pid: from.get_u32()?,
         name: get_text(from)?,
         exe: get_text(from)?,
-        time_ns: from.get()?,
+        time_ns: get_time(from)?,
         why: match from.get()? {
             1 => LostWhy::Unreachable,
             2 => LostWhy::Static,
@@ -509,7 +562,7 @@ pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
             9 => LostWhy::Filter,
             _ => LostWhy::Unknown,
         },
-        max_rss_bytes: get_option(from)?,
+        max_rss_bytes: get_optional_amount(from)?,
     })
 }
 

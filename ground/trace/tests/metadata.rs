@@ -7,6 +7,10 @@ mod program;
 use program::*;
 use skinflint_trace::*;
 
+/// The most that FORMAT.md allows.
+const MOST_BYTES: u64 = 1 << 57;
+const MOST_NS: u64 = 1 << 62;
+
 fn process(origin: Option<Origin>) -> ProcessInfo {
     ProcessInfo {
         uid: "0123456789abcdef".into(),
@@ -16,7 +20,7 @@ fn process(origin: Option<Origin>) -> ProcessInfo {
         exe: "/usr/bin/thing".into(),
         argv: vec!["thing".into(), String::new(), "--x=1".into()],
         cwd: "/".into(),
-        started_unix_ns: u64::MAX,
+        started_unix_ns: MOST_NS,
         recorder_version: "0.1.0".into(),
         system: "Linux 6.1 x86_64".into(),
         allocator: "glibc 2.36".into(),
@@ -153,7 +157,7 @@ fn every_field_comes_back() {
         ];
         let rss = vec![
             sample(9000, None),
-            sample(u64::MAX, Some(3)),
+            sample(MOST_BYTES, Some(3)),
             sample(0, Some(0)),
         ];
         let causes = [
@@ -217,6 +221,153 @@ fn every_field_comes_back() {
     }
 }
 
+/// Reports whether what was written is damage to its reader.
+fn is_damage(write: impl FnOnce(&mut Writer<&mut Disk>) -> std::io::Result<()>) -> bool {
+    let mut disk = Disk::new();
+    let mut writer = Writer::new(&mut disk, &ProcessInfo::default(), 1).unwrap();
+    write(&mut writer).unwrap();
+    drop(writer);
+    let trace = Trace::from_bytes(disk.bytes, "beyond.sft").unwrap();
+    let said: Vec<String> = trace.damage.iter().map(ToString::to_string).collect();
+    let reasons = ["more memory than", "a century after", "ends before it"];
+    assert!(
+        said.iter()
+            .all(|one| reasons.iter().any(|why| one.contains(why))),
+        "{said:?}"
+    );
+    !said.is_empty()
+}
+
+#[test]
+fn samples_and_mappings_that_no_machine_reaches_are_damage() {
+    let samples: [fn(&mut RssSample, u64); 5] = [
+        |of, n| of.rss_bytes = n,
+        |of, n| of.anon_bytes = n,
+        |of, n| of.file_bytes = n,
+        |of, n| of.shmem_bytes = n,
+        |of, n| of.pss_bytes = Some(n),
+    ];
+    let edges = [MOST_BYTES, MOST_BYTES + 1, u64::MAX];
+    for set in samples {
+        let at = |n| {
+            let mut one = sample(3, None);
+            set(&mut one, n);
+            is_damage(|to| to.rss(&[one]))
+        };
+        assert_eq!(edges.map(at), [false, true, true]);
+    }
+    let mappings: [fn(&mut Mapping, u64); 6] = [
+        |of, n| of.rss_bytes = n,
+        |of, n| of.pss_bytes = n,
+        |of, n| of.private_bytes = n,
+        |of, n| of.anon_bytes = n,
+        |of, n| of.swap_bytes = n,
+        |of, n| of.huge_bytes = Some(n),
+    ];
+    let of_mapping = |set: &dyn Fn(&mut Mapping)| {
+        let mut one = snapshot(SnapshotCause::Exit);
+        set(&mut one.mappings[2]);
+        is_damage(|to| to.snapshot(&one))
+    };
+    for set in mappings {
+        let at = |n| of_mapping(&|of| set(of, n));
+        assert_eq!(edges.map(at), [false, true, true]);
+    }
+    assert!(of_mapping(&|of| of.end = of.start - 1));
+    assert!(of_mapping(&|of| of.runs[1] = (u64::MAX - 4095, 8192)));
+}
+
+#[test]
+fn snapshots_and_endings_that_no_machine_reaches_are_damage() {
+    let (bytes, ns) = (MOST_BYTES, MOST_NS);
+    let counted = |n| {
+        let mut one = snapshot(SnapshotCause::Exit);
+        one.counted_bytes = Some(n);
+        is_damage(|to| to.snapshot(&one))
+    };
+    assert!(!counted(-(1 << 57)) && counted(i64::MIN) && counted(1 << 58));
+    let times: [fn(&mut Snapshot, u64); 2] = [|of, n| of.time_ns = n, |of, n| of.took_ns = n];
+    for set in times {
+        let at = |n| {
+            let mut one = snapshot(SnapshotCause::Peak);
+            set(&mut one, n);
+            is_damage(|to| to.snapshot(&one))
+        };
+        assert_eq!([ns, ns + 1].map(at), [false, true]);
+    }
+    type Set = fn(&mut Ending, u64);
+    let endings: [(Set, u64); 4] = [
+        (|of, n| of.time_ns = n, ns),
+        (|of, n| of.cpu_ns = Some(n), ns),
+        (|of, n| of.recorder_bytes = n, bytes),
+        (|of, n| of.max_rss_bytes = Some(n), bytes),
+    ];
+    for (set, most) in endings {
+        let at = |n| {
+            let mut one = ending(1, Exit::Unknown);
+            set(&mut one, n);
+            is_damage(|to| to.ending(&one))
+        };
+        assert_eq!([most, most + 1].map(at), [false, true]);
+    }
+}
+
+#[test]
+fn threads_marks_and_modules_that_no_machine_reaches_are_damage() {
+    let (bytes, ns) = (MOST_BYTES, MOST_NS);
+    let ended = |n| {
+        is_damage(|to| {
+            to.thread(ThreadId(0), &thread("late", Some(n)))?;
+            to.ending(&Ending::default())
+        })
+    };
+    assert!(!ended(ns) && ended(ns + 1));
+    let marked = |time_ns| {
+        is_damage(|to| {
+            to.mark(
+                0,
+                &Mark {
+                    time_ns,
+                    ..mark(None)
+                },
+            )
+        })
+    };
+    assert!(!marked(ns) && marked(ns + 1));
+    let lost = |time_ns, most| {
+        let one = LostProcess {
+            time_ns,
+            max_rss_bytes: Some(most),
+            ..LostProcess::default()
+        };
+        is_damage(|to| to.lost(&[one]))
+    };
+    assert!(!lost(ns, bytes) && lost(ns + 1, 0) && lost(0, bytes + 1));
+    let range = Module {
+        start: u64::MAX - 8,
+        end: 8,
+        ..module(0)
+    };
+    assert!(is_damage(|to| to.modules(&[range])));
+}
+
+/// An allocator's own totals are words of the program, which may have written over them: they are left out alone.
+#[test]
+fn nonsense_of_an_allocator_costs_nothing_else() {
+    let mut one = ending(0, Exit::Exited(3));
+    one.in_use_bytes = Some((5, u64::MAX));
+    let mut disk = Disk::new();
+    let mut writer = Writer::new(&mut disk, &ProcessInfo::default(), 1).unwrap();
+    writer.ending(&one).unwrap();
+    drop(writer);
+    let trace = Trace::from_bytes(disk.bytes, "nonsense.sft").unwrap();
+    let expected = Ending {
+        in_use_bytes: None,
+        ..one
+    };
+    assert_eq!((trace.damage.len(), trace.ending), (0, Some(expected)));
+}
+
 /// Returns one lost process of each kind and each reason.
 fn lost() -> Vec<LostProcess> {
     let kinds = [LostKind::Copy, LostKind::Program, LostKind::Exec];
@@ -237,7 +388,7 @@ fn lost() -> Vec<LostProcess> {
         pid: n as u32 * 1_000_000,
         name: "busybox".repeat(n),
         exe: String::new(),
-        time_ns: u64::MAX >> n,
+        time_ns: MOST_NS >> n,
         why,
         max_rss_bytes: (n % 2 == 1).then_some(n as u64),
     };
