@@ -23,8 +23,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use skinflint_analysis::model::{
-    Books, Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END,
-    Report,
+    Books, Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, Instant, InstantKind,
+    RELEASED_IN_THE_END, Report,
 };
 
 use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
@@ -560,7 +560,11 @@ fn one_finding(
         }
     }
     if let Some(moment) = moment(finding).filter(|_| detail != Detail::Whole) {
-        lines.push(Line::of(Ink::Faint, format!("{pad}{moment}")));
+        let peak = match is_below_the_peak(report, moment) {
+            true => ": the peak stays as it is",
+            false => "",
+        };
+        lines.push(Line::of(Ink::Faint, format!("{pad}{moment}{peak}")));
     }
     frames(report, finding, detail, width, lines);
 }
@@ -571,6 +575,23 @@ fn moment(finding: &Finding) -> Option<&str> {
     let (when, _) = finding.what.split_once(" the allocator (")?;
     let is_moment = finding.kind == FindingKind::Retained && when.starts_with("At ");
     is_moment.then_some(when)
+}
+
+/// Reports whether resident memory was more than a fiftieth below the peak at the moment `At LABEL (time)`: what is given
+/// back then was not there yet at the peak, or is there again.
+fn is_below_the_peak(report: &Report, moment: &str) -> bool {
+    let label = moment
+        .strip_prefix("At ")
+        .and_then(|rest| rest.rsplit_once(" ("));
+    let resident = |instant: &Instant| Some(instant.books.as_ref()?.resident_bytes);
+    let find = |is: &dyn Fn(&Instant) -> bool| {
+        let instant = report.instants.iter().find(|one| is(one));
+        instant.and_then(resident)
+    };
+    let then = label.and_then(|(label, _)| find(&|one| one.label == label));
+    let peak = find(&|one| one.kind == InstantKind::Peak);
+    then.zip(peak)
+        .is_some_and(|(then, peak)| then < peak - peak / 50)
 }
 
 /// Describes in a sentence what another policy of growth would do.

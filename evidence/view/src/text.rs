@@ -139,7 +139,6 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// Whether calls passed unrecorded: then it is not said that none was lost.
 /// Returns what the headline says of processes that have no trace.
 fn without_trace(lost_children: u64) -> String {
     match lost_children {
@@ -149,6 +148,7 @@ fn without_trace(lost_children: u64) -> String {
     }
 }
 
+/// Returns what the headline says of lost calls: where some passed unrecorded, not that none was lost.
 pub(crate) fn passed(unrecorded_calls: u64) -> String {
     match unrecorded_calls {
         0 => "none lost".to_owned(),
@@ -205,6 +205,14 @@ fn instant_name(instant: &Instant) -> String {
     }
 }
 
+/// Returns the kernel's high-water mark if it is more than a twentieth above the peak that was read: then the table is
+/// not of the peak.
+fn above_the_peak(report: &Report, instant: &Instant) -> Option<u64> {
+    let read = instant.books.as_ref()?.resident_bytes;
+    let mark = report.program.max_rss_bytes?;
+    (instant.kind == InstantKind::Peak && mark > read + read / 20).then_some(mark)
+}
+
 fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     lines.push(Line::default());
     let Some(instant) = report.instants.get(report.at) else {
@@ -214,7 +222,14 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         ));
         return;
     };
-    let heading = format!("Resident memory at {}", instant_name(instant));
+    let heading = match above_the_peak(report, instant) {
+        Some(mark) => format!(
+            "Resident memory at the fullest reading ({} after the start; the kernel saw {})",
+            duration(instant.time_ns),
+            bytes(mark)
+        ),
+        None => format!("Resident memory at {}", instant_name(instant)),
+    };
     match &instant.books {
         Some(books) => {
             lines.push(Line::of(Ink::Strong, heading));

@@ -606,6 +606,48 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
 }
 
 #[test]
+fn a_peak_that_no_look_fell_on_is_not_called_the_peak() {
+    let mut report = small();
+    report.program.max_rss_bytes = Some(104 * MIB);
+    has(
+        &lines_of(&report, false),
+        "Resident memory at its peak (1.00 s after the start)",
+    );
+    report.program.max_rss_bytes = Some(116 * MIB);
+    has(
+        &lines_of(&report, false),
+        "Resident memory at the fullest reading (1.00 s after the start; the kernel saw 116 MiB)",
+    );
+}
+
+#[test]
+fn memory_that_is_free_at_another_moment_leaves_the_peak_as_it_is() {
+    let says_so = |label: &str, mib: u64| {
+        let mut report = small();
+        report.instants.push(Instant {
+            label: "most-kept".into(),
+            kind: InstantKind::MostKept,
+            books: Some(Books {
+                resident_bytes: mib * MIB,
+                ..Books::default()
+            }),
+            ..Instant::default()
+        });
+        report.findings[0].kind = FindingKind::Retained;
+        report.findings[0].what =
+            format!("At {label} (1.433 s) the allocator (glibc) holds 12 MiB");
+        let lines = lines_of(&report, false).join("\n");
+        let moment = format!("At {label} (1.433 s)");
+        assert!(lines.contains(&moment), "{lines}");
+        lines.contains(&format!("{moment}: the peak stays as it is"))
+    };
+    assert!(says_so("most-kept", 30));
+    // Within two per cent it is the same fullness.
+    assert!(!says_so("most-kept", 99));
+    assert!(!says_so("peak", 30));
+}
+
+#[test]
 fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
     let mut report = small();
     report.own_heaps = vec![OwnHeap {
