@@ -178,7 +178,9 @@ fn without_scripts_the_summary_is_there() {
     let text = page(&report);
     let start = text.find("<noscript>").expect("has it");
     let inside = &text[start..start + text[start..].find("</noscript>").expect("ends")];
-    assert!(inside.contains("Resident memory at the fullest reading") && inside.contains("= resident"));
+    assert!(
+        inside.contains("Resident memory at the fullest reading") && inside.contains("= resident")
+    );
     assert!(inside.contains("&lt;b&gt;app") && !inside.contains("<b>"));
 }
 

@@ -29,6 +29,7 @@ use skinflint_compare::peers::Places;
 use skinflint_compare::rounds::{News, Subject};
 use skinflint_compare::{Request, csv, interrupts, json, page, subjects, table};
 use skinflint_launch::installed;
+use skinflint_view::units;
 
 use crate::what_if;
 
@@ -312,6 +313,16 @@ struct Progress {
 impl Progress {
     fn new(subjects: &[Subject], allocators: usize, args: &CompareArgs) -> Progress {
         let steps = subjects.len() * allocators * (args.runs as usize + 1);
+        if !args.quiet {
+            let plural = |count: usize, one| units::plural(count as u64, one);
+            say!(
+                "skinflint: {} to come: a check round and {} of {} under {}",
+                plural(steps, "run"),
+                plural(args.runs as usize, "round"),
+                plural(subjects.len(), "program"),
+                plural(allocators, "allocator"),
+            );
+        }
         let bar = (io::stderr().is_terminal() && !args.quiet).then(|| {
             let bar = ProgressBar::new(steps as u64);
             let style =
