@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use skinflint_launch::signals;
+use skinflint_procfs::{pids, stat};
 
 use crate::tree::MARK;
 use crate::tree::{self, Tree};
@@ -154,15 +155,8 @@ fn reap() {
 fn reap_once() -> usize {
     let own = std::process::id();
     let mut left = 0;
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        let dead = tree::stat(pid).is_some_and(|s| s.parent == own && s.state == b'Z');
+    for pid in pids() {
+        let dead = stat(pid).is_some_and(|stat| stat.ppid == own && stat.state == b'Z');
         // SAFETY: numbers only.
         if dead && unsafe { libc::getpgid(pid as i32) } != pid as i32 {
             // SAFETY: a zombie that is our child, and belongs to no `Child`; no status is wanted.
@@ -192,7 +186,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn alive(pid: u32) -> bool {
-        tree::stat(pid).is_some_and(|s| s.state != b'Z')
+        stat(pid).is_some_and(|stat| stat.state != b'Z')
     }
 
     #[test]

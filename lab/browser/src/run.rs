@@ -22,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use skinflint_procfs::maps::maps_text;
+use skinflint_procfs::stat;
 
 use crate::drive::{
     Drive, Target, host::Host, marionette::Marionette, node::Node, opener::Opener,
@@ -33,7 +35,7 @@ use crate::plan::{Kind, Plan};
 use crate::sampler::{self, Sampler};
 use crate::site::Site;
 use crate::start::{self, Browser, Driver, Running, Subject};
-use crate::tree::{self, Tree};
+use crate::tree::Tree;
 use crate::zombies::{self, Zombies};
 
 /// The time that Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
@@ -362,7 +364,7 @@ fn main_process(subject: &Subject, running: &Running, whole: &mut Tree) -> Resul
         return Ok(started);
     }
     let members = whole.members();
-    let below = members.iter().find(|(_, stat)| stat.parent == started);
+    let below = members.iter().find(|(_, stat)| stat.ppid == started);
     below
         .map(|(pid, _)| *pid)
         .context("the driver has started no browser")
@@ -535,7 +537,7 @@ impl Runner<'_, '_> {
                 self.job.folder.display()
             );
         }
-        if tree::stat(self.main).is_none_or(|stat| matches!(stat.state, b'Z' | b'X')) {
+        if stat(self.main).is_none_or(|stat| stat.is_dead()) {
             bail!(
                 "the browser has ended by itself; what it said is in {}/browser.log",
                 self.job.folder.display()
@@ -710,7 +712,7 @@ impl Runner<'_, '_> {
             .into_owned();
         let mut preload = Preload::default();
         for held in self.tree.look(false) {
-            let maps = fs::read_to_string(format!("/proc/{}/maps", held.pid)).unwrap_or_default();
+            let maps = maps_text(held.pid).unwrap_or_default();
             let mapped = u32::from(maps.contains(&file));
             preload.processes += 1;
             preload.mapped += mapped;

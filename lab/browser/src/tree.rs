@@ -15,12 +15,15 @@
 //! `compare`'s tree counts only anonymous memory and takes every child as a member; here drivers and a display server
 //! run beside, and file pages are part of what a browser costs.
 //!
-//! Not here: when to measure (sampler.rs), ending the processes (family.rs).
+//! Not here: when to measure (sampler.rs), ending the processes (family.rs); what `/proc` says, and the climb from a
+//! process to a member (skinflint-procfs).
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 
 use serde::{Deserialize, Serialize};
+use skinflint_procfs::process::{command_line, has_environment, thread_name};
+use skinflint_procfs::stat::{Stat, ticks};
+use skinflint_procfs::{OS_PAGE_BYTES, Place, Processes, pids, rollup};
 
 /// The name of the mark.
 pub const MARK: &str = "SKINFLINT_TABS";
@@ -66,25 +69,6 @@ pub struct Tree {
     roles: HashMap<(u32, u64), String>,
 }
 
-/// Fields of `/proc/PID/stat`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stat {
-    /// Parent.
-    pub parent: u32,
-    /// The state; `Z` and `X` are dead.
-    pub state: u8,
-    user_ticks: u64,
-    system_ticks: u64,
-    threads: u32,
-    /// The start since boot, in ticks: together with the process id it names a process for ever.
-    pub started: u64,
-    rss_pages: u64,
-}
-
-/// A clock tick is 10 ms on every Linux that we build for (`USER_HZ`).
-const TICK_MS: u64 = 10;
-const PAGE: u64 = 4096;
-
 impl Tree {
     /// Creates the tree below `root`, whose environment has the token as its mark; `strangers` have it too and do not
     /// belong.
@@ -106,50 +90,40 @@ impl Tree {
 
     /// Returns the processes that belong now, the root first. Cost: one small file for each process of the machine.
     pub fn members(&mut self) -> Vec<(u32, Stat)> {
-        let mut stats: HashMap<u32, Stat> = HashMap::new();
-        for pid in numbers() {
-            if let Some(stat) = stat(pid).filter(|stat| !matches!(stat.state, b'Z' | b'X')) {
-                stats.insert(pid, stat);
-            }
+        let mut members: Vec<(u32, Stat)> = Vec::new();
+        if let Some(now) = Processes::read(|_| true) {
+            let belongs = |pid: u32| {
+                let place = |at, stat: Option<&Stat>| self.place(at, stat);
+                now.belongs(pid, self.own, place, |at| has_environment(at, &self.mark))
+            };
+            let of_ours = now.stats().filter(|(pid, _)| belongs(*pid));
+            members.extend(of_ours.map(|(pid, stat)| (pid, *stat)));
         }
-        let mut members: Vec<(u32, Stat)> = stats
-            .iter()
-            .filter(|(pid, _)| self.belongs(**pid, &stats))
-            .map(|(pid, stat)| (*pid, *stat))
-            .collect();
         members.sort_by_key(|(pid, _)| (*pid != self.root, *pid));
         self.seen = members
             .iter()
-            .map(|(pid, stat)| (*pid, stat.started))
+            .map(|(pid, stat)| (*pid, stat.started_ticks))
             .collect();
         members
     }
 
-    fn belongs(&self, pid: u32, stats: &HashMap<u32, Stat>) -> bool {
-        let mut at = pid;
-        // A chain of parents has at most as many links as there are processes.
-        for _ in 0..stats.len() {
-            if self.strangers.contains(&at) || at <= 1 || at == self.own {
-                return false;
-            }
-            let Some(stat) = stats.get(&at) else {
-                return false;
-            };
-            if at == self.root || self.seen.contains(&(at, stat.started)) {
-                return true;
-            }
-            if stat.parent == self.own {
-                return has_environment(at, &self.mark);
-            }
-            at = stat.parent;
+    fn place(&self, pid: u32, stat: Option<&Stat>) -> Place {
+        match stat {
+            _ if self.strangers.contains(&pid) => Place::Outside,
+            Some(stat) if stat.is_dead() => Place::Outside,
+            Some(_) if pid == self.root => Place::Inside,
+            Some(stat) if self.seen.contains(&(pid, stat.started_ticks)) => Place::Inside,
+            _ => Place::AsParent,
         }
-        false
     }
 
     /// Measures the members. `exact` reads `smaps_rollup`; what could not be read exactly has no `pss`.
     pub fn look(&mut self, exact: bool) -> Vec<Held> {
         let members = self.members();
-        let known: HashSet<(u32, u64)> = members.iter().map(|(pid, s)| (*pid, s.started)).collect();
+        let known: HashSet<(u32, u64)> = members
+            .iter()
+            .map(|(pid, s)| (*pid, s.started_ticks))
+            .collect();
         self.roles.retain(|key, _| known.contains(key));
         members
             .into_iter()
@@ -161,25 +135,23 @@ impl Tree {
         let role = if pid == self.root {
             "main".to_owned()
         } else {
-            self.role(pid, stat.started)
+            self.role(pid, stat.started_ticks)
         };
         let mut held = Held {
             pid,
             role,
-            rss: stat.rss_pages * PAGE,
+            rss: stat.rss_pages * OS_PAGE_BYTES,
             threads: stat.threads,
-            user_ms: stat.user_ticks * TICK_MS,
-            system_ms: stat.system_ticks * TICK_MS,
+            user_ms: ticks(stat.user_ticks).as_millis() as u64,
+            system_ms: ticks(stat.system_ticks).as_millis() as u64,
             ..Held::default()
         };
-        if exact && let Ok(text) = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) {
-            let at = |key| field(&text, key);
-            held.rss = at("Rss:").unwrap_or(held.rss);
-            held.pss = at("Pss:");
-            held.uss = at("Private_Clean:")
-                .zip(at("Private_Dirty:"))
-                .map(|(c, d)| c + d);
-            held.swap = at("SwapPss:").unwrap_or(0);
+        if exact && let Some(shares) = rollup(pid) {
+            held.rss = shares.rss_bytes.unwrap_or(held.rss);
+            held.pss = shares.pss_bytes;
+            let private = shares.private_clean_bytes.zip(shares.private_dirty_bytes);
+            held.uss = private.map(|(clean, dirty)| clean + dirty);
+            held.swap = shares.swap_pss_bytes.unwrap_or(0);
         }
         held
     }
@@ -190,9 +162,8 @@ impl Tree {
         if let Some(role) = self.roles.get(&(pid, started)) {
             return role.clone();
         }
-        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let role = role_of(&command, name.trim());
+        let name = thread_name(pid, pid).unwrap_or_default();
+        let role = role_of(&command_line(pid), name.trim());
         if role != "zygote" {
             self.roles.insert((pid, started), role.clone());
         }
@@ -221,75 +192,19 @@ fn role_of(command: &[u8], name: &str) -> String {
     name.to_owned()
 }
 
-/// Returns all process ids of the machine.
-fn numbers() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-/// Reads `/proc/PID/stat`.
-pub fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn parse_stat(text: &str) -> Option<Stat> {
-    // The name is in parentheses and may contain anything.
-    let rest = text.get(text.rfind(')')? + 1..)?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Stat {
-        state: *fields.first()?.as_bytes().first()?,
-        parent: number(1)? as u32,
-        user_ticks: number(11)?,
-        system_ticks: number(12)?,
-        threads: number(17)? as u32,
-        started: number(19)?,
-        rss_pages: number(21)?,
-    })
-}
-
-/// Returns the bytes of a line that counts KiB.
-fn field(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
-    kib.checked_mul(1024)
-}
-
-fn has_environment(pid: u32, line: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment
-        .split(|byte| *byte == 0)
-        .any(|one| one == line.as_bytes())
-}
-
 /// Returns the processes whose environment has this line, `NAME=VALUE`; for those that escaped the tree.
 pub fn with_environment(line: &str) -> Vec<u32> {
     let own = std::process::id();
-    let others = numbers().into_iter().filter(|pid| *pid != own);
+    let others = pids().into_iter().filter(|pid| *pid != own);
     others.filter(|pid| has_environment(*pid, line)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skinflint_procfs::stat;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn the_kernels_texts() {
-        let text = "7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20 0 9 0 555 1000 42 18";
-        let stat = parse_stat(text).expect("complete");
-        assert_eq!(
-            (stat.parent, stat.user_ticks, stat.system_ticks),
-            (3, 31, 11)
-        );
-        assert_eq!((stat.threads, stat.started, stat.rss_pages), (9, 555, 42));
-        assert_eq!(parse_stat("7 (a"), None);
-        assert_eq!(field("Rss:   12 kB\nPss:  3 kB\n", "Pss:"), Some(3072));
-        assert_eq!(field("Pss:  x kB\n", "Pss:"), None);
-    }
 
     #[test]
     fn roles_by_command_line() {
@@ -334,7 +249,7 @@ mod tests {
         // The kernel's quick count lags by some pages for each processor: a shell's may read 0, this program's not.
         assert!(tree.look(false).iter().all(|one| one.pss.is_none()));
         let own = stat(std::process::id()).expect("running");
-        assert!(own.rss_pages * PAGE > 1 << 20, "{own:?}");
+        assert!(own.rss_pages * OS_PAGE_BYTES > 1 << 20, "{own:?}");
         for pid in pids.iter().rev() {
             // SAFETY: no memory is involved; both are ours and were seen just now.
             unsafe { libc::kill(*pid as i32, libc::SIGKILL) };

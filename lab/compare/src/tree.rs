@@ -17,11 +17,16 @@
 //! T6  A process that ends while the sizes are read leaves its part of shared pages to those that are read after it,
 //!     so that pages would count twice: then all are read again.
 //!
-//! Not here: when to look (run.rs).
+//! Not here: when to look (run.rs); what `/proc` says, and the climb from a process to a member (skinflint-procfs).
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::time::{Duration, Instant};
+
+use skinflint_procfs::maps::maps_text;
+use skinflint_procfs::process::link;
+use skinflint_procfs::stat::ticks;
+use skinflint_procfs::status::memory;
+use skinflint_procfs::{Memory, Place, Processes, Rollup, Stat, rollup, stat};
 
 /// The memory that the processes of a tree hold at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,44 +100,29 @@ impl Tree {
 
     /// Looks for new members. Cost: one pass over the names in `/proc`, one small file for each new process.
     pub fn look(&mut self) {
-        let Ok(entries) = fs::read_dir("/proc") else {
+        let is_new = |pid| !self.strangers.contains(&pid) && !self.members.contains(&pid);
+        let Some(now) = Processes::read(is_new) else {
             return;
         };
-        let mut alive: HashSet<u32> = HashSet::new();
-        let mut fresh: HashMap<u32, u32> = HashMap::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            alive.insert(pid);
-            if !self.strangers.contains(&pid)
-                && !self.members.contains(&pid)
-                && let Some(stat) = stat(pid)
-            {
-                fresh.insert(pid, stat.parent);
-            }
-        }
-        self.members
-            .retain(|pid| alive.contains(pid) || *pid == self.root);
-        self.unsettled.retain(|pid, _| alive.contains(pid));
-        self.strangers.retain(|pid| alive.contains(pid));
-        // Each pass finds a generation; a chain is at most as long as there are new processes.
-        while let Some(pid) = self.newborn(&fresh) {
-            let parent = fresh.remove(&pid).unwrap_or(0);
+        let root = self.root;
+        self.members.retain(|pid| now.has(*pid) || *pid == root);
+        self.unsettled.retain(|pid, _| now.has(*pid));
+        self.strangers.retain(|pid| now.has(*pid));
+        let place = |pid, _: Option<&Stat>| match self.members.contains(&pid) {
+            true => Place::Inside,
+            false => Place::AsParent,
+        };
+        // All orphans are ours (T2); of the first process of a container, which gets all, none.
+        let belongs = |pid| now.belongs(pid, self.own, place, |_| self.own > 1);
+        let (mut born, strange): (Vec<_>, Vec<_>) = now.stats().partition(|(pid, _)| belongs(*pid));
+        // Parents before their children.
+        born.sort_unstable_by_key(|(pid, stat)| (stat.started_ticks, *pid));
+        for (pid, stat) in born {
             self.members.push(pid);
-            self.unsettled.insert(pid, parent);
+            self.unsettled.insert(pid, stat.ppid);
         }
-        self.strangers.extend(fresh.into_keys());
-    }
-
-    /// Returns a new process whose parent is a member, or this process, to which orphans come (T2).
-    fn newborn(&self, fresh: &HashMap<u32, u32>) -> Option<u32> {
-        // Kernel threads and the first process have parent 0: they are never members.
-        let belongs =
-            |parent: u32| parent > 1 && (parent == self.own || self.members.contains(&parent));
-        let mut of_ours = fresh.iter().filter(|(_, parent)| belongs(**parent));
-        of_ours.next().map(|(pid, _)| *pid)
+        self.strangers
+            .extend(strange.into_iter().map(|(pid, _)| pid));
     }
 
     /// Measures the members. `interval` is the time between looks, of which an exact one may take a tenth.
@@ -155,11 +145,10 @@ impl Tree {
     fn held_exactly(&self) -> Held {
         let settled = |pid: &&u32| !self.unsettled.contains_key(*pid);
         let members: Vec<u32> = self.members.iter().filter(settled).copied().collect();
-        let sizes =
-            |pid| Sizes::parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?);
-        let mut held = held_together(&members, sizes, |pid| status(pid).is_some());
+        let sizes = |pid| Sizes::of(&rollup(pid)?);
+        let mut held = held_together(&members, sizes, |pid| memory(pid).is_some());
         if let [pid] = self.members[..] {
-            held.high_water_bytes = status(pid).and_then(|status| status.high_water_bytes);
+            held.high_water_bytes = memory(pid).and_then(|memory| high_water(&memory));
         }
         held
     }
@@ -167,9 +156,9 @@ impl Tree {
     fn held_by_status(&self) -> Held {
         let mut held = Held::default();
         for pid in &self.members {
-            let Some(status) = status(*pid) else { continue };
-            held.add(*pid, status.rss_bytes, status.swap_bytes);
-            held.high_water_bytes = status.high_water_bytes;
+            let Some(memory) = memory(*pid) else { continue };
+            held.add(*pid, held_bytes(&memory), memory.swap_bytes);
+            held.high_water_bytes = high_water(&memory);
         }
         held
     }
@@ -179,18 +168,17 @@ impl Tree {
     pub fn with_and_without(&self, library: &str) -> (u64, Option<(u64, String)>) {
         let (mut with, mut without) = (0, None);
         for pid in &self.members {
-            let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+            let Some(maps) = maps_text(*pid) else {
                 continue;
             };
             if self.unsettled.contains_key(pid) || is_beginning(&maps) {
                 continue;
             }
-            let bytes = status(*pid).map_or(0, |status| status.rss_bytes);
+            let bytes = memory(*pid).map_or(0, |memory| held_bytes(&memory));
             if maps.contains(library) {
                 with += bytes;
             } else if without.as_ref().is_none_or(|(most, _)| bytes > *most) {
-                let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-                without = Some((bytes, program.display().to_string()));
+                without = Some((bytes, link(*pid, "exe")));
             }
         }
         (with, without)
@@ -199,21 +187,22 @@ impl Tree {
     /// Returns the CPU time of the living members and of the children that they waited for, in steps of 10 ms.
     pub fn cpu(&self) -> Duration {
         let stats = self.members.iter().filter_map(|pid| stat(*pid));
-        stats.map(|stat| stat.cpu).sum()
+        stats
+            .map(|stat| ticks(stat.own_ticks() + stat.waited_ticks))
+            .sum()
     }
 
     /// Reports whether a process is a member that still has memory.
     pub fn is_alive(&self, pid: u32) -> bool {
-        self.members.contains(&pid) && status(pid).is_some()
+        self.members.contains(&pid) && memory(pid).is_some()
     }
 
     /// Signals all members (T3).
     pub fn signal(&self, signal: i32) {
         for pid in &self.members {
             let ours = *pid == self.root
-                || stat(*pid).is_some_and(|stat| {
-                    stat.parent == self.own || self.members.contains(&stat.parent)
-                });
+                || stat(*pid)
+                    .is_some_and(|stat| stat.ppid == self.own || self.members.contains(&stat.ppid));
             if ours && *pid > 1 && *pid != std::process::id() {
                 // SAFETY: no memory is involved; the process was a member a moment ago.
                 unsafe { libc::kill(*pid as i32, signal) };
@@ -230,13 +219,13 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Parses `smaps_rollup`. PSS is in whole KiB for each kind; in a tree of one process nothing is shared and it is
-    /// the RSS.
-    fn parse(text: &str) -> Option<Sizes> {
-        let anon = field(text, "Pss_Anon:").or_else(|| field(text, "Anonymous:"))?;
+    /// Takes what counts of a process's shares (T1). PSS is in whole KiB for each kind; in a tree of one process
+    /// nothing is shared and it is the RSS.
+    fn of(rollup: &Rollup) -> Option<Sizes> {
+        let anon = rollup.pss_anon_bytes.or(rollup.anonymous_bytes)?;
         Some(Sizes {
-            rss_bytes: anon + field(text, "Pss_Shmem:").unwrap_or(0),
-            swap_bytes: field(text, "SwapPss:").unwrap_or(0),
+            rss_bytes: anon + rollup.pss_shmem_bytes.unwrap_or(0),
+            swap_bytes: rollup.swap_pss_bytes.unwrap_or(0),
         })
     }
 }
@@ -278,28 +267,6 @@ fn share_memory(one: u32, other: u32) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, one as i32, other as i32, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Some fields of `/proc/PID/stat`.
-struct Stat {
-    parent: u32,
-    /// CPU time of itself, and of children that it waited for.
-    cpu: Duration,
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn parse_stat(text: &str) -> Option<Stat> {
-    // The name is in parentheses and may contain anything.
-    let rest = &text[text.rfind(')')? + 1..];
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Stat {
-        parent: number(1)? as u32,
-        cpu: Duration::from_millis((11..15).map(number).sum::<Option<u64>>()? * 10),
-    })
-}
-
 /// Reports whether a process is between exec and the end of the loader's work, when no process has libraries, or has
 /// ended. The loader maps preloads before the C library: with the C library and without the preloads, it was not
 /// given them. The number of mappings tells nothing: the kernel makes more than a dozen before the loader runs.
@@ -315,32 +282,15 @@ fn is_beginning(maps: &str) -> bool {
     maps.is_empty() || (!has_libc && (few || is_mapped("ld-linux") || is_mapped("ld-2.")))
 }
 
-/// Some lines of `/proc/PID/status`.
-#[derive(Debug, PartialEq, Eq)]
-struct Status {
-    rss_bytes: u64,
-    swap_bytes: u64,
-    high_water_bytes: Option<u64>,
+/// Returns what counts of a process's resident memory: all but file pages (T1).
+fn held_bytes(memory: &Memory) -> u64 {
+    memory.anon_bytes.saturating_add(memory.shmem_bytes)
 }
 
-fn status(pid: u32) -> Option<Status> {
-    parse_status(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn parse_status(text: &str) -> Option<Status> {
-    let file = field(text, "RssFile:")?;
-    Some(Status {
-        rss_bytes: field(text, "RssAnon:")? + field(text, "RssShmem:")?,
-        swap_bytes: field(text, "VmSwap:").unwrap_or(0),
-        high_water_bytes: field(text, "VmHWM:").map(|high| high.saturating_sub(file)),
-    })
-}
-
-/// Returns the bytes of a line that counts KiB.
-fn field(text: &str, key: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-    let kib = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
-    kib.checked_mul(1024)
+/// Returns the kernel's high-water mark without the file pages of now.
+fn high_water(memory: &Memory) -> Option<u64> {
+    let high = memory.high_water_bytes?;
+    Some(high.saturating_sub(memory.file_bytes))
 }
 
 #[cfg(test)]
@@ -349,18 +299,23 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn the_kernels_texts() {
-        let text = "VmHWM:\t 100 kB\nRssAnon:\t 40 kB\nRssFile:\t 20 kB\nRssShmem:\t 4 kB\nVmSwap:\t 1 kB\n";
-        let expected = Status {
-            rss_bytes: 44 << 10,
+    fn file_pages_do_not_count() {
+        let memory = Memory {
+            anon_bytes: 40 << 10,
+            file_bytes: 20 << 10,
+            shmem_bytes: 4 << 10,
             swap_bytes: 1 << 10,
-            high_water_bytes: Some(80 << 10),
+            high_water_bytes: Some(100 << 10),
         };
-        assert_eq!(parse_status(text), Some(expected));
-        assert_eq!(parse_status("Name:\tzombie\n"), None);
-        let stat = parse_stat("7 (a) b) S 3 1 1 0 -1 4 0 0 0 0 31 11 2 3 20").expect("complete");
-        assert_eq!((stat.parent, stat.cpu), (3, Duration::from_millis(470)));
-        assert!(parse_stat("7 (a").is_none());
+        assert_eq!(held_bytes(&memory), 44 << 10);
+        assert_eq!(high_water(&memory), Some(80 << 10));
+        let before_5_9 = b"Rss: 9 kB\nPss: 8 kB\nAnonymous: 7 kB\nSwapPss: 2 kB\n";
+        let sizes =
+            |text: &[u8]| Sizes::of(&Rollup::parse(text)).map(|s| (s.rss_bytes, s.swap_bytes));
+        assert_eq!(sizes(before_5_9), Some((7 << 10, 2 << 10)));
+        let now = b"Pss_Anon: 5 kB\nPss_File: 9 kB\nPss_Shmem: 1 kB\nAnonymous: 7 kB\n";
+        assert_eq!(sizes(now), Some((6 << 10, 0)));
+        assert_eq!(sizes(b"Pss: 8 kB\n"), None);
     }
 
     /// Measures three that share 12 KiB and have 1 KiB each; the second ends once some sizes have been read.

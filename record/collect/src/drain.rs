@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT, SNAPSHOT_LOOK};
 use skinflint_base::sys;
+use skinflint_procfs::process::{thread_exists, thread_name};
+use skinflint_procfs::stat;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
@@ -22,7 +24,6 @@ use crate::kin::{Kin, Told};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
-use crate::proc;
 use crate::process::{Process, lock};
 use crate::sampler::Ask;
 use crate::server;
@@ -353,7 +354,7 @@ impl Drain {
             let Some(draining) = self.living.get_mut(&index) else {
                 continue;
             };
-            let gone = fd < 0 && proc::stat(draining.process.pid).is_none();
+            let gone = fd < 0 && stat(draining.process.pid).is_none();
             if !readable && !gone {
                 draining.modules.complete(draining.process.pid, false);
                 continue;
@@ -366,10 +367,11 @@ impl Drain {
             // How it ended is known when it was waited for: if we are its parent, the thread that
             // waits is about to tell; else the kernel tells once it is not a zombie any more.
             let ours = draining.process.info.ppid == std::process::id();
-            let waited_for = proc::stat(draining.process.pid).is_none();
+            let zombie = stat(draining.process.pid);
+            let waited_for = zombie.is_none();
             if !ours && !waited_for {
                 // It may never be waited for (a daemon whose new parent does not): a zombie's status is readable too.
-                draining.zombie_status = proc::zombie_status(draining.process.pid);
+                draining.zombie_status = zombie.and_then(|stat| stat.wait_status);
             }
             let told = waited_for || draining.zombie_status.is_some();
             let known = draining.child.is_some() || told && !ours;
@@ -561,7 +563,7 @@ impl Draining {
         self.end_thread(at, output);
         let id = ThreadId(self.threads.len() as u32);
         let started_ns = time_ns.saturating_sub(self.process.start_ns);
-        let name = proc::thread_name(self.process.pid, tid).unwrap_or_default();
+        let name = thread_name(self.process.pid, tid).unwrap_or_default();
         self.threads.push(Thread {
             tid,
             name,
@@ -627,10 +629,10 @@ impl Draining {
             // ORDER: Acquire; pairs with the recorder's Release when a thread ends: its name is in the
             // ring then, and the kernel's name of the slot's next thread is not this thread's.
             let active = header.owner.load(Ordering::Acquire) >> 32 == u64::from(SLOT_ACTIVE);
-            if active && let Some(name) = proc::thread_name(self.process.pid, thread.tid) {
+            if active && let Some(name) = thread_name(self.process.pid, thread.tid) {
                 thread.name = name;
             }
-            if !active && !proc::thread_exists(self.process.pid, thread.tid) {
+            if !active && !thread_exists(self.process.pid, thread.tid) {
                 thread.ended_ns.get_or_insert(stream.time_ns);
             }
         }

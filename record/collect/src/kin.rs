@@ -34,9 +34,10 @@ use skinflint_base::ring::{
     NOTICE_EXEC, NOTICE_FILTERED, NOTICE_FREE, NOTICE_LOST, NOTICE_MEETS, NOTICE_PATH_BYTES,
     NOTICE_SPAWN, NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US, NotifierPage,
 };
+use skinflint_procfs::{self as procfs, process::link};
 use skinflint_trace::{LostKind, LostProcess, LostWhy};
 
-use crate::proc;
+use crate::mappings::is_recorder;
 use crate::process::Process;
 use crate::server;
 pub use missed::Living;
@@ -313,9 +314,9 @@ impl Kin {
         }
         self.missed.remove(&pid);
         self.search.add(pid);
-        let (exe, maps) = (proc::link(pid, "exe"), proc::maps(pid));
+        let (exe, maps) = (link(pid, "exe"), procfs::maps(pid));
         let may_speak =
-            is_being_loaded(&exe, &maps) || maps.iter().any(|line| proc::is_recorder(&line.name));
+            is_being_loaded(&exe, &maps) || maps.iter().any(|line| is_recorder(&line.name));
         if was_copy && !may_speak && !maps.is_empty() {
             let missing = Missing {
                 origin,
@@ -345,7 +346,7 @@ impl Kin {
             .iter()
             .filter(|(_, missed)| missed.origin == index);
         of_it.any(|(&pid, missed)| {
-            let is_meeting = || is_being_loaded(&proc::link(pid, "exe"), &proc::maps(pid));
+            let is_meeting = || is_being_loaded(&link(pid, "exe"), &procfs::maps(pid));
             !missed.gone && (missed.how == How::Meeting || is_meeting())
         })
     }

@@ -10,9 +10,10 @@ use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use skinflint_procfs::{MapLine, maps};
 use skinflint_trace::{Mapping, MappingKind, Module};
 
-use crate::proc::{self, MapLine};
+use crate::mappings::is_recorder;
 
 /// The least time between two readings of `maps` for unreported code; doubles when one finds nothing new.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -117,8 +118,8 @@ impl Modules {
 /// Returns the objects that `maps` shows, with the facts in their files.
 fn modules_of(pid: u32) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    for line in proc::maps(pid) {
-        let is_object = line.name.starts_with('/') && !proc::is_recorder(&line.name);
+    for line in maps(pid) {
+        let is_object = line.name.starts_with('/') && !is_recorder(&line.name);
         if line.name != "[vdso]" && !is_object {
             continue;
         }

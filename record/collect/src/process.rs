@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skinflint_base::ring::{COUNTED_FROM, SLOTS};
+use skinflint_procfs::Memory;
 use skinflint_trace::ProcessInfo;
 
 use crate::memory::Region;
-use crate::proc::Memory;
 
 /// Locks a mutex, even after a thread of ours panicked: the data are plain and stay usable.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

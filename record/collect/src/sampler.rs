@@ -18,12 +18,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
+use skinflint_procfs::{Memory, Status, rollup, stat, stat::ticks};
 use skinflint_trace::{LookCause, Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
 
 use crate::look;
+use crate::mappings::{self, PageMap};
 use crate::modules;
 use crate::output::{Job, Output};
-use crate::proc::{self, PageMap, Status};
 use crate::process::{Process, lock};
 
 /// How often resident memory is read.
@@ -219,12 +220,23 @@ fn take_look(watched: &mut Watched, cause: LookCause, output: &Output) {
 fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
     let process = &watched.process;
     let ticket = process.newest_ticket();
-    let mut memory = watched.status.as_ref()?.read()?;
-    memory.sample.time_ns = process.now_ns();
-    memory.sample.ticket = ticket;
+    let memory = watched.status.as_ref()?.memory()?;
+    let sample = rss_sample(&memory, process.now_ns(), ticket);
     *lock(&process.memory) = memory;
-    watched.keep(memory.sample, output);
-    Some(memory.sample)
+    watched.keep(sample, output);
+    Some(sample)
+}
+
+fn rss_sample(memory: &Memory, time_ns: u64, ticket: u64) -> RssSample {
+    RssSample {
+        time_ns,
+        ticket,
+        rss_bytes: memory.rss_bytes(),
+        anon_bytes: memory.anon_bytes,
+        file_bytes: memory.file_bytes,
+        shmem_bytes: memory.shmem_bytes,
+        ..RssSample::default()
+    }
 }
 
 /// Reads the proportional sizes of all processes (P4).
@@ -233,18 +245,20 @@ fn roll_call(watched: &mut HashMap<usize, Watched>, output: &Output) {
     for watched in watched.values_mut() {
         let process = Arc::clone(&watched.process);
         let ticket = process.newest_ticket();
-        let status = watched.status.as_ref().and_then(Status::read);
-        let (Some(mut memory), Some(pss)) = (status, proc::pss(process.pid)) else {
+        let status = watched.status.as_ref().and_then(Status::memory);
+        let pss_bytes = rollup(process.pid).and_then(|rollup| rollup.pss_bytes);
+        let (Some(memory), Some(pss_bytes)) = (status, pss_bytes) else {
             continue;
         };
         let Some(time_ns) = stamp_ns.checked_sub(process.start_ns) else {
             // The process began during the roll call; the next one finds it.
             continue;
         };
-        memory.sample.time_ns = time_ns;
-        memory.sample.ticket = ticket;
-        memory.sample.pss_bytes = Some(pss);
-        watched.keep(memory.sample, output);
+        let sample = RssSample {
+            pss_bytes: Some(pss_bytes),
+            ..rss_sample(&memory, time_ns, ticket)
+        };
+        watched.keep(sample, output);
     }
 }
 
@@ -309,10 +323,11 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
     let process = Arc::clone(&watched.process);
     sample(watched, output);
     if cause == SnapshotCause::Exit
-        && let Some(stat) = proc::stat(process.pid)
+        && let Some(stat) = stat(process.pid)
     {
+        let cpu_ns = ticks(stat.own_ticks()).as_nanos() as u64;
         // ORDER: Relaxed; read after the process has ended.
-        process.cpu_ns.store(stat.cpu_ns, Ordering::Relaxed);
+        process.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
     let is_exit = cause == SnapshotCause::Exit;
     if let Some(mut snapshot) = snapshot(&process, cause, &mut watched.ends) {
@@ -400,7 +415,7 @@ fn read_snapshot(
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
     let counted_bytes = process.counted_bytes();
-    let mut mappings = proc::smaps(process.pid)?;
+    let mut mappings = mappings::smaps(process.pid)?;
     modules::cut_bss(process.pid, &mut mappings, ends);
     let pages = match PageMap::open(process.pid) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => return None,

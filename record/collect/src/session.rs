@@ -14,6 +14,9 @@ use skinflint_base::ring::{
     HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
 };
 use skinflint_base::{env, sys};
+use skinflint_procfs::process::{arguments, link, thread_name};
+use skinflint_procfs::processes::parent;
+use skinflint_procfs::{climb, status};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::arrivals::Arrivals;
@@ -24,7 +27,6 @@ use crate::folder;
 use crate::held::{self, Held, Watched};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::output::{Job, Output, Recorded, trace_path};
-use crate::proc;
 use crate::process::{Process, lock};
 use crate::sampler;
 use crate::server::{self, Caller, Listener};
@@ -410,7 +412,7 @@ impl Meeting {
                 pid: met.pid,
                 name: met.name.clone(),
                 trace: met.path.clone(),
-                rss_bytes: process.map_or(0, |process| lock(&process.memory).sample.rss_bytes),
+                rss_bytes: process.map_or(0, |process| lock(&process.memory).rss_bytes()),
             }
         };
         Status {
@@ -522,20 +524,13 @@ fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
     if known.by_token.contains_key(&caller.hello.token) {
         return true;
     }
-    let mut pid = caller.pid;
-    for _ in 0..MOST_GENERATIONS {
+    let is_ours = |pid| {
         let is_ours = pid == std::process::id()
             || known.main_pid == Some(pid)
             || known.processes.iter().any(|met| met.pid == pid);
-        if is_ours {
-            return true;
-        }
-        match proc::stat(pid) {
-            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
-            _ => return false,
-        }
-    }
-    false
+        is_ours.then_some(())
+    };
+    climb(caller.pid, MOST_GENERATIONS, is_ours, parent).is_some()
 }
 
 fn meet(meeting: &Meeting, caller: Caller) {
@@ -587,7 +582,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         index,
         pid,
         // It waits for the answer, so it is there to be read.
-        numbers: proc::numbers(pid),
+        numbers: status::numbers(pid),
         token,
         start_ns: hello.time_ns,
         info,
@@ -639,7 +634,7 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
 /// Reads the facts about a process that has just said hello and waits for the answer. Returns them, and
 /// whether it was another program before.
 fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (ProcessInfo, bool) {
-    let ppid = proc::stat(pid).map_or(0, |stat| stat.ppid);
+    let ppid = parent(pid).unwrap_or(0);
     let before = known
         .processes
         .iter()
@@ -669,8 +664,8 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         (None, None, Some(parent)) => Some(origin(OriginKind::Spawn, parent, 0)),
         (None, None, None) => None,
     };
-    let exe = proc::link(pid, "exe");
-    let argv = proc::arguments(pid);
+    let exe = link(pid, "exe");
+    let argv = arguments(pid);
     let info = ProcessInfo {
         uid: format!("{:016x}", folder::random()),
         pid,
@@ -678,7 +673,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         name: process_name(pid, &argv, &exe),
         exe,
         argv,
-        cwd: proc::link(pid, "cwd"),
+        cwd: link(pid, "cwd"),
         started_unix_ns: 0,
         recorder_version: env!("CARGO_PKG_VERSION").into(),
         system: system(),
@@ -694,7 +689,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
 /// not of the file that it led to.
 fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
     // A program that runs itself again by /proc/self/exe is named `exe`; the name of its file says more.
-    let comm = proc::thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
+    let comm = thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
     let called = argv.first().map_or("", |first| first.as_str());
     whole_name(comm.as_deref(), called, exe)
 }

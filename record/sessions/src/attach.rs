@@ -20,6 +20,8 @@ use anyhow::{Context, Result, bail};
 use skinflint_collect::control::{self, Request};
 use skinflint_collect::{Options, Recorded, Session};
 use skinflint_launch::installed;
+use skinflint_procfs::maps::maps_text;
+use skinflint_procfs::process::thread_name;
 
 use crate::gdb::{self, in_program};
 use crate::{files, signals, under_way};
@@ -59,7 +61,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     let pid = args.pid;
     check(pid)?;
     let recorder = installed::recorder()?;
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = thread_name(pid, pid).unwrap_or_default();
     let file = match args.output {
         Some(file) => files::trace_file(file)?,
         None => PathBuf::from(format!("skinflint.{}.{pid}.sft", plain(name.trim()))),
@@ -168,7 +170,7 @@ fn wait(pid: u32, session: &Session, until: Option<Instant>) -> bool {
 
 /// Reports whether a process still has memory: it has not ended, and is not a zombie.
 fn is_alive(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| !maps.is_empty())
+    maps_text(pid).is_some_and(|maps| !maps.is_empty())
 }
 
 /// Turns a negative answer of `skinflint_attach` into an error.

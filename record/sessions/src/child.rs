@@ -9,6 +9,8 @@
 //! Not here: what is done until then (record.rs).
 
 use skinflint_collect::ChildEnd;
+use skinflint_procfs::Stat;
+use skinflint_procfs::stat::{stat, ticks};
 
 /// Reports whether a child has ended; it can still be looked at.
 pub(crate) fn has_ended(pid: u32) -> bool {
@@ -43,7 +45,7 @@ pub(crate) fn poll(pid: u32) {
 
 /// Takes the status of a child that has ended, and the resources that it used.
 pub(crate) fn reap(pid: u32) -> ChildEnd {
-    let alone = own_cpu_of_zombie(pid);
+    let alone = stat(pid).map(|stat| own_cpu(&stat));
     // SAFETY: all are ours.
     unsafe {
         let mut status = 0;
@@ -74,38 +76,11 @@ fn own_high_water(alone: Option<(u64, bool)>, child: i64, ours: i64) -> Option<u
     is_own.then_some(child as u64 * 1024)
 }
 
-/// Returns the CPU nanoseconds of a process that has ended but was not waited for, in steps of 10 ms; and whether it
-/// had children.
-fn own_cpu_of_zombie(pid: u32) -> Option<(u64, bool)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    own_cpu(&text)
-}
-
-/// Parses the same figures from the text. Children show by their page faults, without which none can begin: their
-/// time is 0 ticks if they were quick.
-fn own_cpu(text: &str) -> Option<(u64, bool)> {
-    let rest = &text[text.rfind(')')? + 1..];
-    let fields: Vec<u64> = rest
-        .split_ascii_whitespace()
-        .skip(7)
-        .take(8)
-        .flat_map(str::parse)
-        .collect();
-    let [
-        _,
-        child_faults,
-        _,
-        _,
-        user,
-        system,
-        child_user,
-        child_system,
-    ] = fields[..]
-    else {
-        return None;
-    };
-    let had_children = child_faults + child_user + child_system > 0;
-    Some(((user + system) * 10_000_000, had_children))
+/// Returns the CPU nanoseconds of a process itself, in steps of 10 ms, and whether it waited for children. These show
+/// by their page faults, without which none can begin: their time is 0 ticks if they were quick.
+fn own_cpu(stat: &Stat) -> (u64, bool) {
+    let had_children = stat.waited_faults + stat.waited_ticks > 0;
+    (ticks(stat.own_ticks()).as_nanos() as u64, had_children)
 }
 
 #[cfg(test)]
@@ -114,12 +89,14 @@ mod tests {
 
     #[test]
     fn a_quick_child_is_seen_by_its_page_faults() {
-        let stat =
-            |faults, time| format!("7 (a) b) Z 1 7 7 0 -1 0 90 {faults} 0 0 3 2 {time} 0 20");
-        assert_eq!(own_cpu(&stat(0, 0)), Some((50_000_000, false)));
-        assert_eq!(own_cpu(&stat(80, 0)), Some((50_000_000, true)));
-        assert_eq!(own_cpu(&stat(0, 1)), Some((50_000_000, true)));
-        assert_eq!(own_cpu("7 (a) Z 1"), None);
+        let stat = |faults, time| {
+            let text =
+                format!("7 (a) b) Z 1 7 7 0 -1 0 90 {faults} 0 0 3 2 {time} 0 20 0 1 0 9 0 0");
+            Stat::parse(text.as_bytes()).expect("complete")
+        };
+        assert_eq!(own_cpu(&stat(0, 0)), (50_000_000, false));
+        assert_eq!(own_cpu(&stat(80, 0)), (50_000_000, true));
+        assert_eq!(own_cpu(&stat(0, 1)), (50_000_000, true));
     }
 
     #[test]

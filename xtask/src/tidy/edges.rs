@@ -45,6 +45,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("objects", &["base", "framing"]),
     ("framing", &[]),
     ("trace", &["framing"]),
+    // What the kernel says of processes, for all that watch them from outside.
+    ("procfs", &[]),
     ("symbols", &["trace"]),
     ("analysis", &["trace", "sizes"]),
     // Other layouts of a trace's blocks, fed by the ledger.
@@ -71,10 +73,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "export",
         ],
     ),
-    ("collect", &["base", "trace"]),
+    ("collect", &["base", "procfs", "trace"]),
     // What is common to all that start programs on a library of ours.
     ("launch", &["base"]),
-    ("sessions", &["collect", "launch"]),
+    ("sessions", &["collect", "launch", "procfs"]),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
     // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.
@@ -82,7 +84,15 @@ const EDGES: &[(&str, &[&str])] = &[
     // `view`: figures and the page's look are those of every other output.
     (
         "compare",
-        &["base", "trace", "launch", "recording", "view", "replay"],
+        &[
+            "base",
+            "procfs",
+            "trace",
+            "launch",
+            "recording",
+            "view",
+            "replay",
+        ],
     ),
     // The only crate that draws on a terminal by itself.
     (
@@ -92,7 +102,10 @@ const EDGES: &[(&str, &[&str])] = &[
     // `compare`: medians are those of every other comparison; `objects` and `recording`: what is replayed.
     ("free-lists", &["compare", "objects", "recording", "trace"]),
     // `compare`: medians and ratios are those of every other comparison; `view`: figures and the page's look.
-    ("browser", &["compare", "js-options", "launch", "view"]),
+    (
+        "browser",
+        &["compare", "js-options", "launch", "procfs", "view"],
+    ),
     // Shared with the host, whose workspaces are not this one.
     ("js-options", &[]),
     (

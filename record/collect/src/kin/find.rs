@@ -4,12 +4,14 @@
 
 use std::time::Instant;
 
+use skinflint_procfs::process::link;
+use skinflint_procfs::processes::parent;
+use skinflint_procfs::{About, about, climb};
 use skinflint_trace::LostKind;
 
 use super::Kin;
 use super::missed::{How, Living, Missing};
 use super::search::{Is, MOST_GENERATIONS};
-use crate::proc::{self, About};
 use crate::process::Process;
 
 impl Kin {
@@ -29,7 +31,7 @@ impl Kin {
         for pid in self.search.due(now) {
             let is_known = self.missed.contains_key(&pid)
                 || living.iter().any(|living| living.process.pid == pid);
-            let is = match proc::about(pid) {
+            let is = match about(pid) {
                 Some(about) if !is_known && about.tgid == pid => {
                     self.place(pid, &about, &asked, living)
                 }
@@ -43,7 +45,7 @@ impl Kin {
     fn place(&mut self, pid: u32, about: &About, asked: &[&Process], living: &[Living<'_>]) -> Is {
         let ancestor = self.ancestor(about.ppid, asked);
         let is = self.search.look_at(pid, ancestor.is_some());
-        let exe = proc::link(pid, "exe");
+        let exe = link(pid, "exe");
         let (what, how) = match is {
             Is::Copy => (LostKind::Copy, How::Quiet),
             Is::Dark => (LostKind::Program, How::Found),
@@ -78,30 +80,23 @@ impl Kin {
 
     /// Returns the index of the nearest recorded ancestor, which may be that of a missed one; `Some(None)` if only we
     /// are its ancestor, `None` if it is a stranger.
-    fn ancestor(&self, parent: u32, asked: &[&Process]) -> Option<Option<usize>> {
-        let mut pid = parent;
-        for _ in 0..MOST_GENERATIONS {
+    fn ancestor(&self, ppid: u32, asked: &[&Process]) -> Option<Option<usize>> {
+        let is_known = |pid| {
             if let Some(process) = asked.iter().find(|process| process.pid == pid) {
                 return Some(Some(process.index));
             }
             if let Some(missed) = self.missed.get(&pid) {
                 return Some(Some(missed.origin));
             }
-            if pid == std::process::id() {
-                return Some(None);
-            }
-            match proc::stat(pid) {
-                Some(stat) if stat.ppid > 1 => pid = stat.ppid,
-                _ => return None,
-            }
-        }
-        None
+            (pid == std::process::id()).then_some(None)
+        };
+        climb(ppid, MOST_GENERATIONS, is_known, parent)
     }
 
     /// Finds programs in the place of recorded ones, which left no notice.
     fn find_other_programs(&mut self, asked: &[&Process], living: &[Living<'_>]) {
         for process in asked {
-            let exe = proc::link(process.pid, "exe");
+            let exe = link(process.pid, "exe");
             let is_new = !exe.is_empty() && exe != process.info.exe;
             if is_new
                 && !self.missed.contains_key(&process.pid)

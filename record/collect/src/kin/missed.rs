@@ -8,10 +8,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
+use skinflint_procfs::process::link;
+use skinflint_procfs::{MapLine, maps, rollup, stat, status};
 use skinflint_trace::{LostKind, LostWhy};
 
 use super::reasons::{found_in_path, why_by_file, why_by_process};
-use crate::proc::{self, MapLine};
+use crate::mappings::is_recorder;
 use crate::process::Process;
 use crate::server;
 
@@ -101,7 +103,7 @@ pub(super) fn folder(index: usize, living: &[Living<'_>]) -> String {
     let Some(origin) = all.find(|living| living.process.index == index) else {
         return String::new();
     };
-    match proc::link(origin.process.pid, "cwd") {
+    match link(origin.process.pid, "cwd") {
         gone if gone.is_empty() => origin.process.info.cwd.clone(),
         now => now,
     }
@@ -116,11 +118,11 @@ impl Missed {
             None if self.how == How::Shell => {
                 self.found_as.is_none() && self.since.elapsed() > SHELL
             }
-            None => proc::stat(pid).is_none(),
+            None => stat(pid).is_none(),
         };
         if self.gone {
             let status = pidfd.and_then(server::exit_status);
-            let status = status.or_else(|| proc::zombie_status(pid));
+            let status = status.or_else(|| stat(pid)?.wait_status);
             self.is_filtered = status.is_some_and(|status| status & 0x7f == libc::SIGSYS);
         }
     }
@@ -134,19 +136,19 @@ impl Missed {
         self.next_look = now + ((now - self.since) / 20).clamp(OFTEN, SELDOM);
         match self.how {
             How::Unreachable | How::Meeting => {
-                self.most_bytes = proc::high_water_bytes(pid).max(self.most_bytes)
+                self.most_bytes = high_water_bytes(pid).max(self.most_bytes)
             }
             How::Quiet => return self.look_at_copy(pid),
             How::Shell => {}
             How::Told | How::Found => {
-                let (exe, maps) = (proc::link(pid, "exe"), proc::maps(pid));
+                let (exe, maps) = (link(pid, "exe"), maps(pid));
                 // These are the old program's figures, as long as the process has not become the new one.
-                if maps.iter().any(|line| proc::is_recorder(&line.name)) {
+                if maps.iter().any(|line| is_recorder(&line.name)) {
                     return self.how == How::Told;
                 }
                 // What is seen of a program that is being loaded, and may yet say hello, would hide what was before it.
                 let is_known = !exe.is_empty() && !is_being_loaded(&exe, &maps);
-                if !is_known || exe != proc::link(pid, "exe") {
+                if !is_known || exe != link(pid, "exe") {
                     return true;
                 }
                 if exe != self.exe {
@@ -155,7 +157,7 @@ impl Missed {
                     self.dark_looks = 0;
                 }
                 self.dark_looks += 1;
-                self.most_bytes = proc::high_water_bytes(pid).max(self.most_bytes);
+                self.most_bytes = high_water_bytes(pid).max(self.most_bytes);
             }
         }
         true
@@ -163,13 +165,13 @@ impl Missed {
 
     /// Reads the memory that a copy has for itself: pages that it, or the process that it copies, wrote since.
     fn look_at_copy(&mut self, pid: u32) -> bool {
-        let exe = proc::link(pid, "exe");
+        let exe = link(pid, "exe");
         if !exe.is_empty() && exe != self.path {
             return false;
         }
         // What reading costs is processor time: on a busy machine a reading lasts long and costs no more.
         let begun_ns = sys::thread_cpu_ns();
-        self.most_bytes = proc::private_dirty_bytes(pid).max(self.most_bytes);
+        self.most_bytes = private_dirty_bytes(pid).max(self.most_bytes);
         let cost_ns = sys::thread_cpu_ns().saturating_sub(begun_ns);
         let pause = Duration::from_nanos(cost_ns) * READING_PART;
         self.next_look = self.next_look.max(Instant::now() + pause);
@@ -220,10 +222,18 @@ impl Missed {
     }
 }
 
+/// Reads the largest resident memory of a process so far.
+fn high_water_bytes(pid: u32) -> Option<u64> {
+    status::memory(pid)?.high_water_bytes
+}
+
+/// Reads the memory that a process has written and no other has mapped.
+fn private_dirty_bytes(pid: u32) -> Option<u64> {
+    rollup(pid)?.private_dirty_bytes
+}
+
 pub(super) fn has_recorder(pid: u32) -> bool {
-    proc::maps(pid)
-        .iter()
-        .any(|line| proc::is_recorder(&line.name))
+    maps(pid).iter().any(|line| is_recorder(&line.name))
 }
 
 /// Returns whether a process has only its program and its loader mapped yet: preloaded libraries come right after

@@ -6,9 +6,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use skinflint_procfs::process::environment;
 use skinflint_trace::LostWhy;
 
-use crate::proc;
+use crate::mappings::is_recorder;
 
 /// Returns the path of a program that was asked for by its name alone, or by a path from `folder`, the folder that the
 /// caller worked in; empty if there is none.
@@ -47,7 +48,7 @@ pub(super) fn why_by_process(pid: u32) -> LostWhy {
     {
         return LostWhy::Root;
     }
-    let Some(environment) = proc::environment(pid) else {
+    let Some(environment) = environment(pid) else {
         return LostWhy::Unknown;
     };
     match recorder(&environment) {
@@ -64,9 +65,7 @@ fn recorder(environment: &[u8]) -> Option<String> {
     let preloaded = entries.find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="))?;
     let preloaded = String::from_utf8_lossy(preloaded).into_owned();
     let mut files = preloaded.split([':', ' ']);
-    files
-        .find(|file| proc::is_recorder(file))
-        .map(str::to_owned)
+    files.find(|file| is_recorder(file)).map(str::to_owned)
 }
 
 /// Returns why no library can be preloaded into a program file; `None` if one can be.

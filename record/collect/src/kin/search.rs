@@ -19,8 +19,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use skinflint_procfs::process::link;
+use skinflint_procfs::processes::parent;
+use skinflint_procfs::stat::age;
+use skinflint_procfs::{About, MapLine, about, climb, maps, pids};
+
 use super::missed::{INNER, is_being_loaded};
-use crate::proc::{self, About};
+use crate::mappings::is_recorder;
 use crate::process::Process;
 
 /// The most newborn pids that are looked at one by one; beyond them all of `/proc` is read.
@@ -147,8 +152,8 @@ impl Search {
             return;
         }
         // Numbers began again from below, or many were given.
-        let is_new = |&pid: &u32| proc::age(pid).is_some_and(|age| age < Duration::from_secs(2));
-        proc::all_pids()
+        let is_new = |&pid: &u32| age(pid).is_some_and(|age| age < Duration::from_secs(2));
+        pids()
             .into_iter()
             .filter(is_new)
             .for_each(|pid| self.add(pid));
@@ -156,13 +161,13 @@ impl Search {
 
     /// Returns what a process is. `is_kin`: whether one of its ancestors is recorded, missed, or us.
     pub(super) fn look_at(&self, pid: u32, is_kin: bool) -> Is {
-        let maps = proc::maps(pid);
+        let maps = maps(pid);
         if maps.is_empty() {
             // It has ended and was not waited for, or is just beginning.
             return if is_kin { Is::Open(false) } else { Is::Nothing };
         }
         let has = |name: &str| maps.iter().any(|line| line.name.starts_with(name));
-        let is_notifier = |line: &proc::MapLine| {
+        let is_notifier = |line: &MapLine| {
             line.inode == self.notifier && line.name.starts_with("/memfd:skinflint-notifier")
         };
         if maps.iter().any(is_notifier) {
@@ -172,10 +177,10 @@ impl Search {
         if !is_kin {
             return Is::Nothing;
         }
-        if maps.iter().any(|line| proc::is_recorder(&line.name)) {
+        if maps.iter().any(|line| is_recorder(&line.name)) {
             return Is::Open(true);
         }
-        match is_being_loaded(&proc::link(pid, "exe"), &maps) {
+        match is_being_loaded(&link(pid, "exe"), &maps) {
             true => Is::Open(false),
             false => Is::Dark,
         }
@@ -198,7 +203,7 @@ pub(super) fn as_we_see_it(told: u32, origin: &Process, to_origin: bool) -> u32 
         return told;
     }
     let level = to_origin.then(|| origin.numbers.len() - 1);
-    let here = proc::about(told);
+    let here = about(told);
     let is_it = |about: &About| {
         let number = match level {
             Some(level) => about.numbers.get(level),
@@ -214,11 +219,11 @@ pub(super) fn as_we_see_it(told: u32, origin: &Process, to_origin: bool) -> u32 
     if is_ours && told > SMALL {
         return told;
     }
-    let inside = proc::all_pids().into_iter().find(|&pid| {
-        let about = proc::about(pid).filter(|about| about.numbers.len() > 1 && is_it(about));
+    let inside = pids().into_iter().find(|&pid| {
+        let about = about(pid).filter(|about| about.numbers.len() > 1 && is_it(about));
         about.is_some() && descends_from(pid, origin.pid)
     });
-    match (inside, proc::about(told)) {
+    match (inside, about(told)) {
         (Some(pid), _) => pid,
         // It has ended.
         (None, None) if is_ours => told,
@@ -229,19 +234,10 @@ pub(super) fn as_we_see_it(told: u32, origin: &Process, to_origin: bool) -> u32 
 /// Returns whether a process began after another one said hello.
 fn is_younger(pid: u32, origin: &Process) -> bool {
     let origins = Duration::from_nanos(origin.now_ns());
-    proc::age(pid).is_some_and(|age| age <= origins + STEP)
+    age(pid).is_some_and(|age| age <= origins + STEP)
 }
 
 fn descends_from(pid: u32, ancestor: u32) -> bool {
-    let mut pid = pid;
-    for _ in 0..MOST_GENERATIONS {
-        if pid == ancestor {
-            return true;
-        }
-        match proc::stat(pid) {
-            Some(stat) if stat.ppid > 1 => pid = stat.ppid,
-            _ => return false,
-        }
-    }
-    false
+    let is_it = |at| (at == ancestor).then_some(());
+    climb(pid, MOST_GENERATIONS, is_it, parent).is_some()
 }

@@ -10,7 +10,7 @@ use skinflint_trace::ProcessInfo;
 use super::missed::{LONG, MUCH_BYTES, SHELL};
 use super::*;
 use crate::memory::Region;
-use crate::proc::MapLine;
+use skinflint_procfs::MapLine;
 
 /// A recorded process with this pid that has just said hello.
 fn process(index: usize, pid: u32, exe: &str) -> Process {
@@ -330,7 +330,7 @@ fn a_process_that_a_filter_has_ended_is_named_with_it() {
     let copy = Missing {
         what: LostKind::Copy,
         how: How::Quiet,
-        ..missing(0, own.start_ns, &proc::link(pid, "exe"))
+        ..missing(0, own.start_ns, &link(pid, "exe"))
     };
     kin.miss(pid, copy, &living(&own));
     // SAFETY: no memory is involved.

@@ -28,8 +28,8 @@ use skinflint_trace::{
 };
 
 use super::stop::{Stopped, StoppedThread};
+use crate::mappings;
 use crate::modules;
-use crate::proc;
 use crate::process::{Process, lock};
 
 /// The most bytes of pointers, before they are compressed.
@@ -59,7 +59,7 @@ pub(super) fn read(
     encoder: &mut PointerEncoder,
 ) -> Result<(), String> {
     let pid = process.pid;
-    let mut mappings = proc::mappings(pid);
+    let mut mappings = mappings::mappings(pid);
     mappings.sort_by_key(|mapping| mapping.start);
     if mappings.is_empty() {
         return Err(format!("the mappings of process {pid} cannot be read"));

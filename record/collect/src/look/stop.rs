@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::proc;
+use skinflint_procfs::process::threads;
+use skinflint_procfs::stat;
+use skinflint_procfs::status::tracer;
 
 /// A process that is stopped until this is dropped.
 pub(super) struct Stopped {
@@ -90,21 +92,9 @@ pub(super) fn all(pid: u32, until: Instant) -> Result<Stopped, String> {
     }
 }
 
-fn threads(pid: u32) -> Vec<u32> {
-    let Ok(folder) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let names = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    names.collect()
-}
-
 /// Returns whether a thread can be stopped: the first one may have ended while others go on.
 fn is_living(pid: u32, tid: u32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
-    let state = text
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    stat::of_thread(pid, tid).is_some_and(|stat| !stat.is_dead())
 }
 
 fn seize(pid: u32, tid: u32) -> Result<(), String> {
@@ -125,7 +115,7 @@ fn seize(pid: u32, tid: u32) -> Result<(), String> {
 
 /// Returns why a process cannot be stopped, and what to do.
 fn refused(pid: u32, error: &io::Error) -> String {
-    if let Some(tracer) = proc::tracer(pid) {
+    if let Some(tracer) = tracer(pid) {
         return format!("process {tracer} (a debugger, strace) is tracing process {pid}");
     }
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -204,9 +194,9 @@ mod tests {
         assert_ne!(stopped.threads[0].registers.rsp, 0);
         // SAFETY: asks for a number. The kernel names the thread that traces.
         let own = unsafe { libc::gettid() } as u32;
-        assert_eq!(proc::tracer(pid), Some(own));
+        assert_eq!(tracer(pid), Some(own));
         drop(stopped);
-        assert_eq!(proc::tracer(pid), None);
+        assert_eq!(tracer(pid), None);
         use std::io::Write;
         writeln!(child.stdin.take().expect("piped"), "onward").expect("it reads");
         assert_eq!(lines.next().expect("a line").expect("text"), "onward");

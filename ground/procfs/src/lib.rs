@@ -1,0 +1,40 @@
+//! What the kernel says in `/proc` about processes: the one reader of all that watches them from outside.
+//!
+//! ```text
+//!   /proc/PID/stat ─► Stat           status ─► About, Memory       smaps_rollup ─► Rollup
+//!             maps, smaps ─► MapLine, its figures     environ, cmdline, exe, comm ─► bytes and names
+//!   /proc ─► Processes: who lives, whose child each is ─► belongs: below a member, or an orphan that came to the reaper
+//! ```
+//!
+//! N1  Everything may vanish between two looks, or be forbidden: then less is returned. Nothing panics.
+//! N2  A name is any bytes: `a) b`, `(sd-pam)`, no UTF-8. No process is taken for gone because of its name.
+//! N3  Units come last: `_bytes` (the kernel's `kB` are KiB), `_ticks` (10 ms, [`stat::ticks`]), `_pages`.
+//! N4  `stat`, `status` and `smaps_rollup` cost three system calls (open, read, close) and no allocation, `maps` and
+//!     `smaps` one more for each 4 KiB of text.
+//!
+//! Rejected: the crate `procfs`. Version 0.18 takes eight or nine system calls where three do (November 2026, strace:
+//! it opens the process's folder first, and asks for the file's size), puts every field of `status` into a map on the
+//! heap, and refuses all of it for a name that is no UTF-8. The collector reads these files up to a hundred times a
+//! second beside the program that it measures. The crate's breadth (`/proc/net`, `/sys`) is not needed.
+//! `base::sys` reads files without the standard library, inside malloc; so does `reporters::process`, inside a program
+//! that reports its own memory. Whoever watches from outside may allocate, and comes here.
+//!
+//! Not here: policy. Which processes are members, what of them is counted, and what is signalled is said by
+//! `compare`, `browser` and `collect`.
+
+mod file;
+pub mod maps;
+pub mod process;
+pub mod processes;
+pub mod rollup;
+pub mod stat;
+pub mod status;
+
+pub use maps::{MapLine, maps};
+pub use processes::{Place, Processes, climb, pids};
+pub use rollup::{Rollup, rollup};
+pub use stat::{Stat, stat};
+pub use status::{About, Memory, Status, about};
+
+/// The bytes of a page, on every Linux that we build for.
+pub const OS_PAGE_BYTES: u64 = 4096;
