@@ -13,6 +13,7 @@
 //!
 //! Not here: what is answered (`endpoint`, `malloc-so`).
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -94,20 +95,29 @@ fn number(socket: &Path) -> Option<u32> {
         .filter(|_| is_ours)
 }
 
-/// Returns the sockets of ours in a list of the kernel's.
+/// Returns the sockets of ours in a list of the kernel's. One reading leaves out some that are there while others close
+/// (`collect::control`): it is read until three readings in a row add nothing, twenty times at most.
 fn sockets(list: &str) -> Vec<PathBuf> {
-    let list = std::fs::read(list).unwrap_or_default();
-    let mut found: Vec<PathBuf> = list
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| {
-            let at = line.windows(2).position(|part| part == b" /")?;
-            let path = PathBuf::from(std::ffi::OsStr::from_bytes(&line[at + 1..]));
-            number(&path).is_some().then_some(path)
-        })
-        .collect();
-    found.sort();
-    found.dedup();
-    found
+    let mut found = BTreeSet::new();
+    let mut idle = 0;
+    for _ in 0..20 {
+        let before = found.len();
+        found.extend(sockets_in(&std::fs::read(list).unwrap_or_default()));
+        idle = if found.len() == before { idle + 1 } else { 0 };
+        if idle == 3 {
+            break;
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn sockets_in(list: &[u8]) -> impl Iterator<Item = PathBuf> {
+    let lines = list.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| {
+        let at = line.windows(2).position(|part| part == b" /")?;
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&line[at + 1..]));
+        number(&path).is_some().then_some(path)
+    })
 }
 
 /// Returns the sockets of a process, the one that reports most first. They come from the kernel's list, so any folder
