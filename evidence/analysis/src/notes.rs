@@ -140,6 +140,7 @@ mod tests {
                 cause: SnapshotCause::Peak,
                 took_ns: 0,
                 counted_bytes: None,
+                tops: None,
                 mappings: vec![Mapping {
                     rss_bytes: full,
                     ..Mapping::default()

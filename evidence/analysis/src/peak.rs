@@ -146,6 +146,7 @@ mod tests {
             cause: SnapshotCause::Periodic,
             took_ns: 0,
             counted_bytes: None,
+            tops: None,
             mappings: vec![Mapping {
                 rss_bytes,
                 ..Mapping::default()

@@ -212,6 +212,7 @@ mod tests {
             cause: SnapshotCause::Exit,
             took_ns: 0,
             counted_bytes: None,
+            tops: None,
             mappings: Vec::new(),
         };
         facts.snapshots = vec![exit(240 * MS)];

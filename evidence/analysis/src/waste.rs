@@ -152,6 +152,7 @@ mod tests {
             cause,
             took_ns: 0,
             counted_bytes: None,
+            tops: None,
             mappings: vec![
                 mapping(64 * MIB, MappingKind::Heap, heap),
                 mapping(256 * MIB, MappingKind::File, 8 * MIB),

@@ -589,6 +589,7 @@ fn the_books_agree_with_a_walk_over_bytes() {
             cause: SnapshotCause::Exit,
             took_ns: 0,
             counted_bytes: None,
+            tops: None,
             mappings: vec![mapping],
         }];
         let mut analyzer = Analyzer::with_passes(facts, Options::default(), Vec::new()).unwrap();

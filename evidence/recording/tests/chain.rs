@@ -61,6 +61,7 @@ fn snapshot((ticket, rss_bytes): (u64, u64)) -> Snapshot {
         cause: SnapshotCause::Periodic,
         took_ns: 0,
         counted_bytes: None,
+        tops: None,
         mappings: vec![Mapping {
             rss_bytes,
             ..Mapping::default()

@@ -214,6 +214,7 @@ mod tests {
             cause: SnapshotCause::Periodic,
             took_ns: 0,
             counted_bytes: None,
+            tops: None,
             ticket,
             mappings: vec![Mapping {
                 start: BASE,

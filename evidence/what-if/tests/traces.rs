@@ -83,6 +83,7 @@ fn look() -> Snapshot {
         cause: SnapshotCause::Periodic,
         took_ns: 500,
         counted_bytes: None,
+        tops: None,
         mappings: vec![seen],
     }
 }

@@ -152,11 +152,14 @@ pub struct Snapshot {
     pub ticket: u64,
     /// Why it was taken.
     pub cause: SnapshotCause,
-    /// How long the reading took, nanoseconds: the program may have gone on meanwhile.
+    /// How long the reading of the mappings took, nanoseconds: the program may have gone on meanwhile.
     pub took_ns: u64,
     /// Live usable bytes as the recorder itself counted them: to about 16 KiB per thread; may be below 0 if blocks are
     /// older than the recording. `None` if it could not count them, and in traces of versions before 1.3.
     pub counted_bytes: Option<i64>,
+    /// Under glibc: the topmost chunks of the arenas (first address, bytes), by address, as `malloc_trim` would find them
+    /// once it has emptied the fast bins. `None` if they are not known, and in traces of versions before 1.4.
+    pub tops: Option<Vec<(u64, u64)>>,
     /// The mappings, by address.
     pub mappings: Vec<Mapping>,
 }

@@ -351,12 +351,43 @@ pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot, with_runs: bo
         }
         put(out, snapshot.took_ns);
         put_option(out, snapshot.counted_bytes.map(zigzag));
+        put_tops(out, snapshot.tops.as_deref());
     });
     put(out, snapshot.mappings.len() as u64);
     let mut last = 0;
     for mapping in &snapshot.mappings {
         put_record(out, |out| put_mapping(out, mapping, &mut last, with_runs));
     }
+}
+
+/// Writes ranges by address, each as its distance from the end of the one before and its length.
+fn put_tops(out: &mut Vec<u8>, tops: Option<&[(u64, u64)]>) {
+    put(out, u64::from(tops.is_some()));
+    let Some(tops) = tops else { return };
+    put(out, tops.len() as u64);
+    let mut end = 0u64;
+    for &(start, bytes) in tops {
+        put(out, start.wrapping_sub(end));
+        put(out, bytes);
+        end = start.wrapping_add(bytes);
+    }
+}
+
+fn get_tops(from: &mut Cursor<'_>) -> Read<Option<Vec<(u64, u64)>>> {
+    match from.get()? {
+        0 => return Ok(None),
+        1 => {}
+        _ => return Err(Malformed("an option that is neither there nor not")),
+    }
+    let mut tops = Vec::new();
+    let mut end = 0;
+    for _ in 0..from.get_count(2)? {
+        let start = end_of(end, from.get()?)?;
+        let bytes = get_amount(from)?;
+        end = end_of(start, bytes)?;
+        tops.push((start, bytes));
+    }
+    Ok(Some(tops))
 }
 
 fn put_mapping(out: &mut Vec<u8>, mapping: &Mapping, last: &mut u64, with_runs: bool) {
@@ -432,6 +463,11 @@ pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
         counted.map_or(Ok(0), |counted| amount(counted.unsigned_abs()))?;
         counted
     };
+    // Since 1.4.
+    let tops = match record.is_empty() {
+        true => None,
+        false => get_tops(&mut record)?,
+    };
     let mut mappings = Vec::new();
     let mut last = 0;
     for _ in 0..from.get_count(1)? {
@@ -443,6 +479,7 @@ pub(crate) fn get_snapshot(from: &mut Cursor<'_>) -> Read<Snapshot> {
         cause,
         took_ns,
         counted_bytes,
+        tops,
         mappings,
     })
 }
@@ -591,5 +628,40 @@ mod tests {
         // An option that is there takes two bytes here.
         assert_eq!(read(&out[..out.len() - 2]), Some(older));
         assert_eq!(read(&out[..out.len() - 1]), None, "cut within it");
+    }
+
+    /// A snapshot of 1.3 ends before the topmost chunks: they are not known, which is not that there are none.
+    #[test]
+    fn a_snapshot_of_an_older_version_does_not_know_topmost_chunks() {
+        let snapshot = |tops| Snapshot {
+            time_ns: 1,
+            ticket: 2,
+            cause: SnapshotCause::Exit,
+            took_ns: 3,
+            counted_bytes: Some(4),
+            tops,
+            mappings: Vec::new(),
+        };
+        let written = |tops| {
+            let mut out = Vec::new();
+            put_snapshot(&mut out, &snapshot(tops), true);
+            out
+        };
+        let read = |bytes: &[u8]| get_snapshot(&mut Cursor::new(bytes)).ok();
+        for tops in [None, Some(Vec::new()), Some(vec![(16, 32), (64, 128)])] {
+            assert_eq!(read(&written(tops.clone())), Some(snapshot(tops)));
+        }
+        // The record's length is the first byte; the last byte is the number of mappings. That there are no topmost chunks
+        // takes two bytes, which 1.3 did not write.
+        let new = written(Some(Vec::new()));
+        let fields = &new[1..new.len() - 3];
+        let older = [&[fields.len() as u8], fields, &[0]].concat();
+        assert_eq!(new[0], older[0] + 2);
+        assert_eq!(read(&older), Some(snapshot(None)));
+        // A range without its length.
+        let mut cut = written(Some(vec![(16, 32)]));
+        cut.remove(cut.len() - 2);
+        cut[0] -= 1;
+        assert_eq!(read(&cut), None);
     }
 }

@@ -76,6 +76,11 @@ fn snapshot(cause: SnapshotCause) -> Snapshot {
         cause,
         took_ns: 7,
         counted_bytes: Some(-3),
+        tops: Some(vec![
+            (0x1_1230, 0x10),
+            (0x1_1240, 0),
+            (0x7f00_0000_0000, 0x2_1000),
+        ]),
         mappings,
     }
 }
@@ -286,6 +291,16 @@ fn snapshots_and_endings_that_no_machine_reaches_are_damage() {
         is_damage(|to| to.snapshot(&one))
     };
     assert!(!counted(-(1 << 57)) && counted(i64::MIN) && counted(1 << 58));
+    let tops = |tops: &[(u64, u64)]| {
+        let mut one = snapshot(SnapshotCause::Exit);
+        one.tops = Some(tops.to_vec());
+        is_damage(|to| to.snapshot(&one))
+    };
+    assert!(!tops(&[]) && !tops(&[(4096, bytes)]) && tops(&[(4096, bytes + 1)]));
+    assert!(
+        tops(&[(u64::MAX - 15, 32)]) && tops(&[(8192, 32), (4096, 32)]),
+        "in order"
+    );
     let times: [fn(&mut Snapshot, u64); 2] = [|of, n| of.time_ns = n, |of, n| of.took_ns = n];
     for set in times {
         let at = |n| {

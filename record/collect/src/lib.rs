@@ -36,6 +36,7 @@ mod sampler;
 mod server;
 mod session;
 mod stream;
+mod tops;
 mod tree;
 
 pub use held::{Held, Watched};

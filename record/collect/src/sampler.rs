@@ -26,6 +26,7 @@ use crate::mappings::{self, PageMap};
 use crate::modules;
 use crate::output::{Job, Output};
 use crate::process::{Process, lock};
+use crate::tops::Arenas;
 
 /// How often resident memory is read.
 const RSS_INTERVAL: Duration = Duration::from_millis(10);
@@ -74,14 +75,24 @@ struct Watched {
     /// The number of looks taken so far, and whether one was of the end.
     looks: u32,
     end_seen: bool,
+    known: Known,
+}
+
+/// What snapshots of a process know from those before.
+struct Known {
     /// The ends of the objects of its bss mappings, by path.
     ends: HashMap<String, Option<u64>>,
+    arenas: Arenas,
 }
 
 impl Watched {
     fn new(process: Arc<Process>) -> Watched {
         let now = Instant::now();
         let status = Status::open(process.pid);
+        let known = Known {
+            ends: HashMap::new(),
+            arenas: Arenas::of(&process.info),
+        };
         Watched {
             process,
             status,
@@ -95,7 +106,7 @@ impl Watched {
             next_write: now,
             looks: 0,
             end_seen: false,
-            ends: HashMap::new(),
+            known,
         }
     }
 
@@ -294,7 +305,7 @@ fn tick(watched: &mut Watched, output: &Output) {
     } else {
         return;
     };
-    let Some(snapshot) = snapshot(&watched.process, cause.clone(), &mut watched.ends) else {
+    let Some(snapshot) = snapshot(&watched.process, cause.clone(), &mut watched.known) else {
         watched.next_snapshot = now + Duration::from_secs(1);
         return;
     };
@@ -330,7 +341,7 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
         process.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
     let is_exit = cause == SnapshotCause::Exit;
-    if let Some(mut snapshot) = snapshot(&process, cause, &mut watched.ends) {
+    if let Some(mut snapshot) = snapshot(&process, cause, &mut watched.known) {
         if is_exit {
             // P5. ORDER: Relaxed; the number that was asked for published it.
             let asked_ns = process.first.header().asked_ns.load(Ordering::Relaxed);
@@ -349,7 +360,7 @@ fn turned(watched: &mut Watched, output: &Output) {
         return;
     };
     let process = Arc::clone(&watched.process);
-    if let Some(snapshot) = snapshot(&process, SnapshotCause::Peak, &mut watched.ends) {
+    if let Some(snapshot) = snapshot(&process, SnapshotCause::Peak, &mut watched.known) {
         watched.let_go(output);
         output.send(process.index, Job::Snapshot(Box::new(snapshot)));
         watched.peak_bytes = watched.peak_bytes.max(sample.rss_bytes);
@@ -364,14 +375,10 @@ const TORN_PART: u64 = 50;
 
 /// Reads all mappings, and the resident pages of those that may hold blocks; reads again if the two are of different
 /// moments. If they still are after the last try, the sizes stay as they were read, and the books show the difference.
-fn snapshot(
-    process: &Process,
-    cause: SnapshotCause,
-    ends: &mut HashMap<String, Option<u64>>,
-) -> Option<Snapshot> {
+fn snapshot(process: &Process, cause: SnapshotCause, known: &mut Known) -> Option<Snapshot> {
     let mut tries = 1;
     loop {
-        let (snapshot, is_torn) = read_snapshot(process, cause.clone(), ends)?;
+        let (snapshot, is_torn) = read_snapshot(process, cause.clone(), known)?;
         if !is_torn || tries >= TRIES {
             return Some(snapshot);
         }
@@ -409,14 +416,14 @@ fn agree(mappings: &mut [Mapping]) -> bool {
 fn read_snapshot(
     process: &Process,
     cause: SnapshotCause,
-    ends: &mut HashMap<String, Option<u64>>,
+    known: &mut Known,
 ) -> Option<(Snapshot, bool)> {
     let begun = Instant::now();
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
     let counted_bytes = process.counted_bytes();
     let mut mappings = mappings::smaps(process.pid)?;
-    modules::cut_bss(process.pid, &mut mappings, ends);
+    modules::cut_bss(process.pid, &mut mappings, &mut known.ends);
     let pages = match PageMap::open(process.pid) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => return None,
         pages => pages.ok(),
@@ -450,6 +457,13 @@ fn read_snapshot(
         }
     }
     let is_torn = !agree(&mut mappings);
+    // What follows says nothing of pages and sizes; their moment is over.
+    let took_ns = begun.elapsed().as_nanos() as u64;
+    // The pages tell which memory may be read for it.
+    let tops = match pages.is_some() {
+        true => known.arenas.tops(process.pid, &mappings),
+        false => None,
+    };
     let mut done = Vec::with_capacity(mappings.len());
     for mapping in mappings {
         split_off_own(mapping, &own, &mut done);
@@ -462,13 +476,13 @@ fn read_snapshot(
     process
         .recorder_bytes
         .store(recorder_bytes, Ordering::Relaxed);
-    let took_ns = begun.elapsed().as_nanos() as u64;
     let snapshot = Snapshot {
         time_ns,
         ticket,
         cause,
         took_ns,
         counted_bytes,
+        tops,
         mappings: done,
     };
     Some((snapshot, is_torn))

@@ -205,6 +205,7 @@ impl Made {
             cause,
             took_ns: 70_000,
             counted_bytes: None,
+            tops: Some(vec![(self.top, end + 32 * PAGE - self.top)]),
             mappings: vec![heap, file],
         }
     }

@@ -133,6 +133,7 @@ fn snapshot(ticket: u64, cause: SnapshotCause, mappings: Vec<Mapping>) -> Snapsh
         cause,
         took_ns: 500,
         counted_bytes: None,
+        tops: None,
         mappings,
     }
 }

@@ -26,6 +26,7 @@ fn snapshot(ticket: u64, runs: &[(u64, u64)], runs_known: bool) -> Snapshot {
         cause: SnapshotCause::Periodic,
         took_ns: 0,
         counted_bytes: None,
+        tops: None,
         mappings: vec![mapping],
     }
 }
