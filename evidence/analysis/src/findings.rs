@@ -159,6 +159,7 @@ fn seen_later(
         time_ns: instant.time_ns,
         live_bytes: instant.live_usable_bytes,
         whole_bytes: giveback.whole_bytes,
+        tops: (giveback.tops_known, giveback.tops_bytes),
     };
     if let (Some(own), Some(closed)) = (report.instants.get(report.at), evidence.closed) {
         let then = look(&most.instant, most.giveback);
@@ -173,18 +174,25 @@ fn seen_later(
 struct Look {
     time_ns: u64,
     live_bytes: u64,
-    /// Bytes on pages without a live byte.
+    /// Bytes on pages without a live byte, less those of topmost chunks.
     whole_bytes: u64,
+    /// Whether topmost chunks are known, and their bytes.
+    tops: (bool, u64),
 }
 
 impl Look {
     /// Returns the free pages that have gone by another look: 0, if that comes before this one, or if more lives
     /// then.
     fn gone_by(self, later: Look) -> u64 {
-        match later.time_ns > self.time_ns && later.live_bytes <= self.live_bytes {
-            true => self.whole_bytes.saturating_sub(later.whole_bytes),
-            false => 0,
+        if later.time_ns <= self.time_ns || later.live_bytes > self.live_bytes {
+            return 0;
         }
+        // Only what was divided in one way can be compared.
+        let all = |look: Look| match self.tops.0 == later.tops.0 {
+            true => look.whole_bytes,
+            false => look.whole_bytes + look.tops.1,
+        };
+        all(self).saturating_sub(all(later))
     }
 }
 
@@ -276,14 +284,8 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         }
         found.push(whole);
     }
-    // What lies behind an arena's last block is its topmost chunk only if no thread's cache holds a block there: only the
-    // allocator knows. The settings act from the beginning, whenever the moment is.
     if giveback.tops_bytes >= least {
-        let title = "Free memory behind the last blocks of threads' arenas";
-        let change = format!(
-            "{ARENA_ENDS} malloc_trim(0) gives back what lies below a block that a thread's cache holds, and nothing of \
-             an arena's topmost chunk: try it. {FEWER_ARENAS}"
-        );
+        let (title, change) = ends_of_arenas(giveback.tops_known);
         // An instant cannot tell how much of it the threads use at once: it is no promise.
         let mut ends = process(title, giveback.tops_bytes, &change);
         ends.saved_bytes = 0;
@@ -293,11 +295,33 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     found
 }
 
+/// Returns title and words for free memory at the ends of threads' arenas. The settings act from the beginning, whenever
+/// the moment is.
+fn ends_of_arenas(are_known: bool) -> (&'static str, String) {
+    let (title, tried) = match are_known {
+        true => (
+            "Free memory at the ends of threads' arenas, which malloc_trim(0) leaves",
+            "malloc_trim(0) gives back nothing of an arena's topmost chunk.",
+        ),
+        // It is a topmost chunk only if no thread's cache holds a block there: only the allocator knows.
+        false => (
+            "Free memory behind the last blocks of threads' arenas",
+            "malloc_trim(0) gives back what lies below a block that a thread's cache holds, and nothing of an \
+             arena's topmost chunk: try it.",
+        ),
+    };
+    (title, format!("{ARENA_ENDS} {tried} {FEWER_ARENAS}"))
+}
+
 /// Describes what qualifies the figures of free memory: ends of arenas, pages that are not known to be free, and the
 /// distance between the two readings.
 fn qualified(giveback: GiveBack, unknown: u64, skew_ns: u64) -> String {
     let mut said = match giveback.tops_bytes {
         0 => ".".to_owned(),
+        tops if giveback.tops_known => format!(
+            "; {} of the former are the ends of arenas (topmost chunks), which malloc_trim(0) leaves.",
+            size(tops)
+        ),
         tops => format!(
             "; {} lie behind the last blocks of threads' arenas.",
             size(tops)
@@ -712,8 +736,13 @@ mod tests {
             time_ns,
             live_bytes,
             whole_bytes,
+            tops: (false, 800),
         };
         let most = look(10, 5000, 7000);
+        // A look that knows topmost chunks has what lies below them among the pages.
+        let mut later = look(20, 5000, 1500);
+        later.tops = (true, 300);
+        assert_eq!(most.gone_by(later), 6000);
         assert_eq!(most.gone_by(look(20, 5000, 1000)), 6000);
         assert_eq!(most.gone_by(look(20, 5000, 9000)), 0);
         assert_eq!(

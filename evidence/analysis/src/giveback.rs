@@ -9,16 +9,18 @@
 //! B1  Only resident pages of heap mappings whose pages were read count; so `whole + tops + pinned` is never more
 //!     than the free memory of the books, except for closing.K3.
 //! B2  glibc keeps the first bytes of a free chunk, where its links are: a page that a free chunk
-//!     begins on stays. It never gives back the topmost chunk of a thread's arena. What lies behind
-//!     the last live block (`tops`) may be that chunk; or a block in a thread's cache lies there,
-//!     which is in use to glibc, and what is below it goes back: the trace does not tell (of 178 MiB
-//!     behind the last blocks of a mariadbd 52 were topmost chunks).
-//!
+//!     begins on stays. Of topmost chunks `malloc_trim` gives back the one at the end of the data segment, without its first
+//!     page, and none else: neither those of threads' arenas nor one that the data segment goes on behind.
 //! B3  In a process that was not recorded from its birth a page is known to be free only if it is known from end to
 //!     end (`covered.rs`): what else looks free may be blocks from before the recording.
+//! B4  If the trace has the topmost chunks, `tops` is what of them stays, and all other free memory is judged as what
+//!     lies between blocks. If it has none (before trace 1.4, and of a glibc that is not known), `tops` is what lies
+//!     behind the last live blocks of arenas: it may be a topmost chunk, or a block in a thread's cache lies there, which is
+//!     in use to glibc, and what is below it goes back (of 178 MiB behind the last blocks of a mariadbd 52 were topmost
+//!     chunks).
 //!
-//! bench/trim.py checks the figure against `malloc_trim(0)` itself: it is exact except for blocks in thread caches,
-//! which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do about it
+//! bench/trim.py checks the figure against `malloc_trim(0)` itself: it is exact except for pages with blocks in thread
+//! caches, which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do about it
 //! (`findings.rs`).
 
 use crate::covered::Covered;
@@ -26,6 +28,28 @@ use crate::covered::Covered;
 const PAGE: u64 = 4096;
 /// The bytes of a free chunk of glibc that stay: its six words, minus the one shared with the block before.
 const GLIBC_CHUNK_LEFT: u64 = 40;
+/// The bytes of the data segment's topmost chunk that stay, and the least size of a chunk: one in a thread's cache, or a
+/// live one, is right below a topmost chunk.
+const GLIBC_TOP_LEFT: u64 = 33;
+const GLIBC_LEAST_CHUNK: u64 = 32;
+
+/// A topmost chunk of glibc.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Top {
+    pub start: u64,
+    pub end: u64,
+    /// Whether `malloc_trim` gives it back: it is the end of the data segment.
+    pub goes: bool,
+}
+
+/// What is known of the allocator's way to give memory back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way<'a> {
+    /// Whole pages go.
+    Pages,
+    /// glibc's, with its topmost chunks by address if they are known (B4).
+    Glibc(Option<&'a [Top]>),
+}
 
 /// Resident addresses of a heap mapping.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +58,7 @@ pub(crate) struct Span {
     pub end: u64,
     /// The end of the part of the mapping that one owner has, resident or not.
     pub piece_end: u64,
-    /// Whether memory behind the last block is given back (B2).
+    /// Whether memory behind the last block is given back, if topmost chunks are not known (B4).
     pub top_goes: bool,
 }
 
@@ -52,66 +76,117 @@ pub struct GiveBack {
     pub whole_bytes: u64,
     /// The bytes of these known to be free (B3): all of them in a process recorded from its birth.
     pub known_bytes: u64,
-    /// Bytes behind the last blocks of arenas (B2).
+    /// Bytes of topmost chunks that stay, or may stay (B4).
     pub tops_bytes: u64,
+    /// Whether topmost chunks are known (B4).
+    pub tops_known: bool,
 }
 
 /// Measures free memory. Spans and extents are ordered by address, and neither overlap among themselves.
 pub(crate) fn measure(
     spans: &[Span],
     extents: impl Iterator<Item = Extent>,
-    glibc: bool,
+    way: Way<'_>,
     covered: Option<&Covered>,
 ) -> GiveBack {
-    let lead = if glibc { GLIBC_CHUNK_LEFT } else { 0 };
-    gaps(spans, extents, lead, covered)
+    let mut measuring = Measuring {
+        lead: match way {
+            Way::Pages => 0,
+            Way::Glibc(_) => GLIBC_CHUNK_LEFT,
+        },
+        tops: match way {
+            Way::Pages => None,
+            Way::Glibc(tops) => tops,
+        },
+        covered,
+        all: GiveBack::default(),
+    };
+    measuring.all.tops_known = measuring.tops.is_some();
+    measuring.gaps(spans, extents);
+    measuring.all
 }
 
-/// Finds whole pages between blocks, and behind the last ones of arenas.
-fn gaps(
-    spans: &[Span],
-    extents: impl Iterator<Item = Extent>,
+struct Measuring<'a> {
+    /// The bytes of a free chunk that stay.
     lead: u64,
-    covered: Option<&Covered>,
-) -> GiveBack {
-    let mut all = GiveBack::default();
-    let mut extents = extents.peekable();
-    let mut used_to = 0u64;
-    for span in spans {
-        loop {
-            let next = extents.peek().copied();
-            let next_begin = next.map_or(u64::MAX, |extent| extent.begin);
-            // Before the mapping's first block there is none of its own, hence no chunk to link.
-            let free_from = if used_to == 0 {
-                0
-            } else {
-                used_to.saturating_add(lead)
-            };
-            let from = free_from.max(span.start).next_multiple_of(PAGE);
-            let to = next_begin.min(span.end) / PAGE * PAGE;
-            if next_begin > used_to {
-                let bytes = to.saturating_sub(from);
-                if next_begin >= span.piece_end && !span.top_goes {
-                    all.tops_bytes += bytes;
-                } else if bytes > 0 {
-                    all.whole_bytes += bytes;
-                    let known = covered.map(|covered| covered.known_bytes(from, to));
-                    all.known_bytes += known.unwrap_or(bytes);
+    tops: Option<&'a [Top]>,
+    covered: Option<&'a Covered>,
+    all: GiveBack,
+}
+
+impl Measuring<'_> {
+    /// Finds what lies between blocks, and behind the last ones of arenas.
+    fn gaps(&mut self, spans: &[Span], extents: impl Iterator<Item = Extent>) {
+        let mut extents = extents.peekable();
+        let mut used_to = 0u64;
+        for span in spans {
+            loop {
+                let next = extents.peek().copied();
+                let next_begin = next.map_or(u64::MAX, |extent| extent.begin);
+                if next_begin > used_to {
+                    self.gap(span, used_to, next_begin);
                 }
-            }
-            match next {
-                Some(extent) if extent.begin < span.end => {
-                    used_to = used_to.max(extent.end);
-                    if extent.end > span.end {
-                        break;
+                match next {
+                    Some(extent) if extent.begin < span.end => {
+                        used_to = used_to.max(extent.end);
+                        if extent.end > span.end {
+                            break;
+                        }
+                        extents.next();
                     }
-                    extents.next();
+                    _ => break,
                 }
-                _ => break,
             }
         }
     }
-    all
+
+    /// Counts the pages of a span between the end of a block and the begin of the next.
+    fn gap(&mut self, span: &Span, used_to: u64, next_begin: u64) {
+        // Before the mapping's first block there is none of its own, hence no chunk to link.
+        let free_from = match used_to {
+            0 => 0,
+            _ => used_to.saturating_add(self.lead),
+        };
+        let from = free_from.max(span.start);
+        let to = next_begin.min(span.end);
+        let Some(tops) = self.tops else {
+            return match next_begin >= span.piece_end && !span.top_goes {
+                true => self.all.tops_bytes += pages(from, to).map_or(0, |(from, to)| to - from),
+                false => self.whole(from, to),
+            };
+        };
+        let after = tops.partition_point(|top| top.end <= used_to.max(span.start));
+        let Some(top) = tops.get(after).filter(|top| top.start < to) else {
+            return self.whole(from, to);
+        };
+        self.whole(from, to.min(top.start.saturating_sub(GLIBC_LEAST_CHUNK)));
+        let from = span.start.max(used_to);
+        match top.goes {
+            true => self.whole(from.max(top.start.saturating_add(GLIBC_TOP_LEFT)), to),
+            // What is resident behind it is the arena's, too.
+            false => {
+                let stays = pages(from.max(top.start), to);
+                self.all.tops_bytes += stays.map_or(0, |(from, to)| to - from);
+            }
+        }
+    }
+
+    /// Counts the pages between two addresses as given back.
+    fn whole(&mut self, from: u64, to: u64) {
+        let Some((from, to)) = pages(from, to) else {
+            return;
+        };
+        self.all.whole_bytes += to - from;
+        let known = self.covered.map(|covered| covered.known_bytes(from, to));
+        self.all.known_bytes += known.unwrap_or(to - from);
+    }
+}
+
+/// Returns the whole pages between two addresses, if there are any.
+fn pages(from: u64, to: u64) -> Option<(u64, u64)> {
+    let from = from.checked_next_multiple_of(PAGE)?;
+    let to = to / PAGE * PAGE;
+    (from < to).then_some((from, to))
 }
 
 #[cfg(test)]
@@ -139,7 +214,28 @@ mod tests {
     }
 
     fn run(spans: &[Span], blocks: &[Extent], glibc: bool) -> GiveBack {
-        measure(spans, blocks.iter().copied(), glibc, None)
+        let way = match glibc {
+            true => Way::Glibc(None),
+            false => Way::Pages,
+        };
+        measure(spans, blocks.iter().copied(), way, None)
+    }
+
+    /// The figures with topmost chunks: given back, staying.
+    fn divided(spans: &[Span], blocks: &[Extent], tops: &[Top]) -> (u64, u64) {
+        let way = Way::Glibc(Some(tops));
+        let got = measure(spans, blocks.iter().copied(), way, None);
+        assert!(got.tops_known);
+        (got.whole_bytes, got.tops_bytes)
+    }
+
+    fn top(offset: u64, len: u64, goes: bool) -> Top {
+        let start = BASE + offset;
+        Top {
+            start,
+            end: start + len,
+            goes,
+        }
     }
 
     #[test]
@@ -178,13 +274,58 @@ mod tests {
         assert_eq!((all.whole_bytes, all.tops_bytes), (3 * PAGE, 0));
     }
 
+    /// Eight pages of a thread's arena: a live block on the first, one in a cache on the fifth.
+    #[test]
+    fn free_memory_below_a_topmost_chunk_goes_and_the_chunk_stays() {
+        let (spans, blocks) = ([span(8, false)], [block(0, 64)]);
+        let above = top(4 * PAGE + 512, 4 * PAGE - 512, false);
+        assert_eq!(divided(&spans, &blocks, &[above]), (3 * PAGE, 3 * PAGE));
+        // Without topmost chunks all of it may be one.
+        let got = run(&spans, &blocks, true);
+        assert_eq!((got.whole_bytes, got.tops_bytes), (0, 7 * PAGE));
+        // The chunk in use below it has the end of the page before.
+        let close = top(4 * PAGE + 16, 4 * PAGE - 16, false);
+        assert_eq!(divided(&spans, &blocks, &[close]), (2 * PAGE, 3 * PAGE));
+        // An arena with another heap above has its topmost chunk there.
+        assert_eq!(divided(&spans, &blocks, &[]), (7 * PAGE, 0));
+        let elsewhere = top(64 * PAGE, PAGE, false);
+        assert_eq!(divided(&spans, &blocks, &[elsewhere]), (7 * PAGE, 0));
+    }
+
+    #[test]
+    fn the_end_of_the_data_segment_goes_but_for_its_first_page() {
+        let (spans, blocks) = ([span(4, true)], [block(0, PAGE - 24)]);
+        // Its first word is the last of the block before: 33 bytes of it stay.
+        assert_eq!(
+            divided(&spans, &blocks, &[top(PAGE - 33, 3 * PAGE + 33, true)]),
+            (3 * PAGE, 0)
+        );
+        assert_eq!(
+            divided(&spans, &blocks, &[top(PAGE - 32, 3 * PAGE + 32, true)]),
+            (2 * PAGE, 0)
+        );
+        // Where the program moved the end itself, all of it stays.
+        assert_eq!(
+            divided(&spans, &blocks, &[top(PAGE - 32, 2 * PAGE, false)]),
+            (0, 3 * PAGE)
+        );
+    }
+
+    /// A block that came while pages were read lies in what was a topmost chunk.
+    #[test]
+    fn a_topmost_chunk_with_blocks_in_it_counts_without_them() {
+        let (spans, blocks) = ([span(8, false)], [block(0, 64), block(5 * PAGE + 16, 96)]);
+        let stays = top(2 * PAGE, 6 * PAGE, false);
+        assert_eq!(divided(&spans, &blocks, &[stays]), (0, 5 * PAGE));
+    }
+
     #[test]
     fn of_a_process_met_alive_pages_are_free_that_are_known_from_end_to_end() {
         let mut covered = Covered::new(false);
         covered.cover(BASE + PAGE, PAGE + 100);
         let blocks = [block(0, 96)];
         let spans = [span(4, true)];
-        let got = measure(&spans, blocks.into_iter(), false, Some(&covered));
+        let got = measure(&spans, blocks.into_iter(), Way::Pages, Some(&covered));
         assert_eq!((got.whole_bytes, got.known_bytes), (3 * PAGE, PAGE));
         let born = run(&spans, &blocks, false);
         assert_eq!((born.whole_bytes, born.known_bytes), (3 * PAGE, 3 * PAGE));

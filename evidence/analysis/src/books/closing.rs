@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
 
 use crate::fragments::{self, Kept, Placed};
-use crate::giveback::{self, Extent, GiveBack, Span};
+use crate::giveback::{self, Extent, GiveBack, Span, Top, Way};
 use crate::ledger::Ledger;
 use crate::model::{BookPart, BookRow, Books, Fragments};
 use crate::passes::classes::Classes;
@@ -218,7 +218,7 @@ pub fn close(
             false => Vec::new(),
         },
         mapped: closing.mapped(),
-        giveback: closing.giveback(&heap),
+        giveback: closing.giveback(&heap, topmost(snapshot).as_deref()),
         fragments,
         kept,
         unseen: closing.unseen(),
@@ -240,6 +240,22 @@ pub fn close(
         ));
     }
     closed
+}
+
+/// Returns the topmost chunks of a snapshot, if it has them. The one that ends the data segment is given back.
+fn topmost(snapshot: &Snapshot) -> Option<Vec<Top>> {
+    let segment = snapshot.mappings.iter();
+    let segment = segment.filter(|one| one.kind == MappingKind::Heap);
+    let segment_end = segment.map(|one| one.end).max();
+    let top = |&(start, bytes): &(u64, u64)| {
+        let end = start.saturating_add(bytes);
+        Top {
+            start,
+            end,
+            goes: segment_end == Some(end),
+        }
+    };
+    Some(snapshot.tops.as_ref()?.iter().map(top).collect())
 }
 
 /// Resident bytes by cell.
@@ -434,12 +450,16 @@ impl Closing<'_> {
         })
     }
 
-    fn giveback(&self, heap: &[Span]) -> GiveBack {
+    fn giveback(&self, heap: &[Span], tops: Option<&[Top]>) -> GiveBack {
         let extents = self.placed().map(|block| Extent {
             begin: block.begin,
             end: block.end,
         });
-        giveback::measure(heap, extents, self.glibc, self.ledger.covered())
+        let way = match self.glibc {
+            true => Way::Glibc(tops),
+            false => Way::Pages,
+        };
+        giveback::measure(heap, extents, way, self.ledger.covered())
     }
 
     fn fragments(&self, heap: &[Span], bounds: Bounds) -> (Option<Fragments>, Option<Kept>) {

@@ -99,6 +99,45 @@ fn each_allocator_has_its_own_way_to_give_pages_back() {
     }
 }
 
+/// 40 MiB of a thread's arena, a live block at the bottom; the topmost chunk begins at 30 MiB. The sentence has both.
+#[test]
+fn ends_of_arenas_are_divided_by_topmost_chunks_if_they_are_known() {
+    let told_with = |tops: Option<Vec<(u64, u64)>>| {
+        let bytes = 40 * MIB;
+        let events = [
+            alloc(0, 7, MAP, bytes, bytes),
+            free(0, MAP),
+            alloc(0, 1, MAP + 16, 1000, 1000),
+        ];
+        let arena = mapping(MappingKind::Anon, MAP, 40 * 256, "", bytes);
+        let arena = with_runs(arena, &[(MAP, bytes)]);
+        let mut facts = under("glibc 2.36");
+        facts.snapshots = vec![snapshot(1, SnapshotCause::Peak, vec![arena])];
+        facts.snapshots[0].tops = tops;
+        let report = told(facts, &events, &mut Names);
+        let found = of(&report, FindingKind::Retained);
+        let rows = found.iter().map(|one| (one.title.clone(), one.now_bytes));
+        let words = [found[0].what.clone(), found[0].change.clone()].join(" ");
+        (rows.collect::<Vec<_>>(), words)
+    };
+    let goes = "Free pages that the allocator keeps, without a live byte on them";
+    let stays = "Free memory at the ends of threads' arenas, which malloc_trim(0) leaves";
+    let open = "Free memory behind the last blocks of threads' arenas";
+    let row = |title: &str, bytes| (title.to_owned(), bytes);
+    let (rows, words) = told_with(Some(vec![(MAP + 30 * MIB, 10 * MIB)]));
+    // The page with the block stays, and the one with the chunk below the topmost one.
+    let below = 30 * MIB - 2 * 4096;
+    assert_eq!(rows, [row(goes, below), row(stays, 10 * MIB)]);
+    let said = "10.0 MiB of the former are the ends of arenas (topmost chunks), which malloc_trim(0) leaves.";
+    assert!(words.contains(said), "{words}");
+    let (rows, words) = told_with(None);
+    assert_eq!(rows, [row(open, 40 * MIB - 4096)]);
+    assert!(words.contains("lie behind the last blocks"), "{words}");
+    assert!(words.contains("try it"), "{words}");
+    let (rows, _) = told_with(Some(Vec::new()));
+    assert_eq!(rows, [row(goes, 40 * MIB - 4096)]);
+}
+
 #[test]
 fn what_is_pinned_is_less_sure_where_pages_were_read_later() {
     let events: Vec<Event> = (0..256)
