@@ -25,6 +25,7 @@ mod disk;
 mod drawn;
 mod filtered;
 mod fit;
+mod given_back;
 mod lost;
 mod mapped;
 mod marks;
