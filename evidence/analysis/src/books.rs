@@ -3,7 +3,8 @@
 //! ```text
 //!   cutting ──► mappings into pieces of one owner
 //!      │
-//!   closing ──► rows     the rows, their names and definitions
+//!   closing ──► order    blocks by address
+//!      │   ├──► rows     the rows, their names and definitions
 //!      │   └──► tails    what smaller blocks would not give back
 //!      └──────► parts    the largest parts of a row
 //! ```
@@ -12,6 +13,7 @@
 
 mod closing;
 mod cutting;
+mod order;
 mod parts;
 mod rows;
 mod tails;

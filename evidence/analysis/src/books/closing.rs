@@ -20,7 +20,7 @@
 //!     Pages of a huge page that holds blocks are excepted: the kernel made them resident with the others. Without a
 //!     recording from birth, or the pages, nothing is told apart.
 //!
-//! Cost: sorting the live blocks, then one sweep. Not here: which snapshot belongs to which instant.
+//! Cost: sorting the live blocks (`order.rs`), then three sweeps over them. Not here: which snapshot belongs to which instant.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +33,7 @@ use crate::model::{BookPart, BookRow, Books, Fragments};
 use crate::passes::classes::Classes;
 use crate::unseen::Unseen;
 
+use super::order::{self, Placing};
 use super::parts::largest_parts;
 use super::rows::{self, FREE_OR_BEFORE, GLIBC_METADATA, OTHER_METADATA, ROWS, Row};
 use super::tails;
@@ -161,17 +162,14 @@ pub fn close(
     process: &ProcessInfo,
     bounds: Bounds,
 ) -> Closed {
-    let mut blocks: Vec<(u64, u32, u32)> = ledger
-        .live_at()
-        .map(|(slot, block)| (block.addr, block.cell.0, slot))
-        .collect();
-    // No two live blocks have one address.
-    blocks.sort_unstable_by_key(|block| block.0);
+    let mut blocks = Vec::with_capacity((ledger.live().blocks as usize).min(ledger.slots()));
+    let live = ledger.live_at();
+    live.for_each(|(slot, block)| blocks.push((block.addr, block.cell.0, slot)));
     let mut closing = Closing {
         ledger,
         allocator: &process.allocator,
         glibc: process.allocator.starts_with("glibc"),
-        blocks,
+        blocks: order::by_address(blocks),
         pieces: Vec::new(),
         atoms: Vec::new(),
         totals: BTreeMap::new(),
@@ -266,12 +264,28 @@ struct Laid {
     unread: Vec<u64>,
 }
 
+impl Laid {
+    /// Adds a block that lies in one piece: the bytes of its header, those requested, and its slop.
+    #[inline]
+    fn add(&mut self, cell: u32, (header, live, slop): (u64, u64, u64), piece: &mut Piece) {
+        piece.header += header;
+        piece.live += live;
+        piece.slop += slop;
+        if piece.estimated {
+            self.unread[cell as usize] += live;
+        } else {
+            self.live[cell as usize] += live;
+            self.slop[cell as usize] += slop;
+        }
+    }
+}
+
 pub(super) struct Closing<'a> {
     pub ledger: &'a Ledger,
     allocator: &'a str,
     pub glibc: bool,
     /// (address, cell, slot in the ledger), by address.
-    blocks: Vec<(u64, u32, u32)>,
+    blocks: Vec<Placing>,
     pub pieces: Vec<Piece>,
     pub atoms: Vec<Atom>,
     totals: BTreeMap<(Row, Part), u64>,
@@ -354,6 +368,21 @@ impl Closing<'_> {
                 addr.saturating_add(key.size),
                 addr.saturating_add(key.usable),
             );
+            if begin >= at {
+                while first < self.atoms.len() && self.atoms[first].end <= begin {
+                    first += 1;
+                }
+                // Nearly always a block is resident from end to end.
+                if let Some(atom) = self.atoms.get(first)
+                    && atom.start <= begin
+                    && given <= atom.end
+                {
+                    at = given;
+                    let parts = (addr - begin, asked - addr, given - asked);
+                    laid.add(cell, parts, &mut self.pieces[atom.piece]);
+                    continue;
+                }
+            }
             for (what, start, end) in [(2, begin, addr), (0, addr, asked), (1, asked, given)] {
                 let start = start.max(at);
                 if end <= start {
