@@ -38,7 +38,7 @@ use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
-use crate::pass::{CellBlocks, Context, Pass};
+use crate::pass::{Act, CellBlocks, Context, Pass};
 use crate::passes;
 use crate::rest::Rest;
 use crate::schedule::{Due, Plan};
@@ -55,8 +55,8 @@ pub struct Analyzer {
     ahead: Vec<Event>,
     hints: Vec<u32>,
     passes: Vec<Box<dyn Pass>>,
-    /// Which passes see acts.
-    acting: Vec<usize>,
+    /// Which passes see acts, and of blocks of which size ([`Pass::least_bytes`]).
+    acting: Vec<(usize, u64)>,
     plan: Plan,
     next: usize,
     /// The ticket after which something is due; `u64::MAX` if nothing is due before the end.
@@ -94,9 +94,10 @@ pub struct Analyzer {
     stop_ns: u64,
 }
 
-fn acting(passes: &[Box<dyn Pass>]) -> Vec<usize> {
-    (0..passes.len())
-        .filter(|&index| passes[index].sees_acts())
+fn acting(passes: &[Box<dyn Pass>]) -> Vec<(usize, u64)> {
+    let all = passes.iter().enumerate();
+    all.filter(|(_, pass)| pass.sees_acts())
+        .map(|(index, pass)| (index, pass.least_bytes()))
         .collect()
 }
 
@@ -220,8 +221,11 @@ impl Analyzer {
         self.tickets.see(event.ticket);
         let (passes, acting) = (&mut self.passes, &self.acting);
         self.ledger.apply(event, &mut |context, act| {
-            for &pass in acting {
-                passes[pass].act(context, act);
+            let always = matches!(act, Act::Regrow { .. } | Act::Mark { .. });
+            for &(pass, least_bytes) in acting {
+                if always || context.key.size >= least_bytes {
+                    passes[pass].act(context, act);
+                }
             }
         });
     }

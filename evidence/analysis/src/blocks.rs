@@ -114,7 +114,7 @@ impl BlockMap {
     }
 
     /// Removes a block that was last seen in slot `hint`: without a search if it is still there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove_at(&mut self, hint: usize, addr: u64) -> Option<Block> {
         let slot = match self.slots.get(hint) {
             Some(block) if block.addr == addr && addr != 0 => hint,

@@ -248,7 +248,7 @@ impl Cells {
 
     /// Notes that a block of the cell was released for good, and counts whether it was a temporary or lived briefly;
     /// `next` is the serial of the next acquisition.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, cell: CellId, serial: u32, next: u32) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);

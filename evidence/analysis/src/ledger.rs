@@ -14,6 +14,9 @@
 //!     closed first, as a release by the same thread, and counted.
 //! G4  Blocks inherited over a fork live, but the process did not acquire them: passes never see them.
 //!
+//! What most events take is inlined by order: left to the compiler, blocks and keys went from function to function
+//! through memory, some 60 of 480 instructions an event (callgrind, sqlite3, 2026-11-23).
+//!
 //! Not here: instants and books (`schedule.rs`, `books.rs`).
 
 use rustc_hash::FxHashMap;
@@ -182,7 +185,7 @@ impl Ledger {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn acquire(
         &mut self,
         event: &Event,
@@ -217,7 +220,7 @@ impl Ledger {
     }
 
     /// Counts what an acquisition and a regrowth have in common; the caller counts the live heap.
-    #[inline]
+    #[inline(always)]
     fn count_acquired(&mut self, event: &Event, block: &Block, key: &CellKey) {
         self.block_pages.touch(block.addr, key.usable);
         if let Some(covered) = &mut self.covered {
@@ -245,7 +248,7 @@ impl Ledger {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(
         &mut self,
         event: &Event,

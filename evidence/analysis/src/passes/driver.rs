@@ -89,6 +89,11 @@ impl Driver {
         if !self.pass.sees_acts() {
             return;
         }
+        // As the analyzer does.
+        let always = matches!(act, Act::Regrow { .. } | Act::Mark { .. });
+        if !always && key.size < self.pass.least_bytes() {
+            return;
+        }
         let context = Context {
             cells: &self.cells,
             blocks: &[],

@@ -230,6 +230,10 @@ impl Placebo {
 }
 
 impl Pass for Placebo {
+    fn least_bytes(&self) -> u64 {
+        MIN_SIZE
+    }
+
     #[inline]
     fn act(&mut self, context: &Context<'_>, act: &Act) {
         match act {
