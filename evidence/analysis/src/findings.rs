@@ -216,6 +216,9 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     if free < least {
         return Vec::new();
     }
+    let giveback = giveback.within(free);
+    let pinned = instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes);
+    let pinned = pinned.min(free - giveback.whole_bytes - giveback.tops_bytes);
     let allocator = facts.process.allocator.as_str();
     let heap: u64 = [
         "live",
@@ -243,7 +246,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         percent(free, heap),
         size(heap),
         size(giveback.whole_bytes + giveback.tops_bytes),
-        size(instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes)),
+        size(pinned),
     );
     let unknown = giveback.whole_bytes - giveback.known_bytes;
     what += &qualified(giveback, unknown, books.skew_ns);
@@ -253,8 +256,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         what: what.clone(),
         change: change.into(),
         now_bytes: bytes,
-        // What the kernel's count does not have cannot be given back (closing.K3 of the books).
-        saved_bytes: bytes.min(free),
+        saved_bytes: bytes,
         confidence: Confidence::Likely,
         ..Finding::default()
     };

@@ -82,6 +82,20 @@ pub struct GiveBack {
     pub tops_known: bool,
 }
 
+impl GiveBack {
+    /// Returns the same within the free memory of the books: pages are read at another moment than `Rss`, and a program
+    /// that gives memory back in between had more of them (closing.K3).
+    pub(crate) fn within(self, free: u64) -> GiveBack {
+        let whole_bytes = self.whole_bytes.min(free);
+        GiveBack {
+            whole_bytes,
+            known_bytes: self.known_bytes.min(whole_bytes),
+            tops_bytes: self.tops_bytes.min(free - whole_bytes),
+            ..self
+        }
+    }
+}
+
 /// Measures free memory. Spans and extents are ordered by address, and neither overlap among themselves.
 pub(crate) fn measure(
     spans: &[Span],
@@ -309,6 +323,25 @@ mod tests {
             divided(&spans, &blocks, &[top(PAGE - 32, 2 * PAGE, false)]),
             (0, 3 * PAGE)
         );
+    }
+
+    /// Free memory is 10 bytes by the kernel's count, whatever the pages had.
+    #[test]
+    fn parts_are_never_more_than_the_whole() {
+        let within = |whole_bytes, known_bytes, tops_bytes| {
+            let read = GiveBack {
+                whole_bytes,
+                known_bytes,
+                tops_bytes,
+                tops_known: true,
+            };
+            let got = read.within(10);
+            assert!(got.tops_known);
+            (got.whole_bytes, got.known_bytes, got.tops_bytes)
+        };
+        assert_eq!(within(6, 5, 4), (6, 5, 4));
+        assert_eq!(within(6, 5, 5), (6, 5, 4));
+        assert_eq!(within(11, 11, 3), (10, 10, 0));
     }
 
     /// A block that came while pages were read lies in what was a topmost chunk.

@@ -244,9 +244,25 @@ impl fmt::Display for Missing {
                  what was sampled of its memory from then on is left out.",
                 lost.time_ns as f64 / 1e9,
                 name(lost),
-                why(lost.why)
+                why_of(lost)
             ),
         }
+    }
+}
+
+/// Returns why a process has no trace, in words. The loader has no loader, and is no static program.
+fn why_of(lost: &LostProcess) -> &'static str {
+    let file = lost.exe.rsplit('/').next().unwrap_or_default();
+    let is_loader = |name: &str| {
+        ["ld-linux", "ld.so", "ld-2."]
+            .iter()
+            .any(|lead| name.starts_with(lead))
+    };
+    match lost.why {
+        LostWhy::Static if is_loader(file) || is_loader(&lost.name) => {
+            "it is the dynamic loader itself, which checks or lists a program"
+        }
+        reason => why(reason),
     }
 }
 

@@ -188,6 +188,20 @@ fn an_ancestor_that_is_not_there_explains_releases_of_the_unknown() {
 }
 
 #[test]
+fn the_loader_itself_is_not_called_a_static_program() {
+    let said = |name: &str, exe: &str| {
+        let mut one = lost(LostKind::Exec, LostWhy::Static, name);
+        one.exe = exe.into();
+        Missing::Program(one).to_string()
+    };
+    let loader = "(it is the dynamic loader itself, which checks or lists a program)";
+    let path = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
+    assert!(said("ld-linux-x86-64", "").contains(loader));
+    assert!(said("", path).contains(loader));
+    assert!(said("ld", "/usr/bin/ld").contains("(it is statically linked)"));
+}
+
+#[test]
 fn copies_without_a_heap_call_are_named_with_their_own_memory() {
     let quiet = |bytes| LostProcess {
         max_rss_bytes: Some(bytes),

@@ -94,8 +94,9 @@ pub fn render(report: &Processes, options: &Options) -> String {
         Some(peak) => put(Line::of(
             Ink::Plain,
             format!(
-                "largest reading of all together: {} at {}, {}; live blocks in all: {}",
+                "largest reading of all together: {}{} at {}, {}; live blocks in all: {}",
                 bytes(peak.pss_bytes),
+                alone(report, peak.pss_bytes),
                 duration(peak.time_ns),
                 plural_of(peak.processes, "process", "processes"),
                 bytes(peak.live_bytes),
@@ -114,6 +115,17 @@ pub fn render(report: &Processes, options: &Options) -> String {
         }
     }
     out
+}
+
+/// Returns what to add where one process held more, between two readings, than all together in the largest one.
+fn alone(report: &Processes, read_bytes: u64) -> String {
+    let marks = report.processes.iter().filter_map(|row| row.peak_rss_bytes);
+    match marks.max() {
+        Some(most) if most > read_bytes => {
+            format!(" (one alone had {})", bytes(most))
+        }
+        _ => String::new(),
+    }
 }
 
 fn plural_of(n: u64, one: &str, many: &str) -> String {
@@ -637,6 +649,12 @@ mod tests {
         let said = "complete: 30 events in 3 traces, and 7 calls passed unrecorded";
         assert!(render(&some, &options).contains(said));
         assert!(page(&some, "t").contains("30 events, and 7 calls passed unrecorded."));
+        // What one held between two readings is said where the smaller sum stands.
+        let alone = "all together: 3.00 KiB (one alone had 8.79 KiB) at 0 ns";
+        assert!(text.contains(alone), "{text}");
+        let mut all_read = sample();
+        all_read.processes[1].peak_rss_bytes = Some(3072);
+        assert!(!render(&all_read, &options).contains("one alone had"));
         let rest = text.lines().find(|line| line.starts_with("2 others"));
         let rest = rest.expect("a row for the others");
         // 512 + 512 of 3072; 10 + 10 events.
