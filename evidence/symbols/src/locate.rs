@@ -254,6 +254,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// Cost: reads the lists of installed packages (some megabytes); asked once per module without names.
 pub(crate) fn debian_package(path: &str) -> Option<String> {
+    // As the loader found it: "/usr/bin/../lib/inkscape/../libgio-2.0.so.0", by an $ORIGIN of the program's.
+    let real = std::fs::canonicalize(path).ok();
+    let path = real.as_deref().and_then(Path::to_str).unwrap_or(path);
     // Packages own files only in these places; for a locally built program nothing is read.
     if !["/usr/", "/lib", "/bin/", "/sbin/", "/opt/"]
         .iter()
@@ -279,4 +282,23 @@ pub(crate) fn debian_package(path: &str) -> Option<String> {
         let package = name.strip_suffix(".list")?;
         owns.then(|| package.split(':').next().unwrap_or(package).to_string())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path that goes up and down names the same file, hence the same package.
+    #[test]
+    fn a_package_is_found_by_the_path_that_the_loader_took() {
+        // No Debian, no packages.
+        let Some(package) = debian_package("/lib/x86_64-linux-gnu/libc.so.6") else {
+            assert!(!Path::new("/var/lib/dpkg/info/libc6:amd64.list").exists());
+            return;
+        };
+        assert_eq!(package, "libc6");
+        let around = "/usr/bin/../lib/x86_64-linux-gnu/../x86_64-linux-gnu/libc.so.6";
+        assert_eq!(debian_package(around).as_deref(), Some("libc6"));
+        assert_eq!(debian_package("/usr/local/lib/libc.so.6"), None);
+    }
 }
