@@ -238,6 +238,7 @@ pub fn sockets() -> Vec<PathBuf> {
 /// Returns what any of several readings of the list has. The kernel goes on by position from one page of the list to the
 /// next: where other sockets close meanwhile, it leaves out some that are there (one reading in 1,200 beside two
 /// processes that do nothing else). Three readings in a row that add nothing are enough, and twenty at any rate.
+/// `reporters::asker` does the same, and may use nothing from here.
 fn all_of(mut reading: impl FnMut() -> Vec<PathBuf>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut idle = 0;
