@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   resident  ▁▂▄▆█████████▇       an allocator that keeps what was freed leaves it flat: the plateau
-//!   live      ▁▂▄▆█▇▅▃▂▁▁▁▁        the peak is the snapshot of the plateau with most live bytes
+//!   live      ▁▂▄▆█▇▅▃▂▁▁▁▁        the peak is the snapshot of the plateau where both together are most
 //! ```
 //!
 //! K1  The plateau is every snapshot within a fiftieth of the greatest resident memory. It is chance which of them
 //!     has a few pages more than the others, and most often it is the last one. Pages of code do not count, nor the
 //!     recorder's: a program that ends touches pages of its libraries that it never touched before.
-//! K2  The peak is the one of these with most live usable bytes; the first of several. The question about the peak is
-//!     what holds the memory, and nothing does after everything was freed.
+//! K2  The peak is the one of these with most live usable and resident bytes, added; the first of several. The question
+//!     about the peak is what holds the memory, and nothing does after everything was freed; but where as much lives,
+//!     the peak is the reading with most pages: the collector may read while the last fiftieth is being written.
 //! K3  If the recorder counted what lived, its count is used: it is right to some 16 KiB per thread, and a reading of
 //!     the events takes as long as the rest of the analysis.
 //! K4  Without a reading of the events the first of the plateau stands for it: memory is filled before it is freed.
@@ -49,8 +50,23 @@ fn own_bytes(snapshot: &Snapshot) -> u64 {
     each.fold(0, u64::saturating_add)
 }
 
-/// Returns the snapshots of the plateau by ticket: (ticket, index) (K1).
-fn plateau(snapshots: &[Snapshot]) -> Vec<(u64, usize)> {
+/// Snapshot of the plateau; they are ordered by ticket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct High {
+    ticket: u64,
+    index: usize,
+    own_bytes: u64,
+}
+
+impl High {
+    /// Returns what is compared (K2). More bytes were freed than were seen to be taken if `live` is negative.
+    fn fullness(&self, live: i128) -> i128 {
+        live + i128::from(self.own_bytes)
+    }
+}
+
+/// Returns the snapshots of the plateau by ticket (K1).
+fn plateau(snapshots: &[Snapshot]) -> Vec<High> {
     let own: Vec<u64> = snapshots.iter().map(own_bytes).collect();
     let most = own.iter().copied().max().unwrap_or(0);
     let high = snapshots
@@ -58,19 +74,23 @@ fn plateau(snapshots: &[Snapshot]) -> Vec<(u64, usize)> {
         .zip(own)
         .enumerate()
         .filter(|(_, (_, bytes))| *bytes >= most - most / PART)
-        .map(|(index, (one, _))| (one.ticket, index));
-    let mut high: Vec<(u64, usize)> = high.collect();
+        .map(|(index, (one, own_bytes))| High {
+            ticket: one.ticket,
+            index,
+            own_bytes,
+        });
+    let mut high: Vec<High> = high.collect();
     high.sort_unstable();
     high
 }
 
 /// Returns the peak by the recorder's own count (K3), if it counted at each snapshot that it may be.
 fn counted(snapshots: &[Snapshot]) -> Option<usize> {
-    let mut most: Option<(i64, usize)> = None;
-    for (_, index) in plateau(snapshots) {
-        let counted = snapshots[index].counted_bytes?;
-        if most.is_none_or(|(bytes, _)| counted > bytes) {
-            most = Some((counted, index));
+    let mut most: Option<(i128, usize)> = None;
+    for one in plateau(snapshots) {
+        let fullness = one.fullness(snapshots[one.index].counted_bytes?.into());
+        if most.is_none_or(|(found, _)| fullness > found) {
+            most = Some((fullness, one.index));
         }
     }
     most.map(|(_, index)| index)
@@ -78,16 +98,16 @@ fn counted(snapshots: &[Snapshot]) -> Option<usize> {
 
 /// Returns the peak without a reading of the events (K4): the index of a snapshot.
 pub(crate) fn first(snapshots: &[Snapshot]) -> Option<usize> {
-    plateau(snapshots).first().map(|(_, index)| *index)
+    plateau(snapshots).first().map(|one| one.index)
 }
 
 /// Finds the peak in a first reading of a trace, for [`crate::Options::peak_snapshot`].
 #[derive(Clone, Debug)]
 pub struct PeakSearch {
-    plateau: Vec<(u64, usize)>,
+    plateau: Vec<High>,
     next: usize,
-    /// Live usable bytes, and the snapshot that had them.
-    found: Option<(u64, usize)>,
+    /// The greatest fullness (K2), and the snapshot that had it.
+    found: Option<(i128, usize)>,
 }
 
 impl PeakSearch {
@@ -111,14 +131,14 @@ impl PeakSearch {
     /// `false` once nothing more can be learned.
     #[inline]
     pub fn before(&mut self, ticket: u64, ledger: &Ledger) -> bool {
-        while let Some(&(at, index)) = self.plateau.get(self.next) {
-            if ticket <= at {
+        while let Some(&one) = self.plateau.get(self.next) {
+            if ticket <= one.ticket {
                 return true;
             }
             self.next += 1;
-            let live = ledger.live().usable_bytes;
-            if self.found.is_none_or(|(most, _)| live > most) {
-                self.found = Some((live, index));
+            let fullness = one.fullness(ledger.live().usable_bytes.into());
+            if self.found.is_none_or(|(most, _)| fullness > most) {
+                self.found = Some((fullness, one.index));
             }
         }
         false
@@ -194,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn where_as_much_lives_the_reading_with_most_pages_is_the_peak() {
+        // One block of 104 bytes lives after tickets 1 and 3; the collector read the first while memory was written.
+        let mut all = snapshots(&[(990, 1), (1000, 3)]);
+        assert_eq!(found(&all), Some(1));
+        for snapshot in &mut all {
+            snapshot.counted_bytes = Some(104);
+        }
+        assert_eq!(found(&all), Some(1));
+        // More of it was freed than pages came.
+        all[1].counted_bytes = Some(93);
+        assert_eq!(found(&all), Some(0));
+    }
+
+    #[test]
     fn code_that_is_touched_at_the_end_makes_no_peak() {
         // 30 of 1,030 are pages of a library that only the last snapshot has.
         let mut all = snapshots(&[(970, 1), (1000, 2), (1030, 4)]);
@@ -221,7 +255,7 @@ mod tests {
     #[test]
     fn what_the_recorder_counted_is_taken_at_its_word() {
         let mut all = snapshots(&[(500, 1), (980, 2), (990, 3), (1000, 4)]);
-        for (snapshot, counted) in all.iter_mut().zip([9000, -5, 70, 70]) {
+        for (snapshot, counted) in all.iter_mut().zip([9000, -5, 90, 70]) {
             snapshot.counted_bytes = Some(counted);
         }
         assert!(!PeakSearch::new(&all).is_open());
