@@ -3,7 +3,7 @@
 //! ```text
 //!   services    purger, holes, trim, reserve, samples, hardening, figures, fit, options
 //!      ▲ through one table of slow paths, and never by name          │ by name
-//!   heaps       malloc, free, large blocks, threads, places, tenants, fork, the pool of page runs ─► pages ─► the OS
+//!   heaps       malloc, free, large blocks, threads, private heaps, tenants, fork, the pool of page runs ─► pages ─► the OS
 //!      │ by name                                                     ▼
 //!   mechanism   range and page map, classes, bits, spans, heaps' records and lists, locks, frees by other threads
 //! ```
@@ -33,7 +33,7 @@ pub use heaps::fault::{Line, Policy, set_policy};
 pub use heaps::free::free;
 pub use heaps::global::Skinflint;
 pub use heaps::malloc::{calloc, malloc, memalign, realloc, usable_size};
-pub use heaps::place::Place;
+pub use heaps::private::PrivateHeap;
 pub use heaps::tenant::{Holds, Tenant};
 pub use heaps::{fork, neighbour};
 #[cfg(feature = "fit")]

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 }
 
 /// A heap of the allocator's for a tab.
-struct TabArena(skinflint_alloc::Place);
+struct TabArena(skinflint_alloc::PrivateHeap);
 
 impl Arena for TabArena {
     fn within(&self, work: &mut dyn FnMut()) {
@@ -30,7 +30,7 @@ impl Arena for TabArena {
 }
 
 fn arena() -> Option<Box<dyn Arena>> {
-    Some(Box::new(TabArena(skinflint_alloc::Place::new()?)))
+    Some(Box::new(TabArena(skinflint_alloc::PrivateHeap::new()?)))
 }
 
 /// The allocator's figures, those that are resident included.

@@ -1,7 +1,7 @@
 //! Heaps: what threads and tenants allocate from and free to, and what becomes of a heap when they end or fork.
 //!
 //! ```text
-//!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, place, tenant, fork: whose a heap is
+//!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire: what it gives up
 //!   slow: the table by which all of them reach the services
 //! ```
@@ -21,8 +21,8 @@ pub mod hints;
 pub mod large;
 pub mod malloc;
 pub mod neighbour;
-pub mod place;
 pub mod pool;
+pub mod private;
 mod refill;
 pub mod requests;
 pub mod retire;

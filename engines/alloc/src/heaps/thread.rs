@@ -154,8 +154,8 @@ unsafe extern "C" fn ended(value: *mut libc::c_void) {
         return;
     }
     let last = tls::end();
-    // The last heap may be another one: a place in which the thread ends (place.L4). After a fork, perhaps, this one is
-    // then no thread's (place.L3).
+    // The last heap may be another one: a private heap in which the thread ends (private.L4). After a fork, perhaps, this one is
+    // then no thread's (private.L3).
     leave(if last.is_null() { heap } else { last });
 }
 

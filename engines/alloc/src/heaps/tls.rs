@@ -1,6 +1,6 @@
 //! One pointer for each thread, without a call: initial-exec thread-local storage.
 //!
-//! T1  The pointer is null until the thread first allocates, then its [`Heap`] or that of an entered place (`place`).
+//! T1  The pointer is null until the thread first allocates, then its [`Heap`] or an entered private one (`private`).
 //!     Once the thread's destructors have run it is a marker that is no heap ([`is_ended`]).
 
 use core::arch::{asm, global_asm};

@@ -1,13 +1,13 @@
-//! Places: the blocks of a place lie together, and little is left after its end, whichever thread frees them and when.
+//! Private heaps: the blocks of one lie together, and little is left after its end, whichever thread frees them and when.
 //!
 //! N1  Tests run in one process and one at a time (a lock): the books are the process's.
 //!
-//! Not here: heaps that several threads use (`tenants`), forks (`places_fork`).
+//! Not here: heaps that several threads use (`tenants`), forks (`private_heaps_fork`).
 
 use std::sync::{Mutex, MutexGuard};
 
 use skinflint_alloc as alloc;
-use skinflint_alloc::Place;
+use skinflint_alloc::PrivateHeap;
 use skinflint_alloc::check::{check_invariants, own_heap};
 use skinflint_alloc::stats::{Snapshot, snapshot};
 
@@ -38,37 +38,37 @@ fn turn(blocks: &mut Vec<Box<[u8]>>) {
     }
 }
 
-fn within(place: Option<&Place>, work: impl FnOnce()) {
-    match place {
-        Some(place) => place.within(work),
+fn within(heap: Option<&PrivateHeap>, work: impl FnOnce()) {
+    match heap {
+        Some(heap) => heap.within(work),
         None => work(),
     }
 }
 
-type Tab = (Option<Place>, Vec<Box<[u8]>>);
+type Tab = (Option<PrivateHeap>, Vec<Box<[u8]>>);
 
 const TABS: usize = 50;
 const TURNS: usize = 40;
 
-/// Tabs that grow side by side, each with a place or without; all but one end. What that pins.
-fn all_but_one(with_places: bool) -> usize {
+/// Tabs that grow side by side, each with a private heap or without; all but one end. What that pins.
+fn all_but_one(with_private_heaps: bool) -> usize {
     let before = pinned();
     let mut tabs: Vec<Tab> = (0..TABS)
         .map(|_| {
             (
-                with_places.then(|| Place::new().expect("memory")),
+                with_private_heaps.then(|| PrivateHeap::new().expect("memory")),
                 Vec::new(),
             )
         })
         .collect();
     for _ in 0..TURNS {
-        for (place, blocks) in &mut tabs {
-            within(place.as_ref(), || turn(blocks));
+        for (heap, blocks) in &mut tabs {
+            within(heap.as_ref(), || turn(blocks));
         }
     }
     let kept = tabs.swap_remove(TABS / 2);
-    for (place, blocks) in tabs {
-        within(place.as_ref(), || drop(blocks));
+    for (heap, blocks) in tabs {
+        within(heap.as_ref(), || drop(blocks));
     }
     check_invariants(2).expect("whole");
     let pins = pinned().saturating_sub(before);
@@ -90,21 +90,21 @@ fn who_stays_does_not_pin_the_pages_of_those_who_left() {
 }
 
 #[test]
-fn blocks_outlive_their_place_and_are_freed_from_anywhere() {
+fn blocks_outlive_their_private_heap_and_are_freed_from_anywhere() {
     let _alone = alone();
     let before = pinned();
-    let place = Place::new().expect("memory");
+    let heap = PrivateHeap::new().expect("memory");
     let mut blocks: Vec<Vec<u8>> =
-        place.within(|| (0..10_000).map(|n| vec![7; 16 + n % 500]).collect());
-    // From outside the place, from another thread, and after its end; a third each.
+        heap.within(|| (0..10_000).map(|n| vec![7; 16 + n % 500]).collect());
+    // From outside the private heap, from another thread, and after its end; a third each.
     drop(blocks.drain(..3_000));
     let others = blocks.split_off(3_500);
     std::thread::spawn(move || drop(others))
         .join()
         .expect("no panic");
-    place.within(|| ());
+    heap.within(|| ());
     check_invariants(2).expect("whole");
-    drop(place);
+    drop(heap);
     assert!(
         blocks
             .iter()
@@ -117,10 +117,13 @@ fn blocks_outlive_their_place_and_are_freed_from_anywhere() {
 }
 
 #[test]
-fn places_are_left_in_the_order_in_which_they_were_entered() {
+fn private_heaps_are_left_in_the_order_in_which_they_were_entered() {
     let _alone = alone();
     let own = own_heap();
-    let (one, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
+    let (one, other) = (
+        PrivateHeap::new().expect("memory"),
+        PrivateHeap::new().expect("memory"),
+    );
     let (first, second) = one.within(|| {
         let first = own_heap();
         let kept = vec![1u8; 100];
@@ -139,32 +142,35 @@ fn places_are_left_in_the_order_in_which_they_were_entered() {
     assert_eq!(own_heap(), own);
     check_invariants(2).expect("whole");
     let mut heaps = Vec::new();
-    heaps.resize_with(20, || Place::new().expect("memory"));
+    heaps.resize_with(20, || PrivateHeap::new().expect("memory"));
     heaps
         .iter()
-        .for_each(|place| place.within(|| drop(vec![0u8; 64])));
+        .for_each(|heap| heap.within(|| drop(vec![0u8; 64])));
     check_invariants(2).expect("whole");
 }
 
-/// Two places are left by a panic, and dropped; then other threads take their heaps, and this one must have neither.
+/// Two private heaps are left by a panic, and dropped; then other threads take them, and this one must have neither.
 #[test]
-fn a_panic_leaves_each_place_behind_it() {
+fn a_panic_leaves_each_private_heap_behind_it() {
     let _alone = alone();
     let own = own_heap();
-    let (one, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
-    let places = [&one, &other].map(|place| place.within(own_heap));
+    let (one, other) = (
+        PrivateHeap::new().expect("memory"),
+        PrivateHeap::new().expect("memory"),
+    );
+    let heaps = [&one, &other].map(|heap| heap.within(own_heap));
     let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         one.within(|| {
             let inner = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 other.within(|| std::panic::resume_unwind(Box::new(1)));
             }));
             assert!(inner.is_err());
-            assert_eq!(own_heap(), places[0], "the outer one is entered still");
+            assert_eq!(own_heap(), heaps[0], "the outer one is entered still");
             other.within(|| one.within(|| std::panic::resume_unwind(Box::new(2))));
         });
     }));
     assert!(left.is_err());
-    assert_eq!(own_heap(), own, "a place is entered for ever");
+    assert_eq!(own_heap(), own, "a heap is entered for ever");
     drop((one, other));
     let theirs: Vec<_> = (0..4)
         .map(|_| std::thread::spawn(own_heap))

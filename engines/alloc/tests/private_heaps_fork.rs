@@ -1,8 +1,8 @@
-//! Places and fork: a place made before a fork does nothing in the child, and no two threads there get the same heap.
+//! Private heaps and fork: one created before a fork does nothing in the child, and no two threads there share a heap.
 //!
 //! ```text
-//!   parent   thread ─ own heap, place, other place ─┬─ goes on as before
-//!                                                   └─► child: the heap that was entered is the thread's; the rest is idle
+//!   parent   thread ─ own heap, private ones ─┬─ goes on as before
+//!                                             └─► child: the heap that was entered is the thread's; the rest is idle
 //! ```
 //!
 //! N1  The tests run one at a time (a lock), in a program of their own.
@@ -10,12 +10,12 @@
 //!     whether all went well, within a minute.
 //! N3  The tests compare the owners of heaps: if two threads had the same heap, only a rare collision would show more.
 //!
-//! Not here: places without forks (`places`), forks without places (`engine`).
+//! Not here: private heaps without forks (`private_heaps`), forks without private heaps (`engine`).
 
 use std::sync::{Mutex, MutexGuard};
 
 use skinflint_alloc as alloc;
-use skinflint_alloc::Place;
+use skinflint_alloc::PrivateHeap;
 use skinflint_alloc::check::{check_invariants, heaps, own_heap};
 
 #[global_allocator]
@@ -92,12 +92,12 @@ fn whole() {
 /// threads too.
 fn nobody_shares() {
     let mine = own_heap();
-    let new: Vec<Place> = (0..heaps() + 2)
-        .map(|_| Place::new().expect("memory"))
+    let new: Vec<PrivateHeap> = (0..heaps() + 2)
+        .map(|_| PrivateHeap::new().expect("memory"))
         .collect();
     let mut seen = vec![mine];
-    for place in &new {
-        let theirs = place.within(|| {
+    for heap in &new {
+        let theirs = heap.within(|| {
             Marked::new(7).grow(50);
             own_heap()
         });
@@ -119,22 +119,22 @@ fn nobody_shares() {
     }
 }
 
-/// A place of before the fork, in the child: to enter and to leave it changes nothing.
-fn does_nothing(place: &Place) {
+/// A private heap of before the fork, in the child: to enter and to leave it changes nothing.
+fn does_nothing(heap: &PrivateHeap) {
     let mine = own_heap();
-    let there = place.within(own_heap);
-    assert_eq!(there, mine, "a place of before the fork was entered");
+    let there = heap.within(own_heap);
+    assert_eq!(there, mine, "a private heap of before the fork was entered");
     assert_eq!(own_heap(), mine);
 }
 
-/// What a child may do with a place of before the fork, and what that place is to it.
+/// What a child may do with a private heap of before the fork, and what that heap is to it.
 #[test]
-fn places_of_before_a_fork_do_nothing_in_the_child() {
+fn private_heaps_of_before_a_fork_do_nothing_in_the_child() {
     let _alone = alone();
-    let place = Place::new().expect("memory");
+    let heap = PrivateHeap::new().expect("memory");
     let mut blocks = Marked::new(1);
     let mut outside = Marked::new(2);
-    place.within(|| blocks.grow(5_000));
+    heap.within(|| blocks.grow(5_000));
     outside.grow(5_000);
     for round in 0..4 {
         // With blocks that were freed from outside, and are not drained yet.
@@ -144,10 +144,10 @@ fn places_of_before_a_fork_do_nothing_in_the_child() {
             blocks.check();
             outside.check();
             if round % 2 == 0 {
-                does_nothing(&place);
+                does_nothing(&heap);
                 nobody_shares();
                 // SAFETY: not used again.
-                unsafe { drop_here(&place) };
+                unsafe { drop_here(&heap) };
                 nobody_shares();
             }
             blocks.grow(1_000);
@@ -165,20 +165,23 @@ fn places_of_before_a_fork_do_nothing_in_the_child() {
         blocks.check();
         outside.check();
         whole();
-        place.within(|| blocks.grow(200));
+        heap.within(|| blocks.grow(200));
     }
-    drop(place);
+    drop(heap);
     drop(blocks);
     whole();
 }
 
-/// A fork in a place: it is where the child's thread allocates from then on, and no other's.
+/// A fork in a private heap: it is where the child's thread allocates from then on, and no other's.
 #[test]
-fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
+fn a_private_heap_that_is_entered_at_a_fork_stays_the_childs_thread() {
     let _alone = alone();
-    let (place, other) = (Place::new().expect("memory"), Place::new().expect("memory"));
+    let (heap, other) = (
+        PrivateHeap::new().expect("memory"),
+        PrivateHeap::new().expect("memory"),
+    );
     let mut blocks = Marked::new(1);
-    let (child, mine) = place.within(|| {
+    let (child, mine) = heap.within(|| {
         other.within(|| {
             blocks.grow(3_000);
             (fork(), own_heap())
@@ -194,14 +197,14 @@ fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
         blocks.grow(500);
         nobody_shares();
         blocks.grow(500);
-        does_nothing(&place);
+        does_nothing(&heap);
         // SAFETY: as above.
-        unsafe { drop_here(&place) };
+        unsafe { drop_here(&heap) };
         // SAFETY: as above.
         unsafe { drop_here(&other) };
-        let new = Place::new().expect("memory");
+        let new = PrivateHeap::new().expect("memory");
         nobody_shares();
-        // And a child of the child, in a place of its own.
+        // And a child of the child, in a private heap of its own.
         let child = new.within(|| {
             blocks.grow(500);
             fork()
@@ -225,13 +228,13 @@ fn a_place_that_is_entered_at_a_fork_stays_the_childs_thread() {
     whole();
 }
 
-/// Forks while another thread goes in and out of its places: the child has none of them, and all of their blocks.
+/// Forks while another thread goes in and out of its private heaps: the child has none of them, and all of their blocks.
 #[test]
-fn forks_while_other_threads_change_places() {
+fn forks_while_other_threads_change_private_heaps() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let _alone = alone();
     let done = AtomicBool::new(false);
-    let place = Place::new().expect("memory");
+    let heap = PrivateHeap::new().expect("memory");
     let mut blocks = Marked::new(1);
     // Looked at when the threads have ended: nobody would tell them otherwise.
     let mut failed = Vec::new();
@@ -241,10 +244,13 @@ fn forks_while_other_threads_change_places() {
             scope.spawn(move || {
                 // ORDER: a flag that stands alone.
                 while !done.load(Ordering::Relaxed) {
-                    let places = [Place::new().expect("memory"), Place::new().expect("memory")];
+                    let heaps = [
+                        PrivateHeap::new().expect("memory"),
+                        PrivateHeap::new().expect("memory"),
+                    ];
                     let mut theirs = Marked::new(mark);
                     for turn in 0..60 {
-                        places[turn % 2].within(|| theirs.grow(10));
+                        heaps[turn % 2].within(|| theirs.grow(10));
                         theirs.1.swap_remove(turn % theirs.1.len());
                     }
                     theirs.check();
@@ -252,7 +258,7 @@ fn forks_while_other_threads_change_places() {
             });
         }
         for _ in 0..10 {
-            let child = place.within(|| {
+            let child = heap.within(|| {
                 blocks.grow(100);
                 fork()
             });
