@@ -27,7 +27,7 @@ mod heaps;
 mod mechanism;
 mod services;
 #[cfg(test)]
-mod turn;
+mod test_engine;
 
 pub use heaps::fault::{Line, Policy, set_policy};
 pub use heaps::free::free;

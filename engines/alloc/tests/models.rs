@@ -35,7 +35,7 @@ mod remote;
 #[path = "../src/mechanism/starter.rs"]
 mod starter;
 
-use bits::Trio;
+use bits::SlotBits;
 use kept::Kept;
 use lock::{FORKER, Lock, Who};
 use publish::Gate;
@@ -73,7 +73,7 @@ struct Span {
     link: AtomicU32,
     owner: AtomicU32,
     notifying: AtomicU32,
-    trio: Trio,
+    slot_bits: SlotBits,
     descriptor: Watched<u32>,
     blocks: [Watched<u32>; 2],
 }
@@ -103,7 +103,7 @@ impl Span {
             link: AtomicU32::new(0),
             owner: AtomicU32::new(0),
             notifying: AtomicU32::new(0),
-            trio: Trio::none(),
+            slot_bits: SlotBits::none(),
             descriptor: Watched::new(0),
             blocks: [Watched::new(0), Watched::new(0)],
         }
@@ -120,7 +120,7 @@ impl Span {
         let note = Note::Shared(&self.notifying);
         assert!(remote::free(
             self,
-            &self.trio.remote,
+            &self.slot_bits.remote,
             1 << block,
             note,
             here
@@ -129,11 +129,11 @@ impl Span {
 
     /// The owner: uses what was freed, and gives the span away once it is empty and on no stack.
     fn look(&self) -> bool {
-        let freed = self.trio.collect();
+        let freed = self.slot_bits.collect();
         for block in (0..2).filter(|block| freed >> block & 1 != 0) {
             self.blocks[block].with_mut(|content| *content += 1);
         }
-        let goes = self.trio.free_bits() == 3 && remote::may_go(&self.link);
+        let goes = self.slot_bits.free_bits() == 3 && remote::may_go(&self.link);
         if goes {
             self.descriptor.with_mut(|given| *given += 1);
         }
@@ -204,7 +204,7 @@ fn stack_of_two_spans() {
         let mut seen = 0;
         let mut drain = || {
             remote::drain(&heaps[0].notified, span_at, |span| {
-                span.trio.collect();
+                span.slot_bits.collect();
                 seen += 1;
             });
         };
@@ -217,8 +217,8 @@ fn stack_of_two_spans() {
         assert!((2..=4).contains(&seen), "{seen}");
         for span in &*spans {
             assert!(remote::may_go(&span.link), "claimed, and not on the stack");
-            span.trio.collect();
-            assert_eq!(span.trio.free_bits(), 3, "a bit was lost");
+            span.slot_bits.collect();
+            assert_eq!(span.slot_bits.free_bits(), 3, "a bit was lost");
         }
     });
 }
@@ -243,7 +243,7 @@ fn a_span_is_handed_over() {
                 heaps[1].made.with_mut(|made| *made = 0);
                 assert!(heaps[1].lock.lock(who(1)));
                 if heaps[0].lock.try_lock(who(1)) {
-                    span.trio.collect();
+                    span.slot_bits.collect();
                     remote::hand_over(&span.owner, 1);
                     heaps[0].lock.unlock();
                 }
@@ -258,7 +258,7 @@ fn a_span_is_handed_over() {
                 |span| {
                     assert_eq!(remote::owner(&span.owner) as usize, which);
                     *looked = true;
-                    span.trio.collect();
+                    span.slot_bits.collect();
                 },
             );
             heaps[which].lock.unlock();
@@ -272,8 +272,8 @@ fn a_span_is_handed_over() {
         drain(1, &mut looked);
         assert!(looked, "nobody was told");
         assert!(remote::may_go(&span.link), "still on a stack");
-        span.trio.collect();
-        assert_eq!(span.trio.free_bits(), 1, "the block was lost");
+        span.slot_bits.collect();
+        assert_eq!(span.slot_bits.free_bits(), 1, "the block was lost");
     });
 }
 
@@ -320,7 +320,7 @@ fn deferred_blocks() {
 /// The owner frees one block of a page and another thread the other, while the purger looks with the heap's lock: it
 /// drops the page after their last writes, and before the owner takes a block of it again.
 ///
-/// Fails with Relaxed in: `Trio::give`, `remote::set`, either load of `Trio::free_bits`, `Lock::unlock`.
+/// Fails with Relaxed in: `SlotBits::give`, `remote::set`, either load of `SlotBits::free_bits`, `Lock::unlock`.
 #[test]
 fn a_page_is_dropped_after_its_last_write() {
     check(PREEMPTIONS, || {
@@ -338,19 +338,19 @@ fn a_page_is_dropped_after_its_last_write() {
             let (span, page, heaps) = (span.clone(), page.clone(), heaps.clone());
             thread::spawn(move || {
                 assert!(heaps[0].lock.lock(who(1)));
-                if span.trio.free_bits() == 3 {
+                if span.slot_bits.free_bits() == 3 {
                     page.with_mut(|page| *page += 10);
                 }
                 heaps[0].lock.unlock();
             })
         };
         page.with(|page| assert_eq!(*page, 0, "dropped under a block"));
-        span.trio.bury(1);
-        span.trio.give(1);
+        span.slot_bits.bury(1);
+        span.slot_bits.give(1);
         // Without a yield loom has the refill come first.
         thread::yield_now();
         assert!(heaps[0].lock.lock(who(0)));
-        let taken = span.trio.take();
+        let taken = span.slot_bits.take();
         heaps[0].lock.unlock();
         assert_eq!(taken, Some(0));
         page.with(|page| assert!([0, 10].contains(page)));

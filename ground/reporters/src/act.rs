@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::busy::{Busy, Entered};
 use crate::clock::Clock;
 use crate::quiet;
-use crate::turn::guarded;
+use crate::round::guarded;
 
 type Work = Box<dyn Fn() -> String + Send + Sync>;
 

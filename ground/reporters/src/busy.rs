@@ -9,7 +9,7 @@
 //!     not exist there.
 //! U3  Every wait has a bound, and no thread waits for itself.
 //!
-//! Not here: what the thread does inside (`turn`, `act`).
+//! Not here: what the thread does inside (`round`, `act`).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

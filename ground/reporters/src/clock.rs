@@ -6,7 +6,7 @@
 //!
 //! K1  It never goes back. A thread that waits by a clock that is moved by hand looks at it each millisecond.
 //!
-//! Not here: what a deadline is for (`turn`, `act`).
+//! Not here: what a deadline is for (`round`, `act`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -42,16 +42,16 @@ pub mod process;
 pub mod published;
 mod quiet;
 pub mod registry;
+mod round;
 mod short;
 pub mod size;
 pub mod sqlite;
 pub mod store;
 pub mod text;
 pub mod tree;
-mod turn;
 mod usable;
 
 pub use clock::Clock;
 pub use entry::{Entry, Kind, Owner, Units, component};
 pub use registry::{Action, Measurement, Registration, Registry, global};
-pub use turn::{Fault, Reporter, Sink};
+pub use round::{Fault, Reporter, Sink};

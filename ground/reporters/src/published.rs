@@ -14,9 +14,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::entry::component;
+use crate::round::Reporter;
+use crate::round::{Fault, Round, Sink};
 use crate::store::Store;
-use crate::turn::Reporter;
-use crate::turn::{Fault, Sink, Turn};
 
 /// A reporter that reports what another thread published last.
 pub struct Published {
@@ -36,9 +36,9 @@ impl Published {
     /// Replaces what was published. Cost: that of the lines; the lock is held for an exchange only.
     pub fn publish(&self, report: impl FnOnce(&mut Sink<'_>)) {
         // No bound on amounts here: an amount that is too large is found when it is reported.
-        let turn = Turn::new(Store::new(), u64::MAX);
-        turn.here(&self.name, report);
-        let (store, faults) = turn.finish();
+        let round = Round::new(Store::new(), u64::MAX);
+        round.here(&self.name, report);
+        let (store, faults) = round.finish();
         let new = Some((store, faults.into_iter().next(), Instant::now()));
         let old = {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

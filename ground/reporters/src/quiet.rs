@@ -10,7 +10,7 @@
 //!     to; and a client that hangs up while it is answered causes no SIGPIPE, which would end a program in C.
 //! Q2  The thread that starts another gets its own mask back, whether the start succeeds or not.
 //!
-//! Not here: what the threads do (`turn`, `act`, `endpoint`).
+//! Not here: what the threads do (`round`, `act`, `endpoint`).
 
 use std::io;
 use std::thread::{Builder, JoinHandle};

@@ -36,9 +36,9 @@ use crate::busy::{self, Busy};
 use crate::clock::Clock;
 use crate::entry::Entry;
 use crate::named::Note;
+pub use crate::round::Reporter;
+use crate::round::{Fault, Round, Sink, Slot};
 use crate::store::Store;
-pub use crate::turn::Reporter;
-use crate::turn::{Fault, Sink, Slot, Turn};
 use crate::{heap, process};
 
 /// The longest wait for one reporter.
@@ -301,10 +301,10 @@ impl Registry {
                 .map(|(_, slot)| Arc::clone(slot))
                 .collect()
         };
-        let turn = Turn::new(store, space).with_blocks(with_blocks);
-        let turn = Arc::new(turn.with_clock(self.clock.clone()));
-        turn.ask(&slots, self.deadline);
-        let (store, faults) = turn.finish();
+        let round = Round::new(store, space).with_blocks(with_blocks);
+        let round = Arc::new(round.with_clock(self.clock.clone()));
+        round.ask(&slots, self.deadline);
+        let (store, faults) = round.finish();
         Measurement {
             store,
             faults,
@@ -336,10 +336,10 @@ pub struct Measurement {
 impl Measurement {
     /// Adds lines as a reporter would, on this thread: for what only this thread can read, such as a heap bound to it.
     pub fn also(&mut self, name: &str, report: impl FnOnce(&mut Sink<'_>)) {
-        let turn = Turn::new(std::mem::take(&mut self.store), self.address_space_bytes)
+        let round = Round::new(std::mem::take(&mut self.store), self.address_space_bytes)
             .with_blocks(self.with_blocks);
-        turn.here(name, report);
-        let (store, faults) = turn.finish();
+        round.here(name, report);
+        let (store, faults) = round.finish();
         self.store = store;
         self.faults.extend(faults);
     }

@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::grown::Pages;
-use crate::turn::Reporter;
-use crate::turn::Sink;
+use crate::round::Reporter;
+use crate::round::Sink;
 use crate::usable::usable_of_malloc;
 
 const OK: c_int = 0;

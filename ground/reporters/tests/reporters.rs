@@ -87,7 +87,7 @@ fn one_that_hangs_is_given_up_and_asked_again_when_it_is_back() {
         if is_in.load(Ordering::Acquire) == HANGS {
             clock.advance(Duration::from_millis(100));
             until("it may come back", || is_in.load(Ordering::Acquire) == MAY); // ORDER: as above
-            // T1 of turn.rs: the line is ignored.
+            // T1 of round.rs: the line is ignored.
             assert!(!out.heap("explicit/slow", 7, "Too late."));
             is_in.store(BACK, Ordering::Release); // ORDER: as above
         }

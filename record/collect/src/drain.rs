@@ -665,7 +665,7 @@ impl Draining {
         let turns = header.turn_asked.load(Ordering::Acquire);
         if turns != self.turns_asked {
             self.turns_asked = turns;
-            let _ = sampler.send(Ask::Turn(Arc::clone(&self.process), turns));
+            let _ = sampler.send(Ask::HighWater(Arc::clone(&self.process), turns));
         }
         // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
         let asked = header.snapshot_asked.load(Ordering::Acquire);

@@ -1,7 +1,7 @@
 //! The sampler thread: resident memory over time, and snapshots of all mappings.
 //!
-//! P1  Snapshots that the program waits for come first: marks, its exit, and the turn of its live heap
-//!     (`record-so/turn.rs`).
+//! P1  Snapshots that the program waits for come first: marks, its exit, and the greatest live heap
+//!     (`record-so/high_water.rs`).
 //! P2  Reading takes at most about a tenth of the time, and more only while memory rises fast: the pause after a
 //!     snapshot is a multiple of its cost.
 //! P3  Of a rising peak only the newest snapshot is held back; it is written once a second, when memory
@@ -53,7 +53,7 @@ pub enum Ask {
     /// has the receiver, and sees the snapshot's end when the sender is dropped.
     Snapshot(Arc<Process>, SnapshotCause, u32, Option<Sender<()>>),
     /// The live heap of a process is about to fall from its greatest, and it waits: the number to answer with.
-    Turn(Arc<Process>, u32),
+    HighWater(Arc<Process>, u32),
     /// The end of a process begins, and it waits: its pointers are looked at, and the number is answered with. Another
     /// thread that waits has the receiver.
     Look(Arc<Process>, u32, Option<Sender<()>>),
@@ -185,7 +185,7 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output, look
             }
             let_go_on(&process.first.header().snapshot_done, number);
         }
-        Ask::Turn(process, number) => {
+        Ask::HighWater(process, number) => {
             if let Some(watched) = watched.get_mut(&process.index) {
                 turned(watched, output);
             }

@@ -115,14 +115,14 @@ mod tests {
     use crate::mechanism::lock::NOBODY;
     use crate::services::batch::PURGE_LOCK;
     use crate::services::trim::trim;
-    use crate::turn::turn;
+    use crate::test_engine::alone;
 
     /// A signal handler frees in the middle of a call that has the pool, and more than is kept: what waits for the pool is
     /// no live block, and is counted with the kept runs until the pool has it.
     #[test]
     fn a_run_that_waits_for_the_pool_counts_as_kept_until_it_has_gone() {
         const MOST: usize = 8;
-        let _turn = turn();
+        let _alone = alone();
         let kept = || runs::KEPT.load(Ordering::Relaxed); // ORDER: one thread
         let of = |count: u64| count << 32 | count;
         if tls::get().is_null() {

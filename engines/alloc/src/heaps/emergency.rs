@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_the_loader_allocated_is_nobodys_and_nothing_else() {
-        let _turn = crate::turn::turn();
+        let _alone = crate::test_engine::alone();
         // SAFETY: getauxval reads what the kernel left on the stack.
         let loader = unsafe { libc::getauxval(libc::AT_BASE) } as usize;
         assert_ne!(loader, 0, "this program was linked to run without one");

@@ -28,10 +28,10 @@ pub unsafe fn to_bits(heap: &Heap, block: *mut u8) {
         let Some(slot) = span.slot_of(block as usize) else {
             return;
         };
-        let trio = span.trio(slot / 64);
+        let slot_bits = span.slot_bits(slot / 64);
         let bit = 1 << (slot % 64);
-        trio.bury(bit);
-        trio.give(bit);
+        slot_bits.bury(bit);
+        slot_bits.give(bit);
         let left = span.left.load(Ordering::Relaxed); // ORDER: own (span.S2)
         span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (span.S2)
         if left == 1 {

@@ -188,7 +188,7 @@ mod tests {
     use crate::heaps::{events, large, pool, thread};
     use crate::mechanism::class;
     use crate::mechanism::remote::Owned;
-    use crate::turn::{new, own, told, turn};
+    use crate::test_engine::{alone, in_child, new, own};
     use skinflint_pages::PAGE;
 
     /// Forks; whether `act` held in the child.
@@ -225,7 +225,7 @@ mod tests {
     /// again, and both owners find what is freed there.
     #[test]
     fn a_span_that_was_claimed_at_a_fork_is_found_in_the_child() {
-        let _turn = turn();
+        let _alone = alone();
         watch();
         let (owner, freer) = (new(), new());
         let (claimed, blocks) = full(owner);
@@ -256,8 +256,8 @@ mod tests {
     fn a_run_that_a_gone_thread_had_in_its_hands_is_not_kept_in_the_child() {
         const IN_HAND: u32 = 7;
         let name = "heaps::fork::tests::a_run_that_a_gone_thread_had_in_its_hands_is_not_kept_in_the_child";
-        let told = told(name, || {
-            let _turn = turn();
+        let told = in_child(name, || {
+            let _alone = alone();
             // SAFETY: the heap is this thread's.
             let heap = unsafe { &*thread::enter() };
             let kept = || runs::KEPT.load(Ordering::Relaxed); // ORDER: one thread

@@ -80,12 +80,12 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     // SAFETY: the slot is below `slots`, or the one behind (span.S8).
     let window = unsafe { span.window(slot / 64) };
     // SAFETY: as above.
-    let trio = unsafe { &(*window).trio };
-    if trio.is_dead(bit) {
+    let slot_bits = unsafe { &(*window).slot_bits };
+    if slot_bits.is_dead(bit) {
         return not_live(p, span, slot);
     }
     // D is loaded once more, which the compiler merges with the rest into one instruction.
-    trio.bury(bit);
+    slot_bits.bury(bit);
     // SAFETY: a thread's heap stays (pool.G4), and begins with its magazines.
     let magazine = unsafe { Heap::magazine_at(heap, span.magazine_offset()) };
     let top = magazine.top.get();
@@ -97,7 +97,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
         }
         return;
     }
-    trio.give(bit);
+    slot_bits.give(bit);
     // ORDER: own (span.S2).
     let left = span.left.load(Ordering::Relaxed);
     span.left.store(left.wrapping_sub(1), Ordering::Relaxed); // ORDER: own (span.S2)
@@ -198,7 +198,7 @@ unsafe fn free_remote(p: *mut u8, span: &Span) {
         return fault::report(Fault::Double, p);
     }
     // SAFETY: the slot is below `slots`.
-    let word = unsafe { &span.trio(slot / 64).remote };
+    let word = unsafe { &span.slot_bits(slot / 64).remote };
     let heap = tls::get();
     // SAFETY: this thread's heap, which stays (pool.G4).
     let heap = (!heap.is_null() && !tls::is_ended(heap)).then(|| unsafe { &*heap });

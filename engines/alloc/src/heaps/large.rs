@@ -328,7 +328,7 @@ mod tests {
     use crate::heaps::hints::{START_PAGES, STARTER};
     use crate::mechanism::lock::NOBODY;
     use crate::services::trim::trim;
-    use crate::turn::turn;
+    use crate::test_engine::alone;
 
     /// Pages that were hinted at while something was done.
     fn hinted(act: impl FnOnce()) -> u32 {
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_a_block_gives_back_is_hinted_at_to_the_page() {
-        let _turn = turn();
+        let _alone = alone();
         let (block, _) = malloc(100 * PAGE, 1);
         // SAFETY: a live block.
         let large = || unsafe { find(block) }.expect("it is there");
@@ -361,7 +361,7 @@ mod tests {
     /// A block that moves takes its pages along: the old ones are clean, the old descriptor is free.
     #[test]
     fn a_block_that_moved_leaves_nothing_dirty_and_no_descriptor() {
-        let _turn = turn();
+        let _alone = alone();
         const PAGES: usize = MOVE_PAGES as usize;
         let pool = || with_pool(NOBODY, |pool| (pool.dirty_pages, pool.used_pages)).expect("free");
         let displaced = || DISPLACED.load(Ordering::Relaxed); // ORDER: one thread
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn no_block_begins_inside_of_another() {
-        let _turn = turn();
+        let _alone = alone();
         let (block, _) = malloc(3 * PAGE, 1);
         // SAFETY: addresses of HEAP.
         unsafe {

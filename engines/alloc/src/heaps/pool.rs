@@ -156,13 +156,13 @@ pub fn new_heap(who: Who) -> *mut Heap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::turn;
+    use crate::test_engine::alone;
     use lock::NOBODY;
 
     /// What others look at without the lock is what the pool had when it was last used.
     #[test]
     fn hints_are_those_of_the_pools_last_use() {
-        let _turn = turn();
+        let _alone = alone();
         for pages in [100, 40] {
             let (block, _) = crate::heaps::large::malloc(pages * 4096, 1);
             // SAFETY: a live block.

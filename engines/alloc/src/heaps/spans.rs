@@ -149,7 +149,7 @@ impl Heap {
             self.move_to(span, state::NONE, false);
             class::repopulate(span.class(), class, span.pages());
             let span = core::ptr::from_ref(span).cast_mut();
-            Span::turn(span, class);
+            Span::change_class(span, class);
             Some(span)
         }
     }

@@ -20,7 +20,7 @@ use super::remote;
 
 /// The bits of 64 slots.
 #[repr(C)]
-pub struct Trio {
+pub struct SlotBits {
     /// F: the bits of slots that are free, and in no magazine.
     pub free: AtomicU64,
     /// R: the bits of slots that another thread freed.
@@ -29,11 +29,11 @@ pub struct Trio {
     pub dead: AtomicU64,
 }
 
-impl Trio {
+impl SlotBits {
     /// Creates the bits of slots that do not exist.
     #[cfg(not(loom))]
-    pub const fn none() -> Trio {
-        Trio {
+    pub const fn none() -> SlotBits {
+        SlotBits {
             free: AtomicU64::new(0),
             remote: AtomicU64::new(0),
             dead: AtomicU64::new(0),
@@ -42,8 +42,8 @@ impl Trio {
 
     /// Creates the bits of slots that do not exist.
     #[cfg(loom)]
-    pub fn none() -> Trio {
-        Trio {
+    pub fn none() -> SlotBits {
+        SlotBits {
             free: AtomicU64::new(0),
             remote: AtomicU64::new(0),
             dead: AtomicU64::new(0),
@@ -119,23 +119,27 @@ mod tests {
 
     #[test]
     fn what_lay_in_a_magazine_that_is_gone_is_free() {
-        let trio = Trio::none();
-        trio.bury(0b1101);
-        trio.give(0b0100);
-        assert_eq!(trio.free_bits(), 0b0100, "the others are in the magazine");
-        trio.uncache(0b0111);
-        assert_eq!(trio.free_bits(), 0b0101, "of the slots that there are");
-        assert!(trio.is_dead(0b1000) && !trio.is_dead(0b0010));
+        let slot_bits = SlotBits::none();
+        slot_bits.bury(0b1101);
+        slot_bits.give(0b0100);
+        assert_eq!(
+            slot_bits.free_bits(),
+            0b0100,
+            "the others are in the magazine"
+        );
+        slot_bits.uncache(0b0111);
+        assert_eq!(slot_bits.free_bits(), 0b0101, "of the slots that there are");
+        assert!(slot_bits.is_dead(0b1000) && !slot_bits.is_dead(0b0010));
     }
 
     #[test]
     fn the_lowest_free_slot_is_taken_and_lives() {
-        let trio = Trio::none();
-        trio.bury(1 << 3 | 1 << 63);
-        trio.give(1 << 3 | 1 << 63);
-        assert_eq!(trio.take(), Some(3));
-        assert!(!trio.is_dead(1 << 3));
-        assert_eq!(trio.take(), Some(63));
-        assert_eq!((trio.take(), trio.free_bits()), (None, 0));
+        let slot_bits = SlotBits::none();
+        slot_bits.bury(1 << 3 | 1 << 63);
+        slot_bits.give(1 << 3 | 1 << 63);
+        assert_eq!(slot_bits.take(), Some(3));
+        assert!(!slot_bits.is_dead(1 << 3));
+        assert_eq!(slot_bits.take(), Some(63));
+        assert_eq!((slot_bits.take(), slot_bits.free_bits()), (None, 0));
     }
 }

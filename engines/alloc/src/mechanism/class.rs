@@ -370,7 +370,7 @@ mod tests {
     /// Classes are the process's, and what is earned stays: so a process of its own.
     fn alone(name: &str, act: impl FnOnce()) {
         if let Some((status, said)) =
-            crate::turn::told(&format!("mechanism::class::tests::{name}"), act)
+            crate::test_engine::in_child(&format!("mechanism::class::tests::{name}"), act)
         {
             assert!(status.success(), "{said}");
         }

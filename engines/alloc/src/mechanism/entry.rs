@@ -8,7 +8,7 @@
 
 use skinflint_base::sync::AtomicU64;
 
-use super::bits::Trio;
+use super::bits::SlotBits;
 
 /// Offset in bytes of the bit words in a descriptor.
 pub const WORDS_AT: usize = 40;
@@ -18,7 +18,7 @@ pub const WORDS_AT: usize = 40;
 pub struct Window {
     header: [u64; WORDS_AT / 8],
     /// The bits of 64 slots.
-    pub trio: Trio,
+    pub slot_bits: SlotBits,
 }
 
 /// A block in a magazine.

@@ -27,7 +27,7 @@
 use skinflint_base::sync::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use skinflint_pages::{OWNER_NONE, PAGE, PAGE_SHIFT};
 
-use super::bits::Trio;
+use super::bits::SlotBits;
 use super::class;
 use super::entry::{Entry, WORDS_AT, Window};
 use super::range::base;
@@ -88,14 +88,14 @@ pub struct Span {
     pub seen: AtomicU8,
     /// Number of the last walk of the purger's that visited the span.
     pub visit: AtomicU8,
-    trios: [Trio; 1],
+    slot_bits: [SlotBits; 1],
 }
 
 /// Offset of the owner in a descriptor, for assembly.
 pub const OWNER_AT: usize = core::mem::offset_of!(Span, owner);
 
 const _: () = assert!(core::mem::size_of::<Span>() == 64);
-const _: () = assert!(core::mem::offset_of!(Span, trios) == WORDS_AT);
+const _: () = assert!(core::mem::offset_of!(Span, slot_bits) == WORDS_AT);
 const _: () = assert!(OWNER_AT == 16);
 const _: () = assert!(core::mem::offset_of!(Span, kind) == 20);
 const _: () = assert!(core::mem::offset_of!(Span, mul) == 12);
@@ -110,7 +110,7 @@ pub const fn words_for(slots: usize) -> usize {
 
 /// Returns the units of 64 bytes of a descriptor for `slots` slots.
 pub const fn units_for(slots: usize) -> u32 {
-    (WORDS_AT + core::mem::size_of::<Trio>() * words_for(slots)).div_ceil(64) as u32
+    (WORDS_AT + core::mem::size_of::<SlotBits>() * words_for(slots)).div_ceil(64) as u32
 }
 
 impl Span {
@@ -133,7 +133,7 @@ impl Span {
             clean: AtomicU16::new(0),
             seen: AtomicU8::new(0),
             visit: AtomicU8::new(0),
-            trios: [Trio::none()],
+            slot_bits: [SlotBits::none()],
         }
     }
 
@@ -197,22 +197,22 @@ impl Span {
     /// # Safety
     /// `i < self.words()`.
     #[inline(always)]
-    pub unsafe fn trio(&self, i: usize) -> &Trio {
+    pub unsafe fn slot_bits(&self, i: usize) -> &SlotBits {
         // SAFETY: the descriptor was allocated with this many words after its header (`units_for`).
-        unsafe { &*self.trios.as_ptr().add(i) }
+        unsafe { &*self.slot_bits.as_ptr().add(i) }
     }
 
-    /// Returns a view of the span in which slots `64 * i` and on are the first: [`Span::trio`] without the
+    /// Returns a view of the span in which slots `64 * i` and on are the first: [`Span::slot_bits`] without the
     /// displacement, which then is part of the instruction that reads the bits.
     ///
     /// # Safety
     /// `i < self.words()`; nothing but the bits may be read through the result.
     #[inline(always)]
     pub unsafe fn window(&self, i: usize) -> *const Window {
-        // SAFETY: as in `trio`.
+        // SAFETY: as in `slot_bits`.
         unsafe {
             core::ptr::from_ref(self)
-                .byte_add(i * core::mem::size_of::<Trio>())
+                .byte_add(i * core::mem::size_of::<SlotBits>())
                 .cast()
         }
     }
@@ -249,17 +249,17 @@ impl Span {
             });
             let this = &*span;
             for i in 0..this.words() {
-                let trio = this.trio(i);
+                let slot_bits = this.slot_bits(i);
                 // ORDER: Relaxed throughout: the span is published by the page map's Release in `heap`.
-                trio.free.store(this.all_bits(i), Ordering::Relaxed);
-                trio.remote.store(0, Ordering::Relaxed); // ORDER: as above
-                trio.dead.store(this.all_bits(i), Ordering::Relaxed); // ORDER: as above
+                slot_bits.free.store(this.all_bits(i), Ordering::Relaxed);
+                slot_bits.remote.store(0, Ordering::Relaxed); // ORDER: as above
+                slot_bits.dead.store(this.all_bits(i), Ordering::Relaxed); // ORDER: as above
             }
-            let guard = this.trio(slots / 64);
+            let guard = this.slot_bits(slots / 64);
             let dead = guard.dead.load(Ordering::Relaxed) | 1 << (slots % 64); // ORDER: as above
             guard.dead.store(dead, Ordering::Relaxed); // ORDER: as above
             this.kind.store(KIND_SMALL, Ordering::Relaxed); // ORDER: as above
-            // ORDER: Release: `turn` fills a descriptor that the page map leads to already. [reason: dependency]
+            // ORDER: Release: `change_class` fills a descriptor that the page map leads to already. [reason: dependency]
             this.owner.store(owner, Ordering::Release);
         }
     }
@@ -269,7 +269,7 @@ impl Span {
     /// # Safety
     /// The heap's lock is held by its owner; the span is on no list and not on the notified stack; its descriptor has
     /// enough units ([`Span::units`]).
-    pub unsafe fn turn(span: *mut Span, class: usize) {
+    pub unsafe fn change_class(span: *mut Span, class: usize) {
         // SAFETY: as the caller promises: no thread has a block of it, so no thread looks at it but under the lock, and
         // one that frees an address that is no block finds at worst a wrong bit within the descriptor.
         unsafe {
@@ -289,8 +289,8 @@ impl Span {
     pub unsafe fn take(&self) -> *mut u8 {
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let trio = unsafe { self.trio(i) };
-            if let Some(slot) = trio.take() {
+            let slot_bits = unsafe { self.slot_bits(i) };
+            if let Some(slot) = slot_bits.take() {
                 let slot = i * 64 + slot as usize;
                 return (self.start() + slot * self.size()) as *mut u8;
             }
@@ -311,9 +311,9 @@ impl Span {
         let size = self.size();
         for i in 0..self.words() {
             // SAFETY: i < words.
-            let trio = unsafe { self.trio(i) };
+            let slot_bits = unsafe { self.slot_bits(i) };
             // ORDER: own (S2), under the lock (S5).
-            let before = trio.free.load(Ordering::Relaxed);
+            let before = slot_bits.free.load(Ordering::Relaxed);
             if before == 0 {
                 continue;
             }
@@ -331,7 +331,7 @@ impl Span {
                     at.write(Entry::new(block, self.window(i), bit));
                 }
             }
-            trio.free.store(bits, Ordering::Relaxed); // ORDER: as above
+            slot_bits.free.store(bits, Ordering::Relaxed); // ORDER: as above
             if left == 0 {
                 break;
             }
@@ -346,7 +346,7 @@ impl Span {
     pub unsafe fn uncache(&self) {
         for i in 0..self.words() {
             // SAFETY: i < words.
-            unsafe { self.trio(i) }.uncache(self.all_bits(i));
+            unsafe { self.slot_bits(i) }.uncache(self.all_bits(i));
         }
     }
 
@@ -358,7 +358,7 @@ impl Span {
         let mut count = 0;
         for i in 0..self.words() {
             // SAFETY: i < words.
-            count += unsafe { self.trio(i) }.collect().count_ones();
+            count += unsafe { self.slot_bits(i) }.collect().count_ones();
         }
         count
     }
@@ -376,21 +376,21 @@ impl Span {
     pub fn has_remote(&self) -> bool {
         // SAFETY: below the words.
         // ORDER: a look; `collect` orders.
-        (0..self.words()).any(|i| unsafe { self.trio(i) }.remote.load(Ordering::Relaxed) != 0)
+        (0..self.words()).any(|i| unsafe { self.slot_bits(i) }.remote.load(Ordering::Relaxed) != 0)
     }
 
     /// Returns the bits of slots in F or R.
     #[inline]
     pub fn free_bits(&self, i: usize) -> u64 {
         // SAFETY: callers loop over the words.
-        unsafe { self.trio(i) }.free_bits()
+        unsafe { self.slot_bits(i) }.free_bits()
     }
 
     /// Returns the bits of a word's slots that are live, and of those in the magazine.
     pub fn live_and_cached(&self, i: usize) -> (u64, u64) {
         // SAFETY: callers loop over the words.
         // ORDER: a look; exact while no thread allocates.
-        let dead = unsafe { self.trio(i) }.dead.load(Ordering::Relaxed);
+        let dead = unsafe { self.slot_bits(i) }.dead.load(Ordering::Relaxed);
         let all = self.all_bits(i) & !self.free_bits(i);
         (all & !dead, all & dead)
     }
@@ -398,13 +398,13 @@ impl Span {
     /// Returns a word of F, and the same words of R and D.
     pub fn bits(&self, i: usize) -> (u64, u64, u64) {
         // SAFETY: callers loop over the words.
-        let trio = unsafe { self.trio(i) };
+        let slot_bits = unsafe { self.slot_bits(i) };
         // ORDER: one after the other, for the checker, while the owner stands still; the blocks themselves are not
         // touched. [reason: look]
         (
-            trio.free.load(Ordering::Acquire),
-            trio.remote.load(Ordering::Acquire), // ORDER: as above
-            trio.dead.load(Ordering::Acquire),   // ORDER: as above
+            slot_bits.free.load(Ordering::Acquire),
+            slot_bits.remote.load(Ordering::Acquire), // ORDER: as above
+            slot_bits.dead.load(Ordering::Acquire),   // ORDER: as above
         )
     }
 
@@ -493,7 +493,9 @@ impl Span {
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`.
         // ORDER: a look: of a live block's bits only the thread that frees it writes any.
-        let dead = unsafe { self.trio(slot / 64) }.dead.load(Ordering::Relaxed);
+        let dead = unsafe { self.slot_bits(slot / 64) }
+            .dead
+            .load(Ordering::Relaxed);
         (self.free_bits(slot / 64) | dead) >> (slot % 64) & 1 == 0
     }
 }

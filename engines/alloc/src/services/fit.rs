@@ -427,7 +427,7 @@ mod tests {
     fn what_is_ignored_is_told_with_the_reason_and_the_end_of_a_long_path() {
         let name = "services::fit::tests::what_is_ignored_is_told_with_the_reason_and_the_end_of_a_long_path";
         let long = CString::new(vec![b'x'; 200]).expect("no zero byte");
-        let told = crate::turn::told(name, || {
+        let told = crate::test_engine::in_child(name, || {
             complain(c"/a/b.fit", &FitError::Open(libc::ENOENT));
             complain(&long, &FitError::Format(format::FitError::Empty));
             complain(c"/other.fit", &FitError::OtherProgram);

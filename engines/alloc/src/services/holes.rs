@@ -40,7 +40,7 @@ static PEAK: AtomicU32 = AtomicU32::new(0);
 
 /// The spans that a walk purges.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Zeal {
+pub enum Walk {
     /// Spans that have not changed since the last walk, except as many as were needed lately.
     Quiet,
     /// Every span.
@@ -68,14 +68,14 @@ fn new_visit(heap: &Heap) -> u8 {
 /// Walks a heap's spans and purges what can be purged. Takes the heap's lock, piece by piece.
 ///
 /// `who` must not be the holder of the lock.
-pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
+pub fn walk(heap: &Heap, who: Who, which: Walk, batch: &mut Batch) -> Walked {
     let mut done = Walked::default();
-    done.pending += cache::age(heap, who, zeal == Zeal::All);
+    done.pending += cache::age(heap, who, which == Walk::All);
     let visit = new_visit(heap);
     // ORDER: statistics.
     let refills = heap.refills.load(Ordering::Relaxed);
     let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
-    let spare = if zeal == Zeal::Quiet { wanted } else { 0 };
+    let spare = if which == Walk::Quiet { wanted } else { 0 };
     if !heap.lock.lock(who) {
         return done;
     }
@@ -86,10 +86,10 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
         if used_by != usage::THREAD {
             retire::settle(heap);
             events::drain(heap);
-            done.pending += retire::cool(heap, zeal == Zeal::All);
+            done.pending += retire::cool(heap, which == Walk::All);
         }
         // Tenants' heaps are used under their lock only, so theirs can be taken from them.
-        if zeal == Zeal::All && used_by >= usage::TENANT {
+        if which == Walk::All && used_by >= usage::TENANT {
             retire::release_current(heap);
         }
     }
@@ -100,10 +100,10 @@ pub fn walk(heap: &Heap, who: Who, zeal: Zeal, batch: &mut Batch) -> Walked {
             unsafe { walk_empty(heap, class, who, batch, &mut done) };
         }
         if spare == 0 {
-            walk_current(heap, class, who, zeal, batch, &mut done);
+            walk_current(heap, class, who, which, batch, &mut done);
         }
         for list in [&heap.partial[class], &heap.full[class]] {
-            walk_list(heap, list, who, (zeal, spare, visit), batch, &mut done);
+            walk_list(heap, list, who, (which, spare, visit), batch, &mut done);
         }
     }
     done
@@ -114,7 +114,7 @@ fn walk_current(
     heap: &Heap,
     class: usize,
     who: Who,
-    zeal: Zeal,
+    which: Walk,
     batch: &mut Batch,
     done: &mut Walked,
 ) {
@@ -125,7 +125,7 @@ fn walk_current(
     if !Heap::is_none(span) {
         done.looked += 1;
         // SAFETY: the current span of a class is live (heap.H3), and changes under the lock, which is held.
-        unsafe { consider(&*span, zeal, batch, done) };
+        unsafe { consider(&*span, which, batch, done) };
         batch.flush();
     }
     heap.lock.unlock();
@@ -159,7 +159,7 @@ fn walk_list(
     heap: &Heap,
     list: &AtomicU32,
     who: Who,
-    (zeal, spare, visit): (Zeal, u32, u8),
+    (which, spare, visit): (Walk, u32, u8),
     batch: &mut Batch,
     done: &mut Walked,
 ) {
@@ -197,7 +197,7 @@ fn walk_list(
                 continue;
             }
             // SAFETY: the lock is held (O1).
-            unsafe { consider(span, zeal, batch, done) };
+            unsafe { consider(span, which, batch, done) };
         }
         batch.flush();
         heap.lock.unlock();
@@ -208,7 +208,7 @@ fn walk_list(
 ///
 /// # Safety
 /// The heap's lock is held.
-unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked) {
+unsafe fn consider(span: &Span, which: Walk, batch: &mut Batch, done: &mut Walked) {
     let free = span.free_slots();
     // With the tail, which is free whatever the slots are: of less than a page none is.
     if (free as usize) * span.size() + span.tail() < PAGE {
@@ -221,7 +221,7 @@ unsafe fn consider(span: &Span, zeal: Zeal, batch: &mut Batch, done: &mut Walked
     }
     // ORDER: as above.
     let changed = span.seen.swap(free as u8, Ordering::Relaxed) != free as u8;
-    if zeal == Zeal::Quiet && changed {
+    if which == Walk::Quiet && changed {
         done.pending += 1;
         return;
     }
@@ -309,7 +309,7 @@ unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
         let span = unsafe { &*at::<Span>(next) };
         done.looked += 1;
         // SAFETY: as above.
-        unsafe { consider(span, Zeal::All, batch, done) };
+        unsafe { consider(span, Walk::All, batch, done) };
         next = span.next.load(Ordering::Relaxed); // ORDER: as above
         if next == head {
             return;

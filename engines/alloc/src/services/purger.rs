@@ -20,7 +20,7 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes::{self, Zeal};
+use super::holes::{self, Walk};
 use super::trim::purge_pool;
 use super::{check, hidden, reserve};
 use crate::heaps::hints::{START_PAGES, STARTER};
@@ -180,7 +180,7 @@ fn pass(demand: &mut Demand) -> bool {
     let mut purged = 0;
     let mut pending = 0;
     for heap in heaps() {
-        let walked = holes::walk(heap, PURGER, Zeal::Quiet, batch);
+        let walked = holes::walk(heap, PURGER, Walk::Quiet, batch);
         purged += walked.purged;
         pending += walked.pending;
     }
@@ -211,11 +211,11 @@ mod tests {
     use crate::heaps::{events, large};
     use crate::mechanism::class;
     use crate::services::trim::trim;
-    use crate::turn::{new, turn};
+    use crate::test_engine::{alone, new};
 
     #[test]
     fn a_pass_had_work_if_any_page_waits_or_went() {
-        let _turn = turn();
+        let _alone = alone();
         trim();
         // Until what was wanted again before this test is forgotten, too.
         let demand = &mut Demand::default();

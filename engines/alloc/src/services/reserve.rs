@@ -419,7 +419,7 @@ pub fn forget() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::turn;
+    use crate::test_engine::alone;
 
     /// Whether the next slow path looks, after so many pages more.
     fn looks_after(pages: u64) -> bool {
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_reserve_or_a_listener_is_enough_for_a_look_and_so_are_four_mib() {
-        let _turn = turn();
+        let _alone = alone();
         assert!(!looks_after(LOOK_PAGES), "nobody would know what to do");
         // ORDER: one thread.
         WANTED.store(1 << 20, Ordering::Relaxed);
@@ -450,7 +450,7 @@ mod tests {
     /// What was released is filled again after a second, and later each time that it did not last.
     #[test]
     fn the_reserve_comes_back_later_each_time() {
-        let _turn = turn();
+        let _alone = alone();
         const BYTES: usize = 1 << 20;
         // ORDER: one thread, throughout.
         let wait_s = || WAIT.load(Ordering::Relaxed) / 1_000_000_000;
@@ -488,7 +488,7 @@ mod tests {
     /// Listeners are told by threads that have a heap, and not within themselves.
     #[test]
     fn who_cannot_call_a_listener_calls_none() {
-        let _turn = turn();
+        let _alone = alone();
         let mut calls = 0u32;
         assert_eq!(tell(Level::Near, 0), 0, "there is none");
         let mine = tls::get();
@@ -496,7 +496,7 @@ mod tests {
         LISTENING.store(1, Ordering::Relaxed); // ORDER: one thread
         assert_eq!(tell(Level::Near, 0), 0, "a thread without a heap");
         LISTENING.store(0, Ordering::Relaxed); // ORDER: as above
-        let heap = crate::turn::new();
+        let heap = crate::test_engine::new();
         tls::set(core::ptr::from_ref(heap).cast_mut());
         let context = (&raw mut calls).cast();
         assert!(on_pressure(count, context));
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_look_that_is_due_is_had_once() {
-        let _turn = turn();
+        let _alone = alone();
         LOOK.store(1, Ordering::Relaxed); // ORDER: one thread
         look();
         assert_eq!(LOOK.load(Ordering::Relaxed), 0); // ORDER: as above
@@ -521,7 +521,7 @@ mod tests {
     /// A refusal is worth another try if a trim brought something, and no further one.
     #[test]
     fn what_a_trim_frees_is_worth_one_more_try() {
-        let _turn = turn();
+        let _alone = alone();
         const WANTED_BYTES: usize = 1 << 30;
         while trim() {}
         let before = counts();

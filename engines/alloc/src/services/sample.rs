@@ -436,8 +436,8 @@ mod tests {
     /// what is left of them.
     #[test]
     fn a_request_draws_so_many_points_at_most() {
-        let _turn = crate::turn::turn();
-        let heap = crate::turn::new();
+        let _alone = crate::test_engine::alone();
+        let heap = crate::test_engine::new();
         // ORDER: one thread, throughout.
         heap.random.store(1, Ordering::Relaxed);
         heap.budget.store(-1, Ordering::Relaxed); // ORDER: as above
@@ -458,8 +458,8 @@ mod tests {
     /// The first request of a heap only begins the numbers.
     #[test]
     fn a_heap_begins_without_a_sample() {
-        let _turn = crate::turn::turn();
-        let heap = crate::turn::new();
+        let _alone = crate::test_engine::alone();
+        let heap = crate::test_engine::new();
         heap.budget.store(-1, Ordering::Relaxed); // ORDER: one thread
         assert!(!take(heap));
         let budget = heap.budget.load(Ordering::Relaxed); // ORDER: as above
@@ -487,8 +487,8 @@ mod tests {
     /// About half of what is small stays, each once and as it was.
     #[test]
     fn a_table_is_thinned_by_half() {
-        let _turn = crate::turn::turn();
-        let heap = crate::turn::new();
+        let _alone = crate::test_engine::alone();
+        let heap = crate::test_engine::new();
         let shift = SHIFT.load(Ordering::Relaxed); // ORDER: one thread
         for seed in 1..20 {
             heap.random.store(seed, Ordering::Relaxed); // ORDER: as above
@@ -506,8 +506,8 @@ mod tests {
 
     #[test]
     fn what_is_dead_goes_from_the_table() {
-        let _turn = crate::turn::turn();
-        let heap = crate::turn::new();
+        let _alone = crate::test_engine::alone();
+        let heap = crate::test_engine::new();
         let mut table = table(100);
         table.clean(heap);
         assert_eq!(table.used, 0, "none of it is in the heap of samples");
@@ -518,8 +518,8 @@ mod tests {
     #[test]
     fn one_sample_is_estimated_by_its_probability() {
         let name = "services::sample::tests::one_sample_is_estimated_by_its_probability";
-        let told = crate::turn::told(name, || {
-            let _turn = crate::turn::turn();
+        let told = crate::test_engine::in_child(name, || {
+            let _alone = crate::test_engine::alone();
             reseed(1, SAMPLE_BYTES as u32 / 4_096);
             let block = block(2_049).expect("memory");
             // SAFETY: no other thread uses the samples.

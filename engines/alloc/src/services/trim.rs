@@ -10,7 +10,7 @@ use skinflint_pages::Run;
 use skinflint_pages::purge::Batch;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes::{self, Zeal};
+use super::holes::{self, Walk};
 use crate::heaps::pool::{heaps, with_pool};
 use crate::heaps::{events, retire, tls};
 use crate::mechanism::heap::Heap;
@@ -76,7 +76,7 @@ fn trim_of(who: Who, mine: *mut Heap) -> bool {
             }
             heap.lock.unlock();
         }
-        purged += holes::walk(heap, who, Zeal::All, batch).purged;
+        purged += holes::walk(heap, who, Walk::All, batch).purged;
     }
     purged += purge_pool(who, u32::MAX, 0, batch);
     // Descriptors of spans and blocks that are gone.

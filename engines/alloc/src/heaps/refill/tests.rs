@@ -12,8 +12,8 @@
 use super::*;
 use crate::heaps::{free, thread};
 use crate::mechanism::lock::PURGER;
-use crate::services::holes::{self, Zeal};
-use crate::turn::{new, own, turn};
+use crate::services::holes::{self, Walk};
+use crate::test_engine::{alone, new, own};
 use skinflint_pages::purge::Batch;
 
 /// A heap of the test's own, under its lock.
@@ -41,7 +41,7 @@ fn taken(heap: &Heap, class: usize) -> (*mut Span, Vec<*mut u8>) {
 /// span is not retired as one that has no free slot: nobody would look at it again.
 #[test]
 fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = own();
     for size in [64, 1_024, 8_192] {
         let class = class::base_class(size);
@@ -63,7 +63,7 @@ fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
 /// span (free.F2): the purger has the owner look again.
 #[test]
 fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = own();
     let class = class::base_class(8_192);
     let (span, blocks) = taken(heap, class);
@@ -80,11 +80,11 @@ fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
         locked(heap, || unsafe { events::drain(heap) });
         let slot = this.slot_of(block as usize).expect("a block of the span");
         // SAFETY: a slot of the span.
-        let word = unsafe { &this.trio(slot / 64).remote };
+        let word = unsafe { &this.slot_bits(slot / 64).remote };
         assert!(remote::set(word, 1 << (slot % 64)));
     }
     assert!(full(), "nobody knows yet");
-    holes::walk(heap, PURGER, Zeal::Quiet, &mut Batch::new());
+    holes::walk(heap, PURGER, Walk::Quiet, &mut Batch::new());
     // SAFETY: as above.
     locked(heap, || unsafe { events::drain(heap) });
     assert!(!full(), "an empty span stays full for good");
@@ -124,7 +124,7 @@ fn full_spans(heap: &Heap, class: usize, count: usize) -> Vec<(*mut Span, Vec<*m
 
 #[test]
 fn a_full_span_is_partial_when_an_eighth_of_it_is_free() {
-    let _turn = turn();
+    let _alone = alone();
     // Slots, and how many of them make the difference.
     for (size, slots, few) in [(16, 256, 32), (64, 64, 8), (80, 51, 6), (2_048, 4, 1)] {
         let heap = new();
@@ -142,7 +142,7 @@ fn a_full_span_is_partial_when_an_eighth_of_it_is_free() {
 /// Too few free slots to be partial are looked for before a heap grows.
 #[test]
 fn few_free_slots_of_full_spans_are_used_before_there_is_a_new_span() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = new();
     let class = class::base_class(64);
     let spans = full_spans(heap, class, 12);
@@ -180,9 +180,9 @@ fn taken_out(heap: &Heap, class: usize) {
 /// A thread that has ended leaves its current spans and magazines for the next one; two walks later they go.
 #[test]
 fn a_heap_is_warm_for_two_walks_and_few_heaps_are() {
-    let _turn = turn();
+    let _alone = alone();
     let class = class::base_class(1_024);
-    let walk = |heap: &Heap| holes::walk(heap, PURGER, Zeal::Quiet, &mut Batch::new());
+    let walk = |heap: &Heap| holes::walk(heap, PURGER, Walk::Quiet, &mut Batch::new());
     let heaps: Vec<&Heap> = (0..6).map(|_| new()).collect();
     // SAFETY: the test is each heap's owner.
     let blocks: Vec<_> = heaps
@@ -219,7 +219,7 @@ fn a_heap_is_warm_for_two_walks_and_few_heaps_are() {
 /// A partial span of a heap without a thread is had before a new one; not while its heap is warm.
 #[test]
 fn a_span_is_taken_from_a_heap_that_is_cold() {
-    let _turn = turn();
+    let _alone = alone();
     let class = class::base_class(3_584);
     let partial = |heap: &Heap| {
         let (span, blocks) = full_spans(heap, class, 1).remove(0);
@@ -243,7 +243,7 @@ fn a_span_is_taken_from_a_heap_that_is_cold() {
     let next = next_span(taker, class);
     assert_ne!(next, kept, "its heap's magazines may hold blocks of it");
     for _ in 0..2 {
-        holes::walk(warm, PURGER, Zeal::Quiet, &mut Batch::new());
+        holes::walk(warm, PURGER, Walk::Quiet, &mut Batch::new());
     }
     taken_out(taker, class);
     assert_eq!(next_span(taker, class), kept, "now they do not");
@@ -252,7 +252,7 @@ fn a_span_is_taken_from_a_heap_that_is_cold() {
 /// What a thread had in its magazines that did not come along into the child of a fork is free there.
 #[test]
 fn blocks_in_the_magazines_of_a_thread_that_is_gone_are_free() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = new();
     let class = class::base_class(512);
     // SAFETY: the test is the heap's owner.
@@ -282,7 +282,7 @@ fn blocks_in_the_magazines_of_a_thread_that_is_gone_are_free() {
 /// last: then its pages count as in use again, and are purged again once they are free.
 #[test]
 fn a_block_without_a_magazine_makes_its_page_one_in_use() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = new();
     // ORDER: one thread.
     heap.entries_used.store(ENTRIES as u32, Ordering::Relaxed);
@@ -291,7 +291,7 @@ fn a_block_without_a_magazine_makes_its_page_one_in_use() {
         // SAFETY: no thread has the heap.
         unsafe { heap.refill(class) }.expect("not within itself")
     };
-    let walk = || holes::walk(heap, PURGER, Zeal::All, &mut Batch::new()).purged;
+    let walk = || holes::walk(heap, PURGER, Walk::All, &mut Batch::new()).purged;
     let first = take();
     // SAFETY: the current span of a class is live.
     let span = unsafe { &*heap.current(class) };

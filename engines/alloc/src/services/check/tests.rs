@@ -13,18 +13,18 @@ use std::sync::MutexGuard;
 use super::*;
 use crate::mechanism::map::map_entry;
 use crate::services::handles;
-use crate::turn::{new, told, turn};
+use crate::test_engine::{alone, in_child, new};
 
 /// A heap of the test's own, with spans of 64 slots: a full one, and the current one of which one slot is taken.
 struct Books {
     heap: &'static Heap,
     full: &'static Span,
-    _turn: MutexGuard<'static, ()>,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Books {
     fn new() -> Books {
-        let turn = turn();
+        let alone = alone();
         let heap = new();
         let class = class::base_class(64);
         assert!(heap.lock.lock(heap.who()));
@@ -41,7 +41,7 @@ impl Books {
         Books {
             heap,
             full,
-            _turn: turn,
+            _alone: alone,
         }
     }
 
@@ -162,18 +162,18 @@ fn a_bit_that_cannot_be_is_named() {
     let slots = span.slots as usize;
     assert_eq!(slots, 64, "the mark is in a word of its own");
     // SAFETY: the words that the span has.
-    let trios = [0, 1].map(|word| unsafe { span.trio(word) });
+    let slot_bits = [0, 1].map(|word| unsafe { span.slot_bits(word) });
     let turned = |word: &AtomicU64, bit: u32| {
         // ORDER: the locks are held (C1).
         let turn = |_: &mut Pool| _ = word.fetch_xor(1 << bit, Ordering::Relaxed);
         books.while_wrong(3, turn, turn)
     };
     for (word, bit, what) in [
-        (&trios[0].free, 5, "S1: a slot in F and not in D"),
-        (&trios[1].free, 0, "S1: a bit beyond the last slot"),
-        (&trios[1].remote, 1, "S1: a bit beyond the last slot"),
-        (&trios[1].dead, 0, "S8: no mark behind the last slot"),
-        (&trios[1].dead, 1, "S8: no mark behind the last slot"),
+        (&slot_bits[0].free, 5, "S1: a slot in F and not in D"),
+        (&slot_bits[1].free, 0, "S1: a bit beyond the last slot"),
+        (&slot_bits[1].remote, 1, "S1: a bit beyond the last slot"),
+        (&slot_bits[1].dead, 0, "S8: no mark behind the last slot"),
+        (&slot_bits[1].dead, 1, "S8: no mark behind the last slot"),
     ] {
         let said = turned(word, bit);
         named(&said, what, span.start());
@@ -181,8 +181,8 @@ fn a_bit_that_cannot_be_is_named() {
     }
     let both = |_: &mut Pool| {
         // ORDER: as above.
-        trios[0].dead.fetch_xor(2, Ordering::Relaxed);
-        trios[0].remote.fetch_xor(2, Ordering::Relaxed); // ORDER: as above
+        slot_bits[0].dead.fetch_xor(2, Ordering::Relaxed);
+        slot_bits[0].remote.fetch_xor(2, Ordering::Relaxed); // ORDER: as above
     };
     let said = books.while_wrong(3, both, both);
     named(&said, "S1: a slot in both D and R", span.start());
@@ -219,7 +219,7 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
 /// The levels that others ask for are those that are checked; none of them nothing.
 #[test]
 fn each_level_asked_for_is_checked_and_none_is_none() {
-    let _turn = turn();
+    let _alone = alone();
     let heaps_before = handles::heaps();
     clean::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one test at a time
     let said = [0, 1, 2, 3].map(check_invariants);
@@ -256,8 +256,8 @@ fn a_span_of_another_class_than_its_lists_is_named() {
 #[test]
 fn passes_check_though_slow_paths_seldom_do() {
     let name = "services::check::tests::passes_check_though_slow_paths_seldom_do";
-    let told = told(name, || {
-        let _turn = turn();
+    let told = in_child(name, || {
+        let _alone = alone();
         watch(1, u32::MAX);
         // The first of so many is one.
         for _ in 0..3 {
@@ -278,8 +278,8 @@ fn passes_check_though_slow_paths_seldom_do() {
 #[test]
 fn what_a_watched_process_finds_wrong_it_says_and_ends() {
     let name = "services::check::tests::what_a_watched_process_finds_wrong_it_says_and_ends";
-    let told = told(name, || {
-        let _turn = turn();
+    let told = in_child(name, || {
+        let _alone = alone();
         watch(1, 1);
         maybe();
         say();

@@ -12,7 +12,7 @@ use super::*;
 use crate::heaps::events;
 use crate::heaps::hints::{HINT_PAGES, STARTER, hint_from};
 use crate::mechanism::lock::PURGER;
-use crate::turn::{new, turn};
+use crate::test_engine::{alone, new};
 
 /// A heap that counts as a thread's.
 fn threads() -> &'static Heap {
@@ -43,15 +43,15 @@ fn give(heap: &Heap, blocks: &[*mut u8]) {
     }
 }
 
-fn walk_once(heap: &Heap, zeal: Zeal) -> (u32, u32, u32) {
-    let done = walk(heap, PURGER, zeal, &mut Batch::new());
+fn walk_once(heap: &Heap, which: Walk) -> (u32, u32, u32) {
+    let done = walk(heap, PURGER, which, &mut Batch::new());
     (done.looked, done.pending, done.purged)
 }
 
 /// As many pages as became free are hinted at: those of free slots, then those of the whole span.
 #[test]
 fn pages_are_hinted_at_as_they_come_free() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     // Fourteen slots on two pages.
     let (span, blocks) = full(heap, class::base_class(576));
@@ -75,7 +75,7 @@ fn pages_are_hinted_at_as_they_come_free() {
 /// Spans of one block each are empty with their first free: what goes to the pool at once is hinted at as well.
 #[test]
 fn pages_that_go_to_the_pool_at_once_are_hinted_at() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     let class = class::base_class(32_768);
     let spans: Vec<_> = (0..15).map(|_| full(heap, class)).collect();
@@ -91,21 +91,21 @@ fn pages_that_go_to_the_pool_at_once_are_hinted_at() {
 /// The tail of a span is free whatever the slots are: with few free slots before it a page may be.
 #[test]
 fn a_page_of_a_few_free_slots_and_the_tail_goes() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     let (span, blocks) = full(heap, class::base_class(576));
     assert_eq!((span.slots, span.pages(), span.tail()), (14, 2, 128));
     // The last seven have 4,032 bytes.
     give(heap, &blocks[7..]);
     assert_eq!(span.free_pages(), 0b10);
-    walk_once(heap, Zeal::All);
+    walk_once(heap, Walk::All);
     assert_eq!(span.clean.load(Ordering::Relaxed), 0b10); // ORDER: one thread
 }
 
 /// Hints of one heap come together before all threads hear of them.
 #[test]
 fn hints_of_a_heap_are_told_together() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     STARTER.take();
     hint_from(heap, HINT_PAGES - 1);
@@ -119,14 +119,14 @@ fn hints_of_a_heap_are_told_together() {
 /// the next one.
 #[test]
 fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     let class = class::base_class(4_096);
     let spans: Vec<_> = (0..70).map(|_| full(heap, class)).collect();
     // As many as were taken since the last walk are left alone, of each list.
-    assert_eq!(walk_once(heap, Zeal::Quiet), (70, 0, 0));
+    assert_eq!(walk_once(heap, Walk::Quiet), (70, 0, 0));
     assert_eq!(
-        walk_once(heap, Zeal::Quiet),
+        walk_once(heap, Walk::Quiet),
         (71, 1, 0),
         "the current one is free"
     );
@@ -138,9 +138,9 @@ fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
     let pages: u32 = free_pages.sum();
     // SAFETY: the current span of a class is live.
     let current = unsafe { &*heap.current(class) }.pages();
-    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 70, current));
-    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 0, pages));
-    assert_eq!(walk_once(heap, Zeal::Quiet), (71, 0, 0), "they are clean");
+    assert_eq!(walk_once(heap, Walk::Quiet), (71, 70, current));
+    assert_eq!(walk_once(heap, Walk::Quiet), (71, 0, pages));
+    assert_eq!(walk_once(heap, Walk::Quiet), (71, 0, 0), "they are clean");
     for (span, blocks) in &spans {
         let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
         assert_eq!(clean.count_ones(), 1);
@@ -152,13 +152,13 @@ fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
     of_more().for_each(|(_, blocks)| give(heap, &blocks[1..2]));
     let count = of_more().count() as u32;
     assert!(count > 0);
-    assert_eq!(walk_once(heap, Zeal::All), (71, 0, count));
+    assert_eq!(walk_once(heap, Walk::All), (71, 0, count));
 }
 
 /// A page of which only the middle of one live block is, or its first or last byte, stays.
 #[test]
 fn pages_with_any_live_byte_stay() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     // Slots that lie across pages.
     let class = class::base_class(7_168);
@@ -170,7 +170,7 @@ fn pages_with_any_live_byte_stay() {
     }
     let gone: Vec<_> = blocks.iter().copied().step_by(2).collect();
     give(heap, &gone);
-    walk_once(heap, Zeal::All);
+    walk_once(heap, Walk::All);
     let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
     for page in 0..span.pages() as usize {
         let (from, to) = (page * PAGE, (page + 1) * PAGE);
@@ -190,20 +190,20 @@ fn pages_with_any_live_byte_stay() {
 /// What a tenant allocates from is taken from it by a trim, and by nothing less.
 #[test]
 fn a_tenants_current_spans_go_with_a_trim_alone() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = new();
     let class = class::base_class(3_072);
     assert!(heap.lock.lock(heap.who()));
     // SAFETY: the lock is held.
     let block = unsafe { heap.take_locked(class) };
     heap.lock.unlock();
-    for (used_by, zeal, stays) in [
-        (usage::TENANT, Zeal::Quiet, true),
-        (usage::THREAD, Zeal::All, true),
-        (usage::TENANT, Zeal::All, false),
+    for (used_by, which, stays) in [
+        (usage::TENANT, Walk::Quiet, true),
+        (usage::THREAD, Walk::All, true),
+        (usage::TENANT, Walk::All, false),
     ] {
         heap.usage.store(used_by, Ordering::Relaxed); // ORDER: one thread
-        walk_once(heap, zeal);
+        walk_once(heap, which);
         assert_eq!(!Heap::is_none(heap.current(class)), stays, "{used_by}");
     }
     heap.usage.store(usage::IDLE, Ordering::Relaxed); // ORDER: as above
@@ -213,7 +213,7 @@ fn a_tenants_current_spans_go_with_a_trim_alone() {
 /// Of pages that are not resident those come that the new blocks begin with, four at most, and none before.
 #[test]
 fn fresh_pages_come_from_the_first_that_is_wanted() {
-    let _turn = turn();
+    let _alone = alone();
     let heap = threads();
     let class = class::base_class(1_024);
     let span = (0..300)

@@ -1,11 +1,11 @@
 //! For tests of this crate that use the engine, which a process has one of.
 //!
 //! ```text
-//!   test ─► turn() ─► own(), new(): a heap of its own ─► …                  one test at a time, and no purger
-//!   test ─► told("its::name", act) ─► itself, as a child: act ─► status, and what stood on stderr
+//!   test ─► alone() ─► own(), new(): a heap of its own ─► …                     one test at a time, and no purger
+//!   test ─► in_child("its::name", act) ─► itself, as a child: act ─► status, and what stood on stderr
 //! ```
 //!
-//! N1  Who uses heaps, the pool or a count of the process's holds the turn, so that what is counted is its own.
+//! N1  A test that uses heaps, the pool or a count of the process holds the guard of `alone`, so that what is counted is its own.
 //!
 //! Not here: tests from outside (`tests/`).
 
@@ -17,14 +17,14 @@ use crate::mechanism::heap::Heap;
 use crate::mechanism::lock;
 use crate::services::purger;
 
-static TURN: Mutex<()> = Mutex::new(());
+static ONE: Mutex<()> = Mutex::new(());
 
-/// The turn (N1), with the range mapped.
-pub fn turn() -> MutexGuard<'static, ()> {
-    let turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+/// Waits until no other test uses the engine (N1), and maps the range.
+pub fn alone() -> MutexGuard<'static, ()> {
+    let guard = ONE.lock().unwrap_or_else(|error| error.into_inner());
     purger::allow(false);
     assert!(pool::start(lock::NOBODY));
-    turn
+    guard
 }
 
 /// A thread's heap, though no thread uses it: the caller's until it leaves it.
@@ -41,7 +41,7 @@ pub fn new() -> &'static Heap {
 
 /// Has `act` done by a child, which is the test of this name and nothing else: how it ended, and what it said on stderr.
 /// `None` in the child itself, if it comes back.
-pub fn told(name: &str, act: impl FnOnce()) -> Option<(std::process::ExitStatus, String)> {
+pub fn in_child(name: &str, act: impl FnOnce()) -> Option<(std::process::ExitStatus, String)> {
     const CHILD: &str = "SKINFLINT_TEST_CHILD";
     if std::env::var_os(CHILD).is_some() {
         act();

@@ -56,7 +56,7 @@ pub(crate) struct Slot {
 }
 
 /// The state that measurer and workers share.
-pub(crate) struct Turn {
+pub(crate) struct Round {
     state: Mutex<State>,
     moved: Condvar,
     clock: Clock,
@@ -108,18 +108,18 @@ impl<F: Fn(&mut Sink<'_>) + Send + Sync> Reporter for F {
 
 /// The receiver of a reporter's lines.
 pub struct Sink<'a> {
-    turn: &'a Turn,
+    round: &'a Round,
     generation: u32,
 }
 
 impl Sink<'_> {
     /// Adds a line of any kind. Texts are copied. `false`: the reporter has been given up and may as well return.
     pub fn add(&mut self, entry: &Entry<'_>) -> bool {
-        let mut state = self.turn.lock();
+        let mut state = self.round.lock();
         if state.generation != self.generation || state.nonsense.is_some() {
             return false;
         }
-        if let Err(what) = state.take(entry, self.turn) {
+        if let Err(what) = state.take(entry, self.round) {
             // The path may be hostile: it is shown, so it is escaped and its length has a bound.
             let path: String = entry.path.escape_debug().take(200).collect();
             state.nonsense = Some(format!("{what}: {path} = {}", entry.amount));
@@ -131,12 +131,12 @@ impl Sink<'_> {
     /// Returns whether the measurement asks which blocks the lines have measured (`named`): a reporter that counts as
     /// it goes, and does not walk its data otherwise, has to walk it then.
     pub fn wants_blocks(&self) -> bool {
-        self.turn.with_blocks
+        self.round.with_blocks
     }
 
     /// Reports that the reporter cannot report: it is left out, with these words as the reason.
     pub fn fail(&mut self, what: &str) {
-        let mut state = self.turn.lock();
+        let mut state = self.round.lock();
         if state.generation == self.generation && state.nonsense.is_none() {
             state.nonsense = Some(what.escape_debug().take(1000).collect());
         }
@@ -199,8 +199,8 @@ impl Sink<'_> {
 }
 
 impl State {
-    fn take(&mut self, entry: &Entry<'_>, turn: &Turn) -> Result<(), &'static str> {
-        entry.check(turn.address_space_bytes)?;
+    fn take(&mut self, entry: &Entry<'_>, round: &Round) -> Result<(), &'static str> {
+        entry.check(round.address_space_bytes)?;
         let begin = self.current.map_or(0, |current| current.mark.line());
         if self.store.len() - begin >= MOST_LINES {
             return Err("more than a million lines");
@@ -216,13 +216,13 @@ impl State {
         if !self.store.push(entry) {
             return Err("no memory for another line");
         }
-        match turn.with_blocks {
+        match round.with_blocks {
             true => named::settle(entry, |notes| self.store.name_blocks(notes)),
             false => Ok(()),
         }
     }
 
-    /// Begins a reporter's turn.
+    /// Begins the lines of a reporter.
     fn begin(&mut self, which: usize, now: Duration) {
         self.current = Some(Current {
             which,
@@ -232,7 +232,7 @@ impl State {
         });
     }
 
-    /// Ends a reporter's turn: keeps its lines, or removes them and notes the fault (T2).
+    /// Ends the lines of a reporter: keeps them, or removes them and notes the fault (T2).
     fn settle(&mut self, name: &str, fault: Option<String>) {
         let Some(current) = self.current.take() else {
             return;
@@ -261,9 +261,9 @@ fn hash_of_tree(entry: &Entry<'_>) -> u64 {
     })
 }
 
-impl Turn {
-    /// Creates a turn that adds to the lines in `store`.
-    pub(crate) fn new(store: Store, address_space_bytes: u64) -> Turn {
+impl Round {
+    /// Creates a round that adds to the lines in `store`.
+    pub(crate) fn new(store: Store, address_space_bytes: u64) -> Round {
         let mut units: Vec<(u64, Units)> = Vec::new();
         for entry in store.iter() {
             let tree = hash_of_tree(&entry);
@@ -281,7 +281,7 @@ impl Turn {
             units,
             done: false,
         };
-        Turn {
+        Round {
             state: Mutex::new(state),
             moved: Condvar::new(),
             clock: Clock::real(),
@@ -291,13 +291,13 @@ impl Turn {
     }
 
     /// Sets whether the reporters are asked for blocks, too.
-    pub(crate) fn with_blocks(mut self, wanted: bool) -> Turn {
+    pub(crate) fn with_blocks(mut self, wanted: bool) -> Round {
         self.with_blocks = wanted;
         self
     }
 
     /// Sets the clock of the deadlines.
-    pub(crate) fn with_clock(mut self, clock: Clock) -> Turn {
+    pub(crate) fn with_clock(mut self, clock: Clock) -> Round {
         self.clock = clock;
         self
     }
@@ -314,7 +314,7 @@ impl Turn {
         state.begin(0, self.clock.now());
         drop(state);
         let mut sink = Sink {
-            turn: self,
+            round: self,
             generation,
         };
         let noting = self.with_blocks.then(Noting::begin);
@@ -324,7 +324,7 @@ impl Turn {
     }
 
     /// Asks all reporters, each for at most `deadline` (T4).
-    pub(crate) fn ask(self: &Arc<Turn>, slots: &Arc<[Arc<Slot>]>, deadline: Duration) {
+    pub(crate) fn ask(self: &Arc<Round>, slots: &Arc<[Arc<Slot>]>, deadline: Duration) {
         if slots.is_empty() {
             return;
         }
@@ -357,13 +357,13 @@ impl Turn {
 
     /// Starts a worker. Without one no reporter is asked, which is a fault of its own.
     fn spawn(
-        self: &Arc<Turn>,
+        self: &Arc<Round>,
         slots: &Arc<[Arc<Slot>]>,
         generation: u32,
         faults: &mut Vec<Fault>,
     ) -> Option<JoinHandle<()>> {
-        let (turn, slots) = (Arc::clone(self), Arc::clone(slots));
-        let work = move || turn.work(&slots, generation);
+        let (round, slots) = (Arc::clone(self), Arc::clone(slots));
+        let work = move || round.work(&slots, generation);
         match quiet::spawn("skinflint-ask", work) {
             Ok(worker) => Some(worker),
             Err(error) => {
@@ -406,7 +406,7 @@ impl Turn {
             self.moved.notify_all();
             drop(state);
             let mut sink = Sink {
-                turn: self,
+                round: self,
                 generation,
             };
             let fault = guarded(|| slot.reporter.report(&mut sink));
@@ -422,7 +422,7 @@ impl Turn {
         }
     }
 
-    /// Returns the lines and faults. Workers that still hold the turn belong to no generation any more.
+    /// Returns the lines and faults. Workers that still hold the round belong to no generation any more.
     pub(crate) fn finish(&self) -> (Store, Vec<Fault>) {
         let mut state = self.lock();
         state.generation = u32::MAX;
