@@ -98,13 +98,18 @@ fn is_of_c_library(module: &str) -> bool {
 
 /// Reports whether a function is of the code that runs before `main` or a thread's own function.
 pub fn is_startup(function: &str) -> bool {
-    const STARTS: [&str; 12] = [
+    // A program's own `clone_tree` and `_start_server` are none.
+    const WHOLE: [&str; 7] = [
         "_start",
-        "__libc_start_",
-        "__libc_start_main",
         "start_thread",
         "clone",
+        "clone3",
         "__clone",
+        "__clone3",
+        "__clone_internal",
+    ];
+    const STARTS: [&str; 7] = [
+        "__libc_start_",
         "std::rt::",
         "std::panicking::",
         "std::panic::",
@@ -112,7 +117,9 @@ pub fn is_startup(function: &str) -> bool {
         "__rust_begin_short",
         "core::ops::function::",
     ];
-    STARTS.iter().any(|start| function.starts_with(start))
+    let unversioned = function.split('@').next().unwrap_or(function);
+    WHOLE.contains(&unversioned)
+        || STARTS.iter().any(|start| function.starts_with(start))
         || function.contains("__rust_begin_short_backtrace")
 }
 
@@ -394,6 +401,28 @@ mod tests {
             ["malloc"]
         );
         assert_eq!(names(&report(&[&["main", "xmalloc.part.0"]])), ["main"]);
+    }
+
+    #[test]
+    fn a_function_that_is_called_like_the_start_is_the_programs_own() {
+        for startup in [
+            "_start",
+            "clone3",
+            "__clone@@GLIBC_2.2.5",
+            "start_thread",
+            "__libc_start_call_main",
+            "std::rt::lang_start",
+        ] {
+            assert!(is_startup(startup), "{startup}");
+        }
+        for own in [
+            "clone_tree",
+            "clone_submodule",
+            "_start_server",
+            "start_thread_pool",
+        ] {
+            assert!(!is_startup(own), "{own}");
+        }
     }
 
     /// The function of C++ that takes a `std::string` decides; its caller does not.

@@ -741,10 +741,15 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     };
     let copies = members.iter().filter(is_copy).count();
     if copies > 0 {
-        notes.push(format!(
-            "{copies} began as copies (fork): blocks that they began with count where they were acquired; each \
-             one's own report has them."
-        ));
+        notes.push(match copies {
+            1 => "One began as a copy (fork): blocks that it began with count where they were acquired; its own report \
+                  has them."
+                .to_owned(),
+            _ => format!(
+                "{copies} began as copies (fork): blocks that they began with count where they were acquired; each \
+                 one's own report has them."
+            ),
+        });
     }
     let uids: Vec<&str> = members.iter().map(|m| m.process.uid.as_str()).collect();
     let origins = members.iter().filter_map(|m| m.process.origin.as_ref());

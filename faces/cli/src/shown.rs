@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use skinflint_analysis::model::Report;
 use skinflint_recording::Analysed;
+use skinflint_view::units::plural;
 use skinflint_view::{html, text};
 
 use crate::options::{AnalysisOptions, When};
@@ -58,11 +59,8 @@ pub fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
         writeln!(out, "Names: {hint}")?;
     }
     if analysed.hints.len() > SHOWN {
-        writeln!(
-            out,
-            "Names: … and {} more modules",
-            analysed.hints.len() - SHOWN
-        )?;
+        let more = plural((analysed.hints.len() - SHOWN) as u64, "more module");
+        writeln!(out, "Names: … and {more}")?;
     }
     Ok(())
 }

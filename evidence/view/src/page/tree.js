@@ -13,7 +13,7 @@
 // Not here: drawing (flame.js).
 
 const STARTUP =
-  /^(_start|__libc_start|start_thread|_?_?clone|std::rt::|std::panic|std::sys::|core::ops::function::)/;
+  /^((_start|start_thread|(__)?clone3?|__clone_internal)(@|$)|__libc_start_|__rust_begin_short|std::rt::|std::panic|std::sys::|core::ops::function::)/;
 
 const stacks = {
   /** Node numbers from the innermost out. */
