@@ -18,12 +18,17 @@
  * m, in the main thread: 8 MiB of 1,000 bytes, all freed but the first: all go, except a page at each end of it.
  * At first a block of 31 MiB is taken and freed: from then on the ends of arenas do not go by themselves (glibc raises the
  * threshold to twice that). Marks: "before", "after"; between them nothing is done but malloc_trim(0).
+ *
+ * A second argument, "late": the parent, which records this program, is stopped before the first mark, and goes on 0.6 s
+ * later.
  */
 #include "check.h"
 #include "skinflint.h"
 
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #define MOST 90000
 #define MIB (1 << 20)
@@ -99,6 +104,19 @@ static void *thread(void *kind)
     return NULL;
 }
 
+/* Stops the parent until a child of ours lets it go on. */
+static void stop_parent(void)
+{
+    pid_t parent = getppid(), child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        usleep(600 * 1000); // CLOCK: how late it is; what is told must not depend on it
+        kill(parent, SIGCONT);
+        _exit(0);
+    }
+    CHECK(kill(parent, SIGSTOP) == 0);
+}
+
 int main(int count, char **words)
 {
     char all[] = "abcdefm", *kinds = count > 1 ? words[1] : all;
@@ -113,6 +131,8 @@ int main(int count, char **words)
         CHECK(pthread_create(&id, NULL, thread, kind) == 0);
         pthread_barrier_wait(&done);
     }
+    if (count > 2 && strcmp(words[2], "late") == 0)
+        stop_parent();
     skinflint_mark("before");
     malloc_trim(0);
     skinflint_mark("after");

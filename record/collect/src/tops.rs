@@ -16,6 +16,9 @@
 //! G3  The work is bounded: [`MOST_ARENAS`], [`MOST_PAGES`] and [`MOST_CHUNKS`] of a snapshot. Beyond that nothing is said.
 //! G4  `malloc_trim` first empties the fast bins. Their chunks right below a topmost chunk, and free chunks right below
 //!     those, become part of it; so the range begins where it will begin then.
+//! G5  An arena is read while it stands: its lock is free before and after, and its fast bins and its topmost chunk are
+//!     the same. In the middle of `malloc_trim` the fast bins are empty and most of what was in them lies below the topmost
+//!     chunk, in no list at all.
 //!
 //! The layouts are glibc's (malloc/malloc.c, malloc/arena.c), on machines with words of 64 bits, from 2.26 to 2.42. Not
 //! here: what comes back of a topmost chunk (analysis `giveback.rs`); blocks in threads' caches, which are in use to glibc.
@@ -33,7 +36,7 @@ const MOST_CHUNKS: usize = 1 << 20;
 const MOST_DATA_BYTES: u64 = 256 << 10;
 /// How often the main arena is looked for, and an arena read that another thread is just changing.
 const SEARCHES: u32 = 16;
-const READINGS: u32 = 3;
+const READINGS: u32 = 8;
 
 /// The size to which heaps of threads' arenas are aligned, bytes.
 const HEAP_BYTES: u64 = 64 << 20;
@@ -49,6 +52,8 @@ const FAST_STEP: u64 = 16;
 const FLAGS: u64 = 7;
 const PREVIOUS_IN_USE: u64 = 1;
 const MAPPED: u64 = 2;
+/// The half of an arena's first word that is its lock: 0 if it is free.
+const LOCK: u64 = 0xffff_ffff;
 
 type Page = [u8; PAGE as usize];
 /// Reads some pages at an address, whole.
@@ -214,24 +219,52 @@ fn read_arena(
     (0..READINGS).find_map(|reading| {
         if reading > 0 {
             memory.pages.clear();
+            // Whoever changes it may need this processor.
+            std::thread::yield_now();
         }
-        let is_main = arena == main;
-        let place = arena % HEAP_BYTES;
-        if (!is_main && place != layout.heap_info) || !is_arena(memory, layout, arena)? {
-            return None;
-        }
-        let next = memory.word(arena + layout.next())?;
-        let top = memory.word(arena + layout.top())?;
-        // An arena that nothing was taken from has no memory: its topmost chunk is said to be where its bins begin.
-        if top == arena + layout.top() {
-            return Some((None, next));
-        }
-        let chunk = match is_main {
-            true => main_top(memory, top)?,
-            false => thread_top(memory, layout, arena, top)?,
-        };
-        Some((Some(chunk), next))
+        let before = standing(memory, layout, arena)?;
+        let read = read_arena_once(memory, layout, arena, main)?;
+        memory.pages.clear();
+        (standing(memory, layout, arena)? == before).then_some(read)
     })
+}
+
+/// Returns what of an arena must not change while it is read, up to its topmost chunk; `None` if it is locked (G5).
+fn standing(
+    memory: &mut Memory<'_>,
+    layout: Layout,
+    arena: u64,
+) -> Option<[u64; FAST_BINS as usize + 1]> {
+    let is_free = memory.word(arena)? & LOCK == 0;
+    let mut words = [0; FAST_BINS as usize + 1];
+    for (word, at) in words.iter_mut().zip((layout.fast_bins..).step_by(8)) {
+        *word = memory.word(arena + at)?;
+    }
+    is_free.then_some(words)
+}
+
+fn read_arena_once(
+    memory: &mut Memory<'_>,
+    layout: Layout,
+    arena: u64,
+    main: u64,
+) -> Option<(Option<(u64, u64)>, u64)> {
+    let is_main = arena == main;
+    let place = arena % HEAP_BYTES;
+    if (!is_main && place != layout.heap_info) || !is_arena(memory, layout, arena)? {
+        return None;
+    }
+    let next = memory.word(arena + layout.next())?;
+    let top = memory.word(arena + layout.top())?;
+    // An arena that nothing was taken from has no memory: its topmost chunk is said to be where its bins begin.
+    if top == arena + layout.top() {
+        return Some((None, next));
+    }
+    let chunk = match is_main {
+        true => main_top(memory, top)?,
+        false => thread_top(memory, layout, arena, top)?,
+    };
+    Some((Some(chunk), next))
 }
 
 /// Returns the size of a topmost chunk, as its own word says.

@@ -97,14 +97,24 @@ impl Made {
     }
 
     fn tops(&self) -> Option<Vec<(u64, u64)>> {
+        self.tops_while(&mut |_, _| {})
+    }
+
+    /// What is found if each page, told by its address, is changed as it is read.
+    fn tops_while(&self, change: &mut dyn FnMut(u64, &mut Page)) -> Option<Vec<(u64, u64)>> {
         let mut arenas = Arenas {
             layout: Some(LAYOUT),
             main: None,
             searches: 0,
         };
         let mut fetch = |at, count| {
-            let pages = (0..count).map(|index| self.pages.get(&(at + index * PAGE)).copied());
-            Some(pages.map(|page| page.unwrap_or([0; 4096])).collect())
+            let pages = (0..count).map(|index| {
+                let at = at + index * PAGE;
+                let mut page = self.pages.get(&at).copied().unwrap_or([0; 4096]);
+                change(at, &mut page);
+                page
+            });
+            Some(pages.collect())
         };
         arenas.tops_by(&self.mappings, &mut fetch)
     }
@@ -133,7 +143,7 @@ fn an_arena_without_memory_has_none() {
 #[test]
 fn what_does_not_fit_is_not_believed() {
     type Break = fn(&mut Made);
-    let broken: [(&str, Break); 16] = [
+    let broken: [(&str, Break); 17] = [
         ("a topmost chunk that is not aligned", |made| {
             made.set(THREAD_TOP + 16, HEAP + HEAP_SIZE - THREAD_TOP - 8);
             made.set(ARENA + LAYOUT.top(), THREAD_TOP + 8);
@@ -181,6 +191,7 @@ fn what_does_not_fit_is_not_believed() {
             (second.start, second.end) = (second.end, second.end + 4096);
             made.mappings.push(second);
         }),
+        ("an arena that is locked", |made| made.set(ARENA, 1)),
         ("a heap that is not resident", |made| {
             made.mappings[1].runs = vec![(HEAP, PAGE)];
         }),
@@ -190,6 +201,32 @@ fn what_does_not_fit_is_not_believed() {
         one(&mut made);
         assert_eq!(made.tops(), None, "{what}");
     }
+}
+
+/// The thread's arena in the middle of `malloc_trim`: its fast bins are empty, and its topmost chunk has been joined with a
+/// part of what was in them.
+#[test]
+fn an_arena_that_changes_while_it_is_read_is_read_again() {
+    let mut made = Made::new();
+    made.fast(&[32]);
+    // Each reading of the arena reads this page twice; of the first of the two its fast bin is of another moment.
+    let with_changes = |most: u32| {
+        let mut readings = 0;
+        let found = made.tops_while(&mut |at, page| {
+            if at == HEAP {
+                readings += 1;
+                if readings % 2 == 1 && readings < 2 * most {
+                    page[48 + 16..48 + 24].fill(0);
+                }
+            }
+        });
+        (found, readings)
+    };
+    let right = Some(vec![OF_MAIN, of_thread(32)]);
+    assert_eq!(with_changes(0), (right.clone(), 2));
+    assert_eq!(with_changes(1), (right.clone(), 4));
+    assert_eq!(with_changes(READINGS - 1), (right, 2 * READINGS));
+    assert_eq!(with_changes(READINGS), (None, 2 * READINGS));
 }
 
 #[test]

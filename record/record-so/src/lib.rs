@@ -45,6 +45,7 @@ mod link;
 mod marks;
 mod modules;
 mod notices;
+mod patience;
 mod process;
 mod real;
 mod ring;

@@ -20,6 +20,8 @@ use skinflint_base::ring::{
 };
 use skinflint_base::sys;
 
+use crate::patience::{LOOK_NS, Patience};
+
 /// The live page, which the kernel zeroes in children.
 #[repr(C)]
 pub struct LivePage {
@@ -223,7 +225,7 @@ pub fn high_water_snapshot() {
     if let Some(header) = header() {
         // ORDER: AcqRel; what the heap was is older than the number.
         let wanted = header.turn_asked.fetch_add(1, Ordering::AcqRel) + 1;
-        wait_for(&header.turn_done, wanted, SNAPSHOT_WAIT_NS);
+        wait_for(&header.turn_done, wanted, HIGH_WATER_WAIT_NS);
     }
 }
 
@@ -236,12 +238,16 @@ pub fn same_high_water_snapshot() {
     {
         // ORDER: Acquire; as for the answer.
         let wanted = header.turn_asked.load(Ordering::Acquire);
-        wait_for(&header.turn_done, wanted, SNAPSHOT_WAIT_NS);
+        wait_for(&header.turn_done, wanted, HIGH_WATER_WAIT_NS);
     }
 }
 
-/// The longest time for which a thread waits for a snapshot.
-const SNAPSHOT_WAIT_NS: u64 = 400_000_000;
+/// The longest time for which a thread waits for a snapshot of the greatest live heap: it may be about to answer a request.
+const HIGH_WATER_WAIT_NS: u64 = 2_000_000_000;
+
+/// The longest time for which a thread waits for a snapshot of a mark or of its end. On a busy machine the collector is
+/// late, and a program that has gone on is read in the middle of something else.
+const SNAPSHOT_WAIT_NS: u64 = 10_000_000_000;
 
 /// The longest wait if the collector asks for more patience: a bound, since the word is in shared memory.
 const LONGEST_WAIT_NS: u64 = 60_000_000_000;
@@ -296,8 +302,16 @@ fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
     wait_for(&header.snapshot_done, wanted, longest_ns);
 }
 
-/// Wakes the collector, and waits until it has raised `answered` to `wanted`.
+/// Wakes the collector, and waits until it has raised `answered` to `wanted`: as long as it shows signs of life, for
+/// `longest_ns` at most.
 fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
+    let Some(session) = session() else {
+        return;
+    };
+    let mut patience = Patience::begin(session, &OFF);
+    if patience.is_still_silent() {
+        return;
+    }
     notify_collector();
     let until = sys::monotonic_ns() + longest_ns;
     loop {
@@ -307,10 +321,10 @@ fn wait_for(answered: &AtomicU32, wanted: u32, longest_ns: u64) {
             return;
         }
         let now = sys::monotonic_ns();
-        if now >= until {
+        if now >= until || patience.is_over() {
             return;
         }
-        sys::futex_wait(answered, done, until - now);
+        sys::futex_wait(answered, done, (until - now).min(LOOK_NS));
     }
 }
 

@@ -5,17 +5,14 @@
 //!                                            └─ no sign of life for too long: recording ends (`process::give_up`)
 //! ```
 //!
-//! Q1  A thread waits for a bounded time after the collector's last sign of life, whatever became of it.
-//!
-//! Not here: what is written (emit.rs).
+//! Not here: what is written (emit.rs), how long a thread waits (patience.rs).
 
 use core::sync::atomic::Ordering;
 
-use skinflint_base::ring::{
-    FIRST_CAPACITY, Outside, RECORD_WORDS, RING_WORDS, SessionPage, SlotHeader, Writer,
-};
+use skinflint_base::ring::{FIRST_CAPACITY, Outside, RECORD_WORDS, RING_WORDS, SlotHeader, Writer};
 use skinflint_base::sys;
 
+use crate::patience::{LOOK_NS, Patience};
 use crate::process;
 
 /// The writer's end of a thread's ring. Its code is in `ring::writer`, where two threads and a model
@@ -24,13 +21,6 @@ pub type Ring = Writer<Recorder>;
 
 /// What the writer needs from the recorder.
 pub struct Recorder;
-
-/// How long a thread has waited for a sign of life of the collector.
-pub struct Patience {
-    session: &'static SessionPage,
-    tick: u32,
-    since: u64,
-}
 
 impl Outside for Recorder {
     const FIRST_CAPACITY: u64 = FIRST_CAPACITY;
@@ -45,36 +35,17 @@ impl Outside for Recorder {
     }
 
     fn patience(&self) -> Option<Patience> {
-        let session = process::session()?;
-        Some(Patience {
-            session,
-            tick: session.tick.load(Ordering::Relaxed), // ORDER: Relaxed; a heartbeat.
-            since: sys::monotonic_ns(),
-        })
+        Some(Patience::begin(process::session()?, &process::OFF))
     }
 
     fn wait(&self, slot: &SlotHeader, seen: u32, patience: &mut Patience) -> bool {
-        // The longest waits without a heartbeat: if the collector is gone, and if it may only be stopped.
-        const GONE_NS: u64 = 300_000_000;
-        const PATIENCE_NS: u64 = 5_000_000_000;
-        let session = patience.session;
         process::notify_collector();
-        sys::futex_wait(&slot.head.drained, seen, 20_000_000);
-        let tick = session.tick.load(Ordering::Relaxed); // ORDER: Relaxed; a heartbeat.
-        let now = sys::monotonic_ns();
-        if tick != patience.tick {
-            patience.tick = tick;
-            patience.since = now;
-            return true;
-        }
-        let silent_ns = now - patience.since;
-        // ORDER: Relaxed; a constant of the session, and a flag.
-        let collector = session.collector_pid.load(Ordering::Relaxed);
-        let gone = silent_ns > GONE_NS && !sys::process_exists(collector);
-        if gone || silent_ns > PATIENCE_NS || process::OFF.load(Ordering::Relaxed) {
+        sys::futex_wait(&slot.head.drained, seen, LOOK_NS);
+        let is_over = patience.is_over();
+        // ORDER: Relaxed; a flag. Whoever has set it has said why.
+        if is_over && !process::OFF.load(Ordering::Relaxed) {
             process::give_up();
-            return false;
         }
-        true
+        !is_over
     }
 }
