@@ -3,6 +3,8 @@
 //! Q1  Jobs of one process are written in the order in which they were sent: nodes before the events
 //!     that name them.
 //! Q2  A file that cannot be written affects only itself: its jobs are taken and counted (collect.C3).
+//! Q3  A process goes on only after its file names it: however the collector ends, and however late the writer thread
+//!     is, what was recorded can be told from what was not.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,8 @@ const QUEUE: usize = 256;
 
 /// Something to write.
 pub enum Job {
-    /// A process begins; its file is made.
-    Begin(Box<ProcessInfo>, PathBuf),
+    /// A process begins, with what became of making its file.
+    Begin(Box<ProcessInfo>, PathBuf, std::io::Result<Box<Writer>>),
     /// The file gets another name.
     Rename(PathBuf),
     /// Stack nodes from this id on.
@@ -67,7 +69,11 @@ pub struct Recorded {
 
 /// The queue to which the other threads send their jobs.
 #[derive(Clone)]
-pub struct Output(SyncSender<(usize, Job)>);
+pub struct Output {
+    jobs: SyncSender<(usize, Job)>,
+    /// The zstd level of the traces.
+    level: i32,
+}
 
 impl Output {
     /// Starts the writer thread. It ends when the last `Output` is dropped.
@@ -75,32 +81,39 @@ impl Output {
         let (sender, receiver) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("skinflint-write".into())
-            .spawn(move || run(&receiver, level))?;
-        Ok((Output(sender), thread))
+            .spawn(move || run(&receiver))?;
+        let jobs = sender;
+        Ok((Output { jobs, level }, thread))
+    }
+
+    /// Makes the file of process `index`, on the caller's thread (Q3). A file that cannot be made is reported at the end.
+    pub fn begin(&self, index: usize, process: ProcessInfo, path: PathBuf) {
+        let made = Writer::create_with(&path, &process, self.level).map(Box::new);
+        self.send(index, Job::Begin(Box::new(process), path, made));
     }
 
     /// Sends a job for process `index`; blocks while too many jobs are waiting.
     pub fn send(&self, index: usize, job: Job) {
         // The receiver lives until the last sender is gone, unless it panicked; then the events are
         // lost, and `Session::finish` says so.
-        let _ = self.0.send((index, job));
+        let _ = self.jobs.send((index, job));
     }
 }
 
 struct Trace {
-    writer: Option<Writer>,
+    writer: Option<Box<Writer>>,
     recorded: Recorded,
     /// A name on another file system: the file is copied there when it is complete.
     move_to: Option<PathBuf>,
 }
 
-fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
+fn run(receiver: &Receiver<(usize, Job)>) -> Vec<Recorded> {
     let mut traces: HashMap<usize, Trace> = HashMap::new();
     let mut done = Vec::new();
     for (index, job) in receiver {
         match job {
-            Job::Begin(info, path) => {
-                let trace = begin(*info, path, level);
+            Job::Begin(info, path, made) => {
+                let trace = begin(*info, path, made);
                 tell_origin(&mut traces, &trace);
                 traces.insert(index, trace);
             }
@@ -121,8 +134,7 @@ fn run(receiver: &Receiver<(usize, Job)>, level: i32) -> Vec<Recorded> {
     done.into_iter().map(|(_, recorded)| recorded).collect()
 }
 
-fn begin(process: ProcessInfo, path: PathBuf, level: i32) -> Trace {
-    let made = Writer::create_with(&path, &process, level);
+fn begin(process: ProcessInfo, path: PathBuf, made: std::io::Result<Box<Writer>>) -> Trace {
     let error = made.as_ref().err().map(ToString::to_string);
     let recorded = Recorded {
         path,
@@ -353,7 +365,7 @@ mod tests {
         };
         let (first, last) = (here.path().join("a.sft"), there.path().join("b.sft"));
         let (output, thread) = Output::start(1).expect("thread");
-        output.send(0, Job::Begin(Box::default(), first.clone()));
+        output.begin(0, ProcessInfo::default(), first.clone());
         output.send(0, Job::Rename(last.clone()));
         output.send(0, Job::Rss(vec![RssSample::default()]));
         output.send(0, Job::End(Box::default()));
@@ -365,12 +377,28 @@ mod tests {
         assert!(!first.exists());
     }
 
+    /// No thread takes jobs here, as while the writer thread waits for a processor.
+    #[test]
+    fn a_file_names_its_process_before_the_writer_thread_has_run() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("a.sft");
+        let (jobs, _waiting) = sync_channel(QUEUE);
+        let process = ProcessInfo {
+            name: "hold".into(),
+            ..ProcessInfo::default()
+        };
+        Output { jobs, level: 1 }.begin(0, process, path.clone());
+        let trace = skinflint_trace::Trace::open(&path).expect("the trace");
+        assert_eq!(trace.process.name, "hold");
+        assert!(trace.ending.is_none());
+    }
+
     #[test]
     fn a_name_that_cannot_be_had_is_reported() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let first = folder.path().join("a.sft");
         let (output, thread) = Output::start(1).expect("thread");
-        output.send(0, Job::Begin(Box::default(), first.clone()));
+        output.begin(0, ProcessInfo::default(), first.clone());
         output.send(0, Job::Rename("/no-such-folder/b.sft".into()));
         output.send(0, Job::End(Box::default()));
         drop(output);
@@ -403,9 +431,9 @@ mod tests {
             origin: Some(origin),
             ..ProcessInfo::default()
         };
-        output.send(0, Job::Begin(Box::new(parent), first.clone()));
+        output.begin(0, parent, first.clone());
         let nowhere = PathBuf::from("/proc/no-such-folder/x.sft");
-        output.send(1, Job::Begin(Box::new(child), nowhere));
+        output.begin(1, child, nowhere);
         output.send(1, Job::End(Box::default()));
         output.send(0, Job::End(Box::default()));
         drop(output);
@@ -427,7 +455,7 @@ mod tests {
     fn a_file_that_cannot_be_made_is_reported() {
         let (output, thread) = Output::start(1).expect("thread");
         let path = PathBuf::from("/proc/no-such-folder/x.sft");
-        output.send(0, Job::Begin(Box::default(), path));
+        output.begin(0, ProcessInfo::default(), path);
         output.send(0, Job::Rss(vec![RssSample::default()]));
         output.send(0, Job::End(Box::default()));
         drop(output);

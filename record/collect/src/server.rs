@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Z1  The reply goes out only after the process (or its new region) is in the drain's queue, so that
-//!     nothing it writes is missed.
+//!     nothing it writes is missed, and after its trace is there (output.Q3).
 //! Z2  The caller's identity comes from the kernel (`SO_PEERCRED`), not from the message.
 //! Z3  There is no wait for a single process: a silent arrival holds up no other.
 //!

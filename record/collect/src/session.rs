@@ -575,9 +575,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
     let path = known.fresh_name(&meeting.options.folder, &info.name, pid);
-    meeting
-        .output
-        .send(index, Job::Begin(Box::new(info.clone()), path.clone()));
+    meeting.output.begin(index, info.clone(), path.clone());
     let process = Arc::new(Process {
         index,
         pid,
