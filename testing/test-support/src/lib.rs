@@ -7,12 +7,14 @@
 //!
 //! E1  `cargo test -p X` needs nothing that another command has built ([`artifact`]).
 //! E2  A test that cannot run here says so in one fixed form, and is counted ([`need`]); it is never silent.
+//! E3  What a test makes and runs is written by another process ([`executable`]).
 //!
 //! Numbers by seed are those of `base` ([`random`]): crates that do not rest on it have them from here.
 //!
 //! Only tests depend on this crate. Not here: the tests' own programs, rounds and judges.
 
 pub mod artifact;
+pub mod executable;
 pub mod need;
 
 pub use skinflint_base::random;

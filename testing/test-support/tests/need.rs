@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-use skinflint_test_support::{artifact, need};
+use skinflint_test_support::{artifact, executable, need};
 
 const INSIDE: &str = "SKINFLINT_TEST_NEED";
 
@@ -82,9 +82,8 @@ fn what_was_said_to_be_built_and_is_not_is_named_with_its_command() {
     // A copy of this test in a folder that was never a target folder.
     let folder = tempfile::tempdir().expect("a folder");
     let deps = folder.path().join("debug/deps");
-    std::fs::create_dir_all(&deps).expect("target/debug/deps");
     let copy = deps.join("need-0");
-    std::fs::copy(std::env::current_exe().expect("this test"), &copy).expect("a copy");
+    executable::copied(&std::env::current_exe().expect("this test"), &copy, 0o755);
     let output = Command::new(copy)
         .args(["--exact", "asked"])
         .env(INSIDE, "artifact")

@@ -3,6 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use skinflint_test_support::executable;
+
 use crate::tool::{self, Bench, SKINFLINT};
 use crate::{MIB, command, compare, compared, made};
 
@@ -175,8 +177,7 @@ fn a_set_user_id_program_has_rows_that_say_so() {
         .expect("a folder in /tmp");
     let copy = |from: &Path, name: &str, mode| {
         let to = open.path().join(name);
-        std::fs::copy(from, &to).expect("a copy");
-        std::fs::set_permissions(&to, PermissionsExt::from_mode(mode)).expect("its own file");
+        executable::copied(from, &to, mode);
         to
     };
     let program = match is_root {

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use skinflint_test_support::executable;
+
 use crate::library::{contract, library};
 use crate::tool::{Bench, Done, SKINFLINT, run};
 
@@ -35,8 +37,7 @@ fn refused(done: &Done, texts: &[&str]) {
 
 fn file(bench: &Bench, name: &str, bytes: &[u8], mode: u32) -> String {
     let path = bench.path(name);
-    std::fs::write(&path, bytes).expect("its own folder");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("its own file");
+    executable::written(&path, bytes, mode);
     path.display().to_string()
 }
 
@@ -138,19 +139,13 @@ fn libraries_that_are_none() {
     assert!(!bench.path("ran").exists(), "refused, and yet it ran");
     // The loader takes spaces for separators: it would ignore the two halves.
     let spaced = bench.path("with space.so");
-    std::fs::copy(library(), &spaced).expect("a copy");
+    executable::copied(library(), &spaced, 0o644);
     let done = run(exec(
         &bench,
         &["--lib", &spaced.display().to_string()],
         &["true"],
     ));
     refused(&done, &["spaces or colons"]);
-}
-
-fn copied(from: &Path, to: &Path, mode: u32) {
-    std::fs::create_dir_all(to.parent().expect("a file")).expect("its own folder");
-    std::fs::copy(from, to).expect("a copy");
-    std::fs::set_permissions(to, PermissionsExt::from_mode(mode)).expect("its own file");
 }
 
 /// Tests the layout of `make install`, and the library beside the program.
@@ -160,7 +155,7 @@ fn the_library_is_found() {
     for place in ["bin/libskinflint.so", "lib/skinflint/libskinflint.so"] {
         let bench = Bench::new();
         let tool = bench.path("bin/skinflint");
-        copied(Path::new(SKINFLINT), &tool, 0o755);
+        executable::copied(Path::new(SKINFLINT), &tool, 0o755);
         let run_it = || {
             let mut command = bench.command(&tool);
             command.args(["exec", "--", &program, "hints"]);
@@ -170,7 +165,7 @@ fn the_library_is_found() {
             &run_it(),
             &["libskinflint.so", "../lib/skinflint", "SKINFLINT_ALLOCATOR"],
         );
-        copied(library(), &bench.path(place), 0o644);
+        executable::copied(library(), &bench.path(place), 0o644);
         let done = run_it();
         assert_eq!(
             (done.shell_status(), &*done.stdout),
@@ -196,8 +191,8 @@ fn programs_that_change_their_user() {
         .tempdir_in("/tmp")
         .expect("a folder in /tmp");
     let at = |name: &str| open.path().join(name);
-    copied(Path::new(SKINFLINT), &at("skinflint"), 0o755);
-    copied(library(), &at("libskinflint.so"), 0o755);
+    executable::copied(Path::new(SKINFLINT), &at("skinflint"), 0o755);
+    executable::copied(library(), &at("libskinflint.so"), 0o755);
     let bench = Bench::new();
     file(
         &bench,

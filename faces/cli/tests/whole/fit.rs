@@ -10,6 +10,7 @@
 
 use serde_json::Value;
 use skinflint_sizes::fit::{FLAG_INCOMPLETE, FLAG_SHORT, parse};
+use skinflint_test_support::executable;
 
 use crate::report::{Report, field, list, number, text};
 use crate::tool::{Bench, Done, PATIENCE, Running, allocator, expected, program, run, run_within};
@@ -467,7 +468,7 @@ fn the_allocator_takes_it_and_only_its_own() {
         (fitted, nothing.clone())
     );
     // The same program under another name is another program.
-    std::fs::copy(&own, bench.path("taken")).expect("its own folder");
+    executable::copied(&own, &bench.path("taken"), 0o755);
     let taken = given(&bench, &bench.path("taken"), Some("app.fit"));
     assert_eq!(taken, (base.clone(), nothing));
     let mut file = profile(&bench);

@@ -9,6 +9,8 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use skinflint_test_support::executable;
+
 use crate::report::Report;
 use crate::tool::{Bench, PATIENCE, Running, program, run};
 
@@ -67,7 +69,7 @@ fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
 #[test]
 fn a_server_is_asked_once_and_only_if_it_is_named() {
     let bench = Bench::new();
-    std::fs::copy(program("predicted"), bench.path("app")).expect("a copy");
+    executable::copied(&program("predicted"), &bench.path("app"), 0o755);
     let notes = succeed(&bench, "readelf", &["-n", "app"]);
     let id = notes
         .split("Build ID: ")

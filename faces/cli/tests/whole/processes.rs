@@ -13,6 +13,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use skinflint_test_support::executable;
 
 use crate::programs::recorded;
 use crate::report::{Report, number};
@@ -120,14 +121,11 @@ fn a_program_that_becomes_another_has_two_traces() {
 /// neither is lost. It once depended on which of two threads came first: so it is tried several times.
 #[test]
 fn a_wrapper_that_becomes_a_program_of_its_name_keeps_its_trace() {
-    use std::os::unix::fs::PermissionsExt;
     for round in 0..8 {
         let bench = Bench::new();
         let wrapper = bench.path("forks");
         let script = format!("#!/bin/sh\nexec {} child\n", program("forks").display());
-        std::fs::write(&wrapper, script).expect("a script");
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&wrapper, mode).expect("a script");
+        executable::written(&wrapper, script.as_bytes(), 0o755);
         let done = bench.record([wrapper]);
         assert_eq!(done.status.code(), Some(42), "{done:#?}");
         let traces = bench.traces();

@@ -5,6 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use skinflint_test_support::executable;
+
 use crate::tool::{Bench, Done, SKINFLINT, recorder, run};
 
 /// Checks that a program is refused, with each of these in the sentence (U1).
@@ -25,11 +27,6 @@ fn refusal(bench: &Bench, done: &Done, texts: &[&str]) {
         "{done:#?}"
     );
     assert_eq!(bench.traces(), Vec::<String>::new());
-}
-
-fn write(path: &Path, bytes: &[u8], mode: u32) {
-    std::fs::write(path, bytes).expect("its own folder");
-    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("its own file");
 }
 
 /// Returns the first bytes of an ELF program: 64 of header, one program header.
@@ -65,7 +62,7 @@ fn no_such_program() {
 #[test]
 fn what_cannot_be_executed() {
     let bench = Bench::new();
-    write(&bench.path("text"), b"hello\n", 0o644);
+    executable::written(&bench.path("text"), b"hello\n", 0o644);
     refused(&bench, "./text", &["not executable", "chmod +x ./text"]);
     refused(&bench, "/", &["folder"]);
 }
@@ -90,16 +87,16 @@ fn a_static_program() {
     );
     // A script is judged by its interpreter.
     let script = format!("#!{}\n", bench.path("static").display());
-    write(&bench.path("script"), script.as_bytes(), 0o755);
+    executable::written(&bench.path("script"), script.as_bytes(), 0o755);
     refused(&bench, "./script", &["statically linked"]);
 }
 
 #[test]
 fn a_program_for_another_machine() {
     let bench = Bench::new();
-    write(&bench.path("small"), &elf(1, 3, 3), 0o755);
+    executable::written(&bench.path("small"), &elf(1, 3, 3), 0o755);
     refused(&bench, "./small", &["32-bit", "64-bit build"]);
-    write(&bench.path("foreign"), &elf(2, 183, 3), 0o755);
+    executable::written(&bench.path("foreign"), &elf(2, 183, 3), 0o755);
     refused(&bench, "./foreign", &["another machine", "183"]);
 }
 
@@ -119,8 +116,7 @@ fn a_program_that_changes_its_user() {
         .expect("a folder in /tmp");
     let copy = |from: &Path, name: &str, mode| {
         let to = open.path().join(name);
-        std::fs::copy(from, &to).expect("a copy");
-        std::fs::set_permissions(&to, PermissionsExt::from_mode(mode)).expect("its own file");
+        executable::copied(from, &to, mode);
         to
     };
     let tool = copy(Path::new(SKINFLINT), "skinflint", 0o755);
@@ -147,7 +143,7 @@ fn a_program_that_changes_its_user() {
 #[test]
 fn a_folder_that_cannot_be_written() {
     let bench = Bench::new();
-    write(&bench.path("file"), b"", 0o644);
+    executable::written(&bench.path("file"), b"", 0o644);
     for place in [
         &["--dir", "no/such/folder"][..],
         &["--dir", "file"],
