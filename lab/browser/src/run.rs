@@ -38,8 +38,10 @@ use crate::start::{self, Browser, Driver, Running, Subject};
 use crate::tree::Tree;
 use crate::zombies::{self, Zombies};
 
-/// The time that Firefox may take for a memory report: all of its processes take part in it, and the slowest decides.
-const REPORT: Duration = Duration::from_secs(180);
+mod memory_report;
+
+/// The checkpoint after the last tab is closed and the browser has collected.
+const CLOSED: &str = "tabs-closed-gc";
 
 /// The inputs of a run.
 pub struct Job<'a> {
@@ -419,7 +421,7 @@ impl Runner<'_, '_> {
                 self.checkpoint("rested")?;
             }
         }
-        self.forced("tabs-closed-gc")?;
+        self.forced(CLOSED)?;
         self.left()
     }
 
@@ -604,59 +606,6 @@ impl Runner<'_, '_> {
         self.checkpoint(name)
     }
 
-    /// Makes Firefox write a memory report, by a signal; with `minimize` it collects three times before.
-    fn firefox_report(&mut self, name: &str, minimize: bool) -> Result<bool> {
-        // Firefox ignores the signal while it writes a report. One that came too late for its own checkpoint would be
-        // taken as this one's.
-        if let Some(late) = self.owed.take()
-            && !self.take_report(&late)?
-        {
-            self.run.notes.push(format!(
-                "{name}: not asked for, since Firefox still owes the report of {late}"
-            ));
-            self.owed = Some(late);
-            return Ok(false);
-        }
-        let signal = libc::SIGRTMIN() + i32::from(minimize);
-        // SAFETY: no memory is involved; `main` was alive a moment ago and is ours.
-        unsafe { libc::kill(self.main as i32, signal) };
-        if self.take_report(name)? {
-            return Ok(true);
-        }
-        self.owed = Some(name.into());
-        self.run.notes.push(format!(
-            "{name}: Firefox wrote no memory report in {} s",
-            REPORT.as_secs()
-        ));
-        Ok(false)
-    }
-
-    /// Waits for a report, and moves it into the run's folder; `false` if none came in [`REPORT`].
-    fn take_report(&mut self, name: &str) -> Result<bool> {
-        let until = Instant::now() + REPORT;
-        while Instant::now() < until {
-            let found = fs::read_dir(self.folder.join("tmp"))
-                .into_iter()
-                .flatten()
-                .flatten()
-                .find(|entry| {
-                    let name = entry.file_name();
-                    name.to_string_lossy().starts_with("unified-memory-report-")
-                });
-            if let Some(entry) = found {
-                let report = format!("memory-report-{name}.json.gz");
-                let to = self.job.folder.join(&report);
-                fs::copy(entry.path(), &to)
-                    .with_context(|| format!("{}: cannot be written", to.display()))?;
-                fs::remove_file(entry.path())?;
-                self.run.reports.push(report);
-                return Ok(true);
-            }
-            self.rest(Duration::from_millis(200))?;
-        }
-        Ok(false)
-    }
-
     fn benchmark(&mut self) -> Result<()> {
         let Some(target) = self.job.octane else {
             return Ok(());
@@ -741,15 +690,7 @@ impl Runner<'_, '_> {
             ..Zombies::default()
         };
         if self.job.subject.browser == Browser::Firefox {
-            if !self.job.plan.gc {
-                self.firefox_report("end", false)?;
-            }
-            if let Some(report) = self.run.reports.last() {
-                let file = self.job.folder.join(report);
-                if let Err(error) = zombies::firefox(&file, &mut self.run.zombies) {
-                    self.run.notes.push(format!("{error:#}"));
-                }
-            }
+            self.left_in_firefox()?;
         }
         match self.drive.dump() {
             Ok(Some(said)) if self.job.subject.browser == Browser::Js => {
