@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pin ─► there: + 1 pin ──────────────┐            unpin: − 1 pin, the time
-//!       ─► not: Turn ─► decode ─► + 1 pin┤            discard: no pins? ─► taken out, to be dropped by the caller
+//!       ─► not: Decoding ─► decode ─► + 1 pin┤            discard: no pins? ─► taken out, to be dropped by the caller
 //!       ─► another decodes: waits ───────┘            listed: in its set's list, once
 //! ```
 //!
@@ -65,7 +65,7 @@ enum Pin<'a, V> {
     /// The form, pinned.
     There(V),
     /// The caller decodes.
-    Decode(Turn<'a, V>),
+    Decode(Decoding<'a, V>),
 }
 
 impl<V: Clone> Pins<V> {
@@ -94,12 +94,12 @@ impl<V: Clone> Pins<V> {
         decode: impl FnOnce() -> Result<(V, usize), E>,
         list: impl FnOnce(),
     ) -> Result<V, E> {
-        let turn = match self.pin() {
+        let decoding = match self.pin() {
             Pin::There(value) => return Ok(value),
-            Pin::Decode(turn) => turn,
+            Pin::Decode(decoding) => decoding,
         };
         let (value, bytes) = decode()?;
-        if turn.decoded(value.clone(), bytes) {
+        if decoding.decoded(value.clone(), bytes) {
             list();
         }
         Ok(value)
@@ -119,7 +119,7 @@ impl<V: Clone> Pins<V> {
             state = waited(&self.changed, state);
         }
         state.decoding = true;
-        Pin::Decode(Turn(self))
+        Pin::Decode(Decoding(self))
     }
 
     /// Gives a pin back.
@@ -173,9 +173,9 @@ impl<V: Clone> Pins<V> {
 }
 
 /// The right to decode, which ends however decoding ends (N2).
-struct Turn<'a, V>(&'a Pins<V>);
+struct Decoding<'a, V>(&'a Pins<V>);
 
-impl<V> Turn<'_, V> {
+impl<V> Decoding<'_, V> {
     /// Stores the decoded form, with a first pin. Returns whether it must be put into the set's list (N3).
     fn decoded(&self, value: V, bytes: usize) -> bool {
         let mut state = locked(&self.0.state);
@@ -186,7 +186,7 @@ impl<V> Turn<'_, V> {
     }
 }
 
-impl<V> Drop for Turn<'_, V> {
+impl<V> Drop for Decoding<'_, V> {
     fn drop(&mut self) {
         locked(&self.0.state).decoding = false;
         self.0.changed.notify_all();

@@ -209,10 +209,10 @@ pub struct ProcessHeader {
     /// Bytes in use by the allocator's own count, asked again right after that snapshot.
     pub in_use_after: AtomicU64,
     /// Snapshots asked for because the live heap is about to fall from its greatest; the recorder raises it.
-    pub turn_asked: AtomicU32,
-    /// Turns answered so far; the collector raises the count to [`ProcessHeader::turn_asked`], and wakes the threads
+    pub high_water_asked: AtomicU32,
+    /// Such snapshots answered so far; the collector raises the count to [`ProcessHeader::high_water_asked`], and wakes the threads
     /// that wait.
-    pub turn_done: AtomicU32,
+    pub high_water_done: AtomicU32,
     /// Threads that were kept from the recorder, as a filter of system calls would have ended the program there.
     pub filtered_threads: AtomicU64,
     /// Live usable bytes as the recorder counts them, plus [`COUNTED_FROM`]; 0 while it does not count.

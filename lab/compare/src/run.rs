@@ -15,7 +15,7 @@
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
 //! R6  One run at a time in a process: any other child of it is taken for an orphan of the run (tree.T2).
 //!
-//! Not here: which program and allocator (rounds.rs), when a program is idle (rest.rs), what follows from samples (figures.rs).
+//! Not here: which program and allocator (rounds.rs), when a program is idle (idle.rs), what follows from samples (figures.rs).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,8 +27,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::idle::{Activity, IdleWindow};
 use crate::model::Point;
-use crate::rest::{Activity, Rest};
 use crate::tree::{Held, Tree};
 
 /// Set by a caller that wants everything to end: the run under way is ended, no other is begun.
@@ -66,7 +66,7 @@ pub struct Job {
     /// The longest time that it may take.
     pub limit: Duration,
     /// The time without work after which it is asked to end; time in which it waits for a processor does not count
-    /// (rest.rs).
+    /// (idle.rs).
     pub idle: Option<Duration>,
     /// Time between looks.
     pub interval: Duration,
@@ -219,7 +219,7 @@ struct Watch<'a> {
     processes: u32,
     with_library_bytes: u64,
     without_library: Option<(u64, String)>,
-    rest: Option<Rest>,
+    idle: Option<IdleWindow>,
 }
 
 impl Watch<'_> {
@@ -239,7 +239,7 @@ impl Watch<'_> {
             processes: 0,
             with_library_bytes: 0,
             without_library: None,
-            rest: job.idle.map(Rest::new),
+            idle: job.idle.map(IdleWindow::new),
         }
     }
 
@@ -324,15 +324,15 @@ impl Watch<'_> {
         if self.begun.elapsed() > self.job.limit {
             return Some(Ended::Limit);
         }
-        let rest = self.rest.as_mut()?;
+        let window = self.idle.as_mut()?;
         let now = self.begun.elapsed();
-        if !rest.is_due(now) {
+        if !window.is_due(now) {
             return None;
         }
         // A child that works and is not known yet would otherwise be missed.
         self.tree.look();
         let seen = Activity::of(self.tree.members(), self.tree.cpu());
-        rest.has_rested(now, seen).then_some(Ended::Idle)
+        window.was_idle(now, seen).then_some(Ended::Idle)
     }
 
     /// Ends the program; also its children, if it is not asked politely.
@@ -551,7 +551,7 @@ mod tests {
         assert_ne!(one, done("echo b", |_| ()).output);
     }
 
-    /// The look of a starved program is tested in `rest`, with readings made by hand.
+    /// The look of a starved program is tested in `idle`, with readings made by hand.
     #[test]
     fn an_idle_program_is_asked_to_end_and_a_busy_one_is_not() {
         let idle = done("trap 'exit 0' TERM; sleep 300 & wait", |job| {

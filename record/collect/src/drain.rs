@@ -97,7 +97,7 @@ struct Draining {
     threads: Vec<Thread>,
     marks_from_outside: Vec<(u32, String)>,
     snapshots_asked: u32,
-    turns_asked: u32,
+    high_water_asked: u32,
     /// Whether the program reported that it was about to end.
     exit_asked: bool,
     /// The newest of the program's own marks that has been decoded: number and name.
@@ -281,7 +281,7 @@ impl Drain {
             threads: Vec::new(),
             marks_from_outside: Vec::new(),
             snapshots_asked: 0,
-            turns_asked: 0,
+            high_water_asked: 0,
             exit_asked: false,
             newest_mark: None,
             outside: None,
@@ -662,10 +662,10 @@ impl Draining {
     ) {
         let header = self.process.first.header();
         // ORDER: Acquire; pairs with the recorder's AcqRel: the heap's greatest size came before it.
-        let turns = header.turn_asked.load(Ordering::Acquire);
-        if turns != self.turns_asked {
-            self.turns_asked = turns;
-            let _ = sampler.send(Ask::HighWater(Arc::clone(&self.process), turns));
+        let asked = header.high_water_asked.load(Ordering::Acquire);
+        if asked != self.high_water_asked {
+            self.high_water_asked = asked;
+            let _ = sampler.send(Ask::HighWater(Arc::clone(&self.process), asked));
         }
         // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
         let asked = header.snapshot_asked.load(Ordering::Acquire);

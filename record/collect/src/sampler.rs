@@ -187,9 +187,9 @@ fn answer(ask: Ask, watched: &mut HashMap<usize, Watched>, output: &Output, look
         }
         Ask::HighWater(process, number) => {
             if let Some(watched) = watched.get_mut(&process.index) {
-                turned(watched, output);
+                read_high_water(watched, output);
             }
-            let_go_on(&process.first.header().turn_done, number);
+            let_go_on(&process.first.header().high_water_done, number);
         }
         Ask::Look(process, number, _waiting) => {
             if let Some(watched) = watched.get_mut(&process.index).filter(|_| looks) {
@@ -354,7 +354,7 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
 }
 
 /// Takes a snapshot of the greatest live heap. The one held back shows less of the same rise.
-fn turned(watched: &mut Watched, output: &Output) {
+fn read_high_water(watched: &mut Watched, output: &Output) {
     let now = Instant::now();
     let Some(sample) = sample(watched, output) else {
         return;

@@ -224,8 +224,8 @@ pub fn high_water_snapshot() {
     }
     if let Some(header) = header() {
         // ORDER: AcqRel; what the heap was is older than the number.
-        let wanted = header.turn_asked.fetch_add(1, Ordering::AcqRel) + 1;
-        wait_for(&header.turn_done, wanted, HIGH_WATER_WAIT_NS);
+        let wanted = header.high_water_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        wait_for(&header.high_water_done, wanted, HIGH_WATER_WAIT_NS);
     }
 }
 
@@ -237,8 +237,8 @@ pub fn same_high_water_snapshot() {
         && let Some(header) = header()
     {
         // ORDER: Acquire; as for the answer.
-        let wanted = header.turn_asked.load(Ordering::Acquire);
-        wait_for(&header.turn_done, wanted, HIGH_WATER_WAIT_NS);
+        let wanted = header.high_water_asked.load(Ordering::Acquire);
+        wait_for(&header.high_water_done, wanted, HIGH_WATER_WAIT_NS);
     }
 }
 

@@ -60,7 +60,7 @@ struct Flight<K, V> {
 pub struct Flights<K, V>(Mutex<Vec<Arc<Flight<K, V>>>>);
 
 /// The result of entering.
-enum Turn<'a, K, V> {
+enum Entered<'a, K, V> {
     /// No thread makes it: the caller makes it.
     Lead(Lead<'a, K, V>),
     /// Another thread made it meanwhile.
@@ -127,12 +127,12 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
             return make().map_err(Joined::Own);
         }
         match self.enter(hash, key) {
-            Turn::Landed(value) => {
+            Entered::Landed(value) => {
                 joined();
                 Ok(value)
             }
-            Turn::Lost(why) => Err(Joined::Lost(why)),
-            Turn::Lead(lead) => {
+            Entered::Lost(why) => Err(Joined::Lost(why)),
+            Entered::Lead(lead) => {
                 // G2: it may have been put in since.
                 let value = match peek() {
                     Some(value) => value,
@@ -145,7 +145,7 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
     }
 
     /// Leads the flight of a key, or waits until it ends. Only for a thread that [`may_wait`].
-    fn enter(&self, hash: u64, key: &K) -> Turn<'_, K, V> {
+    fn enter(&self, hash: u64, key: &K) -> Entered<'_, K, V> {
         let flight = {
             let mut all = locked(&self.0);
             let found = all.iter().find(|one| one.hash == hash && one.key == *key);
@@ -161,15 +161,15 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
                     all.push(Arc::clone(&flight));
                     drop(all);
                     MAKING.with(|making| making.set(making.get() + 1));
-                    return Turn::Lead(Lead { of: self, flight });
+                    return Entered::Lead(Lead { of: self, flight });
                 }
             }
         };
         let mut state = locked(&flight.state);
         loop {
             match &*state {
-                State::Landed(value) => return Turn::Landed(value.clone()),
-                State::Lost(why) => return Turn::Lost(*why),
+                State::Landed(value) => return Entered::Landed(value.clone()),
+                State::Lost(why) => return Entered::Lost(*why),
                 State::Up => state = waited(&flight.ended, state),
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   window   ├── ran ──┤ waited for a processor ├────────── slept ──────────┤ now
-//!            at rest:  window − waited >= idle,  ran <= 1 % of that,  nobody is runnable now
+//!            idle:     window − waited >= idle,  ran <= 1 % of that,  no thread is runnable now
 //! ```
 //!
 //! I1  Time in which a thread waited for a processor tells nothing about its work: it does not count towards `idle`.
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
-/// A tree at rest uses at most one part in this many of one processor.
+/// An idle tree uses at most one part in this many of one processor.
 const SHARE: u32 = 100;
 
 /// The activity of a tree until now, and at present.
@@ -109,7 +109,7 @@ impl Thread {
 
 /// The window in which a tree may prove that it rests. Times are since the run's start.
 #[derive(Debug)]
-pub struct Rest {
+pub struct IdleWindow {
     idle: Duration,
     begun: Duration,
     before: Activity,
@@ -117,10 +117,10 @@ pub struct Rest {
     next: Duration,
 }
 
-impl Rest {
+impl IdleWindow {
     /// Creates the window of a tree that began now and has done nothing.
-    pub fn new(idle: Duration) -> Rest {
-        Rest {
+    pub fn new(idle: Duration) -> IdleWindow {
+        IdleWindow {
             idle,
             begun: Duration::ZERO,
             before: Activity::default(),
@@ -134,7 +134,7 @@ impl Rest {
     }
 
     /// Reports whether the tree has rested for long enough, after a look at it.
-    pub fn has_rested(&mut self, now: Duration, seen: Activity) -> bool {
+    pub fn was_idle(&mut self, now: Duration, seen: Activity) -> bool {
         let window = now.saturating_sub(self.begun);
         let could = window.saturating_sub(seen.waited_since(&self.before));
         let ran = seen.ran_since(&self.before);
@@ -144,7 +144,7 @@ impl Rest {
             return false;
         }
         if ran > could / SHARE {
-            *self = Rest {
+            *self = IdleWindow {
                 idle: self.idle,
                 begun: now,
                 before: seen,
@@ -187,50 +187,50 @@ mod tests {
 
     #[test]
     fn who_sleeps_rests_and_who_computes_does_not() {
-        let mut rest = Rest::new(IDLE);
-        assert!(!rest.is_due(ms(299)) && rest.is_due(IDLE));
-        assert!(rest.has_rested(IDLE, seen(&[thread(3, 0, false)])));
-        let mut rest = Rest::new(IDLE);
-        for window in 1..50 {
-            let at = IDLE * window;
-            assert!(!rest.has_rested(at, seen(&[thread(300 * u64::from(window), 0, false)])));
+        let mut window = IdleWindow::new(IDLE);
+        assert!(!window.is_due(ms(299)) && window.is_due(IDLE));
+        assert!(window.was_idle(IDLE, seen(&[thread(3, 0, false)])));
+        let mut window = IdleWindow::new(IDLE);
+        for nth in 1..50 {
+            let at = IDLE * nth;
+            assert!(!window.was_idle(at, seen(&[thread(300 * u64::from(nth), 0, false)])));
         }
         // It rests from then on.
-        assert!(!rest.is_due(IDLE * 50 - ms(1)));
-        assert!(rest.has_rested(IDLE * 50, seen(&[thread(300 * 49, 0, false)])));
+        assert!(!window.is_due(IDLE * 50 - ms(1)));
+        assert!(window.was_idle(IDLE * 50, seen(&[thread(300 * 49, 0, false)])));
     }
 
     /// Tests a thread that wants the processor and never gets it: the kernel adds the wait when it ends, so the times
     /// stand still.
     #[test]
     fn who_is_starved_does_not_rest() {
-        let mut rest = Rest::new(IDLE);
+        let mut window = IdleWindow::new(IDLE);
         let starved = thread(0, 0, true);
         for at in 1..1000 {
-            assert!(!rest.has_rested(IDLE * at, seen(&[thread(0, 0, false), starved])));
+            assert!(!window.was_idle(IDLE * at, seen(&[thread(0, 0, false), starved])));
         }
         // Finally it ran for a moment, and sleeps: its wait shows that it had not slept before.
         let ran =
             |ran_ms, waited_ms| seen(&[thread(0, 0, false), thread(ran_ms, waited_ms, false)]);
-        assert!(!rest.has_rested(IDLE * 1000, ran(1, 299_990)));
-        assert!(rest.has_rested(IDLE * 1001, ran(1, 299_990)));
+        assert!(!window.was_idle(IDLE * 1000, ran(1, 299_990)));
+        assert!(window.was_idle(IDLE * 1001, ran(1, 299_990)));
     }
 
     /// Tests a thread that gets 1 ms of processor in each 400, always seen when it sleeps for a moment.
     #[test]
     fn waits_for_a_processor_do_not_count_as_rest() {
-        let mut rest = Rest::new(IDLE);
+        let mut window = IdleWindow::new(IDLE);
         for turn in 1..500 {
             let now = ms(400 * turn);
             let busy = seen(&[thread(turn, 399 * turn, false)]);
-            assert!(!rest.has_rested(now, busy), "turn {turn}");
+            assert!(!window.was_idle(now, busy), "turn {turn}");
         }
     }
 
     /// Tests a server that wakes ten times a second for nothing, on a machine where each waking waits for 20 ms.
     #[test]
     fn a_server_that_wakes_now_and_then_rests_on_a_busy_machine_too() {
-        let mut rest = Rest::new(IDLE);
+        let mut window = IdleWindow::new(IDLE);
         let at = (1..100).find(|at| {
             let wakings = u64::from(*at);
             let server = Thread {
@@ -238,18 +238,18 @@ mod tests {
                 waited: ms(20 * wakings),
                 has_work: wakings.is_multiple_of(5),
             };
-            rest.has_rested(ms(100) * *at, seen(&[server]))
+            window.was_idle(ms(100) * *at, seen(&[server]))
         });
         assert_eq!(at, Some(4), "300 ms and what was waited");
     }
 
     #[test]
     fn work_of_threads_and_processes_that_ended_counts() {
-        let mut rest = Rest::new(IDLE);
+        let mut window = IdleWindow::new(IDLE);
         let mut first = seen(&[thread(0, 0, false)]);
         first.cpu = ms(250);
-        assert!(!rest.has_rested(IDLE, first.clone()));
-        assert!(rest.has_rested(IDLE * 2, first));
+        assert!(!window.was_idle(IDLE, first.clone()));
+        assert!(window.was_idle(IDLE * 2, first));
     }
 
     #[test]
