@@ -105,7 +105,7 @@ int skinflint_off_pressure(skinflint_listener listener, void *context);
  * time for its pages and not for its blocks. Any thread may use a heap. free() and malloc_usable_size()
  * work on its blocks; realloc() does too, but a block that it moves leaves the heap.
  *
- * create: null if there is no memory. destroy: nobody may use the heap or its blocks any more; null is nothing.
+ * create: null if there is no memory. destroy: the heap and its blocks must not be used any more; null is nothing.
  * A heap that was destroyed is known as such: its use is reported on stderr, and ends the program unless
  * SKINFLINT_BAD_FREE says otherwise. memalign: EINVAL if `align` is no power of two.
  * bytes, blocks: usable bytes of live blocks, and their number; a look at each of its spans.

@@ -20,7 +20,7 @@
  *     bytes, of the heap (measured by malloc_usable_size) or beside it. heap-allocated, resident and the like are
  *     there already and not for reporters, and heap-unclassified is what your lines leave over.
  * R4  A function must return: no exception, no longjmp out of it.
- * R5  Where somebody looks for dark matter (skinflint run --dark-matter), a line of the heap also says which blocks it
+ * R5  Where a request looks for dark matter (skinflint run --dark-matter), a line of the heap also says which blocks it
  *     has measured: those of skinflint_report_block and the like since the line before, in the order of the lines.
  *     Otherwise these take no memory.
  *
@@ -36,7 +36,7 @@ extern "C" {
 #endif
 
 /*
- * Where the lines of one reporter go; good until it returns. Whoever uses it later gets -1 (or 0) and does no harm; it is
+ * Where the lines of one reporter go; good until it returns. A later use of it gets -1 (or 0) and does no harm; it is
  * no address, and never the same twice.
  */
 typedef struct skinflint_report skinflint_report;
@@ -123,7 +123,7 @@ static __inline__ int skinflint_report_count(skinflint_report *out, const char *
 int skinflint_memory_open(const char *folder);
 
 /*
- * Nobody can ask any more. Waits for an answer that is under way, and for reporters and actions that run, ten seconds
+ * Closes the socket. Waits for an answer that is under way, and for reporters and actions that run, ten seconds
  * each at most: then none of them is called any more. Called by one of them it does not wait.
  */
 void skinflint_memory_close(void);

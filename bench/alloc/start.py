@@ -71,7 +71,7 @@ def forks(bench, allocator, count):
 
 
 def paired(part, sample, allocators, rounds, failed):
-    """{allocator: [figures]}: in each round everybody once, the order turning (B1). Who fails once is left out."""
+    """{allocator: [figures]}: in each round each allocator once, the order turning (B1). One that fails once is left out."""
     out = {allocator.name: [] for allocator in allocators}
     for number in range(rounds):
         for allocator in speed.turned(allocators, number):

@@ -4,7 +4,7 @@
     peers (a workspace of its own) ──► hits, buffers, arenas, beneath several allocators ──► tables ──► bars
     tests that print their figures (images, host; needs root for the control group) ──► bars
 
-K1  Seeds are fixed, and everybody plays the same traces. Hit ratios and bytes do not depend on the machine; times do,
+K1  Seeds are fixed, and all play the same traces. Hit ratios and bytes do not depend on the machine; times do,
     and are printed and not judged.
 K2  A peer's hit ratio is judged at the bytes that ours has: it plays again, told as much less as it had more.
 """

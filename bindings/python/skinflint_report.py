@@ -12,7 +12,7 @@
 P1  A reporter that raises is left out and named; the others are shown.
 P2  It runs on a thread of the measurement's and takes the interpreter's lock: one that waits for a thread which
     holds that lock is given up after two seconds.
-P3  Nobody can ask any more once the interpreter ends: a reporter that was called then would find none. What is under
+P3  No request is answered once the interpreter ends: a reporter that was called then would find none. What is under
     way then is waited for, ten seconds at most.
 P4  Where an object's bytes lie is told by size(): Python keeps blocks of 512 bytes and less in arenas that it maps
     (pymalloc), which are no blocks of malloc's. What objects() leaves over of these arenas is in rows below
@@ -263,7 +263,7 @@ class Out:
         return self.line(path, HEAP, BYTES, amount, description)
 
     def wants_blocks(self):
-        """Whether somebody asks which blocks were measured."""
+        """Whether a request asks which blocks were measured."""
         return _library.skinflint_report_wants_blocks(self._handle) == 1
 
     def nonheap(self, path, amount, description):
@@ -352,7 +352,7 @@ def open(folder=None):
 
 
 def close():
-    """Nobody can ask any more; waits for reporters and actions that run, ten seconds at most."""
+    """Closes the socket, and waits for reporters and actions that run, ten seconds at most."""
     _library.skinflint_memory_close()
 
 

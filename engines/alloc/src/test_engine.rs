@@ -33,7 +33,7 @@ pub fn own() -> &'static Heap {
     unsafe { &*thread::adopt() }
 }
 
-/// A heap without a thread, which has no span yet, and which nobody else will have.
+/// A heap without a thread, which has no span yet, and which no thread will have.
 pub fn new() -> &'static Heap {
     // SAFETY: heaps stay (pool.G4).
     unsafe { &*pool::new_heap(lock::NOBODY) }

@@ -125,7 +125,7 @@ mod client {
             black_box(interpreter.list(100));
         });
         // SAFETY: as in `cons`.
-        unsafe { collect(&[&heap], Reason::Asked, &mut interpreter) }.expect("nobody is busy");
+        unsafe { collect(&[&heap], Reason::Asked, &mut interpreter) }.expect("no tenant is busy");
         assert_eq!(length(interpreter.globals), (1000, 499_500));
         assert_eq!(length(black_box(on_the_stack)), (500, 124_750));
         let (holds, collections) = (heap.holds(), heap.collections());

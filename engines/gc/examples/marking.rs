@@ -57,7 +57,7 @@ fn main() {
         let tenant = runtime.tenant("marking", usize::MAX);
         let kept = build(&tenant, count, random);
         for _ in 0..9 {
-            tenant.collect().expect("nobody is busy");
+            tenant.collect().expect("no tenant is busy");
         }
         let log = tenant.heap().log();
         let least = log.iter().map(|c| c.mark_ns).min().unwrap_or(0);

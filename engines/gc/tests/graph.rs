@@ -275,7 +275,7 @@ impl Model {
 
     fn collect(&mut self) {
         // SAFETY: everything that the model uses later is rooted.
-        unsafe { collect(&[&self.heap], Reason::Asked, &mut ()) }.expect("nobody is busy");
+        unsafe { collect(&[&self.heap], Reason::Asked, &mut ()) }.expect("no tenant is busy");
         self.compare();
     }
 
@@ -291,7 +291,7 @@ impl Model {
             match self.heap.progress() {
                 Progress::Off if begin => {
                     let begun = self.heap.begin_marking(Reason::Asked, &mut ());
-                    assert!(begun.expect("nobody is busy") == self.heap.is_marking());
+                    assert!(begun.expect("no tenant is busy") == self.heap.is_marking());
                 }
                 Progress::Off => {}
                 Progress::More => drop(self.heap.mark_step(budget)),

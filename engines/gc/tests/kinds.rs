@@ -120,7 +120,7 @@ fn finalizers_meet_no_cell_that_was_not_written() {
     let heap = world.heap("many", usize::MAX);
     let made = rounds(&heap);
     // SAFETY: nothing that was made is used any more.
-    unsafe { collect(&[&heap], Reason::Asked, &mut ()) }.expect("nobody is busy");
+    unsafe { collect(&[&heap], Reason::Asked, &mut ()) }.expect("no tenant is busy");
     heap.check();
     assert_eq!(heap.holds().objects, 0);
     assert_eq!(

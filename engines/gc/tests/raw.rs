@@ -84,7 +84,7 @@ fn keep(heap: &Heap, object: NonNull<Head>) -> RootId {
 
 fn run(heap: &Heap, roots: &mut dyn Roots) {
     // SAFETY: the tests use what they keep.
-    unsafe { collect(&[heap], Reason::Asked, roots) }.expect("nobody is busy");
+    unsafe { collect(&[heap], Reason::Asked, roots) }.expect("no tenant is busy");
     heap.check();
 }
 

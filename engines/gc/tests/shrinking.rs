@@ -79,7 +79,7 @@ fn all_of_it_goes_back() {
     let kept = list(&tenant, 64 << 20);
     assert!(gained(before) > 60 << 20);
     drop(kept);
-    tenant.collect().expect("nobody is busy");
+    tenant.collect().expect("no tenant is busy");
     settle(&runtime);
     let left = gained(before);
     assert!(
@@ -102,7 +102,7 @@ fn what_the_sweeper_empties_goes_back_while_the_program_does_something_else() {
     let cells = tenant.heap().holds().objects;
     assert!(gained(before) > 60 << 20);
     drop(kept);
-    tenant.collect().expect("nobody is busy");
+    tenant.collect().expect("no tenant is busy");
     // Nobody polls, and nobody allocates: the counts are asked, and change nothing.
     let until = Instant::now() + Duration::from_secs(60);
     while tenant.heap().sweep_counts().background_cells < cells as u64 {
@@ -147,7 +147,7 @@ fn free_arenas_go_back_beside_survivors() {
         }
         from.next.set(cx, None);
     });
-    tenant.collect().expect("nobody is busy");
+    tenant.collect().expect("no tenant is busy");
     settle(&runtime);
     let taken = runtime.source().counts().taken;
     assert!(taken > 25, "every chunk has survivors: {taken}");
@@ -219,7 +219,7 @@ fn what_the_next_collection_will_want_is_kept() {
         for _ in 0..40 {
             drop(list(&tenant, 2 << 20));
         }
-        tenant.collect().expect("nobody is busy");
+        tenant.collect().expect("no tenant is busy");
         settle(&runtime);
         runtime.source().counts()
     };
@@ -253,7 +253,7 @@ fn an_unreachable_half_of_each_arena_is_reused_before_anything_is_mapped() {
             at = after;
         }
     });
-    tenant.collect().expect("nobody is busy");
+    tenant.collect().expect("no tenant is busy");
     let held = tenant.heap().holds().held_bytes;
     let more = list(&tenant, 3 << 20);
     assert_eq!(
@@ -302,7 +302,7 @@ fn the_kernels_refusals_are_errors_and_pass() {
             Ok(1),
             "after {granted} requests: memory is there again"
         );
-        tenant.collect().expect("nobody is busy");
+        tenant.collect().expect("no tenant is busy");
         tenant.shrink();
         assert_eq!(tenant.heap().holds().held_bytes, 0);
     }

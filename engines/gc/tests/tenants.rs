@@ -181,7 +181,7 @@ impl Model {
     fn collect_one(&mut self) {
         let before = self.objects();
         let which = self.dice.index(TENANTS);
-        self.tenants[which].collect().expect("nobody is busy");
+        self.tenants[which].collect().expect("no tenant is busy");
         let after = self.objects();
         for (number, (before, after)) in before.iter().zip(&after).enumerate() {
             assert!(number == which || before == after, "M3: {number}");
@@ -193,7 +193,7 @@ impl Model {
         let reached = self.reachable();
         self.runtime
             .collect_all(Reason::Asked)
-            .expect("nobody is busy");
+            .expect("no tenant is busy");
         let mut expected = vec![0; TENANTS];
         for id in &reached {
             expected[self.nodes[id].tenant] += 1;
@@ -207,7 +207,7 @@ impl Model {
     fn mark_all(&mut self) {
         self.runtime
             .begin_all(Reason::Asked)
-            .expect("nobody is busy");
+            .expect("no tenant is busy");
         for _ in 0..self.dice.index(40) {
             let edges = 1 + self.dice.index(40) as u64;
             let budget = Budget {

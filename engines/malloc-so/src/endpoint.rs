@@ -305,7 +305,7 @@ fn listen() -> Result<i32, &'static [u8]> {
         let answer = with(libc::SYS_connect, probe);
         sys::close(probe as i32);
         if answer == 0 {
-            return Err(b"somebody listens in its place");
+            return Err(b"another process listens in its place");
         }
         call(
             libc::SYS_unlink,

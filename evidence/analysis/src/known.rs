@@ -147,7 +147,7 @@ mod tests {
         assert!(known_growth("list_resize.part.0", "python3.11").is_some());
         assert!(
             known_growth("list_resize", "mine").is_none(),
-            "anybody's name"
+            "any program's name"
         );
         assert!(known_growth("g_string_maybe_expand", "libglib-2.0.so.0").is_some());
         assert!(known_growth("llvm::SmallVectorBase<unsigned int>::grow_pod(void*, unsigned long, unsigned long)", "x").is_some());

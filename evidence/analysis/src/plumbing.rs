@@ -769,7 +769,7 @@ mod tests {
                 "{module} {plain:?}"
             );
         }
-        // Anybody may call a function so.
+        // Any program may call a function so.
         assert_eq!(
             of("mine", &["main", "list_resize", "realloc"]),
             "list_resize"

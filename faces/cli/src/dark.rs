@@ -52,7 +52,7 @@ pub struct DarkArgs {
     #[arg(long, value_name = "MOMENT", default_value = "end")]
     pub at: String,
 
-    /// The moment at which the measurement had ended: what came or went before is judged by nobody
+    /// The moment at which the measurement had ended: what came or went before is not judged
     #[arg(long, value_name = "MARK")]
     pub until: Option<String>,
 

@@ -228,7 +228,7 @@ fn list(as_json: bool) -> Result<u8> {
         return Ok(0);
     }
     if found.is_empty() {
-        say!("skinflint: nobody can be asked; {HOW}");
+        say!("skinflint: no program can be asked; {HOW}");
         return Ok(0);
     }
     let mut out = String::new();

@@ -271,7 +271,7 @@ impl Asker {
                 "the program ended before it had run for {time:?}; give an earlier moment with --at"
             ),
             When::End => bail!(
-                "the program ended in no orderly way, so nobody could be asked; give a mark or a time with --at"
+                "the program ended in no orderly way, so it could not be asked; give a mark or a time with --at"
             ),
             When::Largest => bail!(NOBODY),
         }

@@ -65,7 +65,7 @@ pub fn render(dark: &Dark, report: &Report, rows: usize, frames: usize) -> Strin
     if dark.went_bytes > 0 {
         let _ = writeln!(
             text,
-            "went             {} while it was measured: judged by nobody",
+            "went             {} while it was measured: not judged",
             units::bytes(dark.went_bytes)
         );
     }

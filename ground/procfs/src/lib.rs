@@ -17,7 +17,7 @@
 //! heap, and refuses all of it for a name that is no UTF-8. The collector reads these files up to a hundred times a
 //! second beside the program that it measures. The crate's breadth (`/proc/net`, `/sys`) is not needed.
 //! `base::sys` reads files without the standard library, inside malloc; so does `reporters::process`, inside a program
-//! that reports its own memory. Whoever watches from outside may allocate, and comes here.
+//! that reports its own memory. What watches from outside may allocate, and comes here.
 //!
 //! Not here: policy. Which processes are members, what of them is counted, and what is signalled is said by
 //! `compare`, `browser` and `collect`.

@@ -110,7 +110,7 @@ pub(crate) struct Noting(());
 
 impl Noting {
     pub(crate) fn begin() -> Noting {
-        ASKED.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed: whoever asks on this thread sees its own write
+        ASKED.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed: a thread that asks sees its own write
         HERE.set(true);
         forget();
         Noting(())

@@ -52,7 +52,7 @@ impl fmt::Display for NoFigures {
                  (a container, a namespace, a security module)",
             ),
             NoFigures::Forbidden => f.write_str(
-                "the kernel refuses to show its /proc files: it belongs to somebody else, or is protected against its \
+                "the kernel refuses to show its /proc files: it belongs to another user, or is protected against its \
                  own user; ask as its user, or as root",
             ),
             NoFigures::Empty => f.write_str(

@@ -1,4 +1,4 @@
-//! Driven: tabs are opened and closed as lines on stdin say, while somebody else measures.
+//! Driven: tabs are opened and closed as lines on stdin say, while another process measures.
 //!
 //! ```text
 //!   {"id":1,"do":"open","file":"a.js","timeout_ms":60000} ─► tab, turns ─► {"id":1,"ok":{"tab":"1","load_ms":12,"failed":null}}
@@ -269,7 +269,7 @@ fn say(id: u64, answer: Result<Value, String>) {
 fn say_value(value: &Value) {
     let mut out = std::io::stdout().lock();
     let done = writeln!(out, "{value}").and_then(|()| out.flush());
-    // Nobody listens any more: as at the end of stdin.
+    // The reader has gone: as at the end of stdin.
     if done.is_err() {
         std::process::exit(0);
     }

@@ -34,7 +34,7 @@ const KEPT_BYTES: usize = 1 << 20;
 pub struct Output {
     /// Into the report rather than to the terminal.
     pub keep: bool,
-    /// To stderr, all of it: stdout is somebody else's.
+    /// To stderr, all of it: stdout is the script's.
     aside: bool,
     lines: RefCell<Vec<String>>,
     bytes: Cell<usize>,
@@ -65,7 +65,7 @@ impl Output {
             } else {
                 writeln!(std::io::stdout(), "{line}")
             };
-            // A closed pipe is success, and nobody reads the rest.
+            // A closed pipe is success, and the rest is not read.
             if done.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe) {
                 std::process::exit(0);
             }

@@ -155,7 +155,7 @@ impl Report {
         self.say_pauses(&mut text);
         self.say_tenants(&mut text);
         for left in &self.left {
-            let path = left.path.as_deref().unwrap_or("nobody says by what");
+            let path = left.path.as_deref().unwrap_or("it is not said by what");
             let (objects, bytes) = (left.objects, left.bytes);
             let _ = writeln!(
                 text,

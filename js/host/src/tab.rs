@@ -52,7 +52,7 @@ const STACK_VALUES: usize = 1 << 20;
 pub enum Failure {
     /// A program that does not parse: `file:line:col: message`.
     Syntax(String),
-    /// An exception that nobody caught.
+    /// An uncaught exception.
     Exception(String),
     /// It needs more than its limit.
     Limit(String),
@@ -120,7 +120,7 @@ impl Drop for Engine {
     }
 }
 
-/// Promises that were rejected and that nobody handles.
+/// Promises that were rejected and have no handler.
 #[derive(Default)]
 struct Rejections(RefCell<Vec<JsObject<Promise>>>);
 
@@ -343,7 +343,7 @@ impl Tab {
             _ => "a reason that is gone".to_owned(),
         };
         Err(Failure::Exception(format!(
-            "in a promise that nobody handles: {reason}"
+            "in a promise without a handler: {reason}"
         )))
     }
 
@@ -457,7 +457,7 @@ impl Tab {
     }
 }
 
-/// An exception that nobody caught.
+/// An uncaught exception.
 fn exception(error: JsError) -> Failure {
     Failure::Exception(error.to_string())
 }

@@ -387,7 +387,7 @@ pub fn doubts_of(series: &Series) -> Vec<String> {
             && !series.proofs.iter().any(|p| p.label == run.subject.label)
         {
             doubts.push(format!(
-                "{}: nobody counted whether the allocator served",
+                "{}: it was not counted whether the allocator served",
                 run.subject.label
             ));
         }

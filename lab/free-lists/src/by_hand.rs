@@ -329,13 +329,13 @@ fn keeps_large_objects_apart(name: &str) {
     assert_eq!(list.take(5000, Gc), Some(hole(1, 8192)));
     let small = list.take(800, Gc).expect("too small for a large object");
     assert_eq!(small.word / PAGE_WORDS, 1);
-    // Page 1 is given back, comes again, and is anybody's: what is freed of it is a small hole.
+    // Page 1 is given back, comes again, and is for all: what is freed of it is a small hole.
     list.free(hole(1, 8192), Freed::Sweep);
     list.remove_page(1);
     assert_eq!(list.take(5000, Gc), None, "its holes are gone with it");
     list.add_page(1);
     list.free(hole(1, 8192), Freed::Sweep);
-    assert_eq!(list.take(5000, Gc), None, "nobody has taken it");
+    assert_eq!(list.take(5000, Gc), None, "it is not taken yet");
     assert_eq!(list.page_for(40), Some(1), "last in, first out");
 }
 

@@ -42,7 +42,7 @@ fn seeds() -> Vec<u64> {
 
 const PAGES: u32 = 6;
 
-/// Memory that is in nobody's list: runs by their first word.
+/// Memory that is in no list: runs by their first word.
 struct Held(BTreeMap<u32, u32>);
 
 impl Held {

@@ -75,7 +75,7 @@ macro_rules! strategies {
             },
             Strategy {
                 name: "tuned",
-                about: "many-fast for everybody while waste is low, many while it is high, decided at each collection",
+                about: "many-fast for all while waste is low, many while it is high, decided at each collection",
                 studied: false,
                 make: |memory| Box::new(Tuned::new(memory)),
             },
@@ -130,7 +130,7 @@ static ALL: &[Strategy] = strategies! {
     "more-1k" true More1k, Heavy, Plain, "99 classes, best fit";
     "more-2k" true More2k, Heavy, Plain, "100 classes, best fit";
     "more-2k-fast" true More2kFast, Heavy, Plain, "100 classes, 2 KB of surplus first";
-    "many-origin" true ManyOrigin, Heavy, Plain, "the collector as many, everybody else as many-fast: what V8 shipped";
+    "many-origin" true ManyOrigin, Heavy, Plain, "the collector as many, all others as many-fast: what V8 shipped";
     "many-cached" false Many, Heavy, Cached, "many, empty classes skipped by a table";
     "many-fast-cached" false ManyFast, Heavy, Cached, "many-fast, cached";
     "half-many-cached" false HalfMany, Heavy, Cached, "half-many, cached";

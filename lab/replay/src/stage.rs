@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   feed ── post ──► part.ring[4] ── take ──► its player        part = one recorded thread
-//!   who waits for a slot: spins, then sleeps on `notifier`; who does an operation rings it if anybody waits
+//!   a thread that waits for a slot spins, then sleeps on `notifier`; one that does an operation wakes those that wait
 //! ```
 //!
 //! H1  A ring's entry is written by the feed before `posted` is raised (Release) and read after it was seen

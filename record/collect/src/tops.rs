@@ -219,7 +219,7 @@ fn read_arena(
     (0..READINGS).find_map(|reading| {
         if reading > 0 {
             memory.pages.clear();
-            // Whoever changes it may need this processor.
+            // The thread that changes it may need this processor.
             std::thread::yield_now();
         }
         let before = standing(memory, layout, arena)?;

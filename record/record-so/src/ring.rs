@@ -42,7 +42,7 @@ impl Outside for Recorder {
         process::notify_collector();
         sys::futex_wait(&slot.head.drained, seen, LOOK_NS);
         let is_over = patience.is_over();
-        // ORDER: Relaxed; a flag. Whoever has set it has said why.
+        // ORDER: Relaxed; a flag. The thread that set it has said why.
         if is_over && !process::OFF.load(Ordering::Relaxed) {
             process::give_up();
         }

@@ -37,13 +37,13 @@ pub struct BorrowMutError;
 
 impl Display for BorrowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the cell is being written by somebody who borrowed it before")
+        f.write_str("the cell is being written under an earlier borrow")
     }
 }
 
 impl Display for BorrowMutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the cell is in use by somebody who borrowed it before")
+        f.write_str("the cell is in use under an earlier borrow")
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   queue ─► finalize ─► drop the value ─► free the cell                   (its handles go with it: their objects queue)
-//!   doomed cycle:   finalize each ──► has anybody a new handle? all live on
+//!   doomed cycle:   finalize each ──► is there a new handle? all live on
 //!                   └─► drop each ──► free those without handles; the others when their last holder is dropped
 //! ```
 //!

@@ -2,7 +2,7 @@
 //! leads to.
 //!
 //! ```text
-//!   suspects ─► each counts its edges at their ends ─► handles > edges: somebody outside has one ─► alive
+//!   suspects ─► each counts its edges at their ends ─► handles > edges: one is outside ─► alive
 //!                                                                          │ and all it leads to
 //!            ◄──────────────────────────── what is left is garbage ◄───────┘
 //! ```

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   take ─► Placed::alloc ─► │ words, tenant ║ handles, state (PLACED), vtable, value │     give ─► its bit goes
-//!   tick ─► cycle: due, and nobody marks it? ─► stacks forget it ─► collect ─► holes ─► the policy
+//!   tick ─► cycle: due, and not being marked? ─► stacks forget it ─► collect ─► holes ─► the policy
 //! ```
 //!
 //! X1  Objects above [`MAX_OBJECT`] bytes, or aligned to more than a word, lie in the heap as usual, and are counted.

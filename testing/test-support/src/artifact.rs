@@ -102,7 +102,7 @@ fn artifact(package: &str, profile: &str) -> PathBuf {
         match std::env::var_os("SKINFLINT_BUILT") {
             Some(_) if path.exists() => Ok(()),
             Some(_) => Err(format!(
-                "SKINFLINT_BUILT is set, but nobody ran {command:?}"
+                "SKINFLINT_BUILT is set, but {command:?} was not run"
             )),
             None => run(command),
         }

@@ -1,4 +1,4 @@
-//! Growing buffers: blocks, bytes asked for over all, bytes that the allocator gave and nobody can use.
+//! Growing buffers: blocks, bytes asked for over all, bytes that the allocator gave and no program can use.
 //!
 //! ```text
 //!   append | many ─► Buf, Vec, just-enough (reserve_exact for each piece)       bytes, 100 at a time

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! B1  Traces, sizes and contents come from one seed and are the same for all.
-//! B2  Bytes are counted beneath everybody alike: requested, and usable by `malloc_usable_size`, at each call.
+//! B2  Bytes are counted beneath all alike: requested, and usable by `malloc_usable_size`, at each call.
 //! B3  What was put in is looked at: a cache that gave back another value ends the program.
 //!
 //! Not here: judging (`run.py`).

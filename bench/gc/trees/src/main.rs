@@ -92,7 +92,7 @@ mod ours {
         assert_eq!(tenant.enter(|cx| count(long.open(cx).expect("ours"))), (1 << LONG) - 1);
         let log = tenant.heap().log();
         drop(long);
-        tenant.collect().expect("nobody is busy");
+        tenant.collect().expect("no tenant is busy");
         tenant.shrink();
         let freed = status("VmRSS");
         let pause = |part: fn(&skinflint_gc::Collection) -> u64| {

@@ -7,7 +7,7 @@
 //!
 //! U1  No file of this floor names one of the services: it calls through [`Paths`], which the services fill
 //!     (`services::table`). The linker brings the two together, so there is no moment at which the table is empty, and
-//!     nobody has to begin it: the first call of `malloc` may come before any constructor.
+//!     no call has to begin it: the first call of `malloc` may come before any constructor.
 //! U2  Nothing here is on a fast path. What is off costs a load of its switch, and no call.
 //! U3  A switch is written by the service that it belongs to, and only read here.
 //!

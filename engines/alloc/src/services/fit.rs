@@ -388,7 +388,7 @@ mod tests {
             of(Path::new("/dev/null")),
             Err(FitError::Format(format::FitError::Empty))
         );
-        // A pipe that nobody writes to.
+        // A pipe that no process writes to.
         let path = std::env::temp_dir().join(format!("skinflint-{}-pipe", std::process::id()));
         // SAFETY: the path ends with a zero byte.
         assert_eq!(unsafe { libc::mkfifo(c(&path).as_ptr(), 0o600) }, 0);

@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn a_reserve_or_a_listener_is_enough_for_a_look_and_so_are_four_mib() {
         let _alone = alone();
-        assert!(!looks_after(LOOK_PAGES), "nobody would know what to do");
+        assert!(!looks_after(LOOK_PAGES), "no thread would know what to do");
         // ORDER: one thread.
         WANTED.store(1 << 20, Ordering::Relaxed);
         assert!(!looks_after(LOOK_PAGES - 1) && looks_after(LOOK_PAGES));

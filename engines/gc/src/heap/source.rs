@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(
             source.find(one.0.as_ptr().addr()),
             None,
-            "kept, and nobody's"
+            "kept, and no arena's"
         );
         assert_eq!(source.find(usize::MAX), None);
         for other in others {

@@ -42,7 +42,7 @@ fn must_be_object(object: NonNull<u8>) {
     let at = object.as_ptr();
     assert!(
         !Chunk::of(object).head().free.has(arena.index()),
-        "an edge leads to {at:p}, in an arena that nobody uses"
+        "an edge leads to {at:p}, in an arena that is not in use"
     );
     let cell = arena.cell_of(at.addr());
     let kind = (arena.head().kind.get().name)();

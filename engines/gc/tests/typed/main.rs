@@ -61,7 +61,9 @@ fn nodes(cx: Cx<'_>, number: u64) {
 }
 
 fn checked(runtime: &Runtime) {
-    runtime.collect_all(Reason::Asked).expect("nobody is busy");
+    runtime
+        .collect_all(Reason::Asked)
+        .expect("no tenant is busy");
     for row in runtime.rows() {
         assert!(row.holds.held_bytes >= row.holds.cell_bytes, "{row:?}");
     }

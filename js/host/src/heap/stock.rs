@@ -81,7 +81,7 @@ pub fn collect_all() {
     watch::end();
 }
 
-/// Nothing is done while nobody allocates.
+/// Nothing is done while nothing is allocated.
 pub fn idle() {}
 
 /// There are no limits here.

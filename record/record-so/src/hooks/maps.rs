@@ -23,7 +23,7 @@ enum By {
     /// The allocator, during a call of the program's.
     Allocator(*mut ThreadState),
     /// A thread that is not recorded.
-    Nobody,
+    Unrecorded,
 }
 
 /// Makes a mapping call by a raw system call, and reports errors as libc does: used while the table of real functions
@@ -46,7 +46,7 @@ impl By {
         // Resolving names and linking may allocate, so they must not begin here; they begin with our
         // constructor, or with a heap event, whichever comes first.
         if !real::is_resolved() || process::epoch() == 0 {
-            return By::Nobody;
+            return By::Unrecorded;
         }
         let from_allocator = thread::enter_from_allocator();
         if !from_allocator.is_null() {
@@ -55,7 +55,7 @@ impl By {
         thread::register_without_allocating();
         let state = thread::enter();
         if state.is_null() {
-            return By::Nobody;
+            return By::Unrecorded;
         }
         // SAFETY: of `enter`.
         unsafe { set_busy(state, RECORDING) };
@@ -65,7 +65,7 @@ impl By {
     fn state(&self) -> Option<*mut ThreadState> {
         match self {
             By::Program(state) | By::Allocator(state) => Some(*state),
-            By::Nobody => None,
+            By::Unrecorded => None,
         }
     }
 
@@ -79,7 +79,7 @@ impl By {
             match self {
                 By::Program(state) => thread::leave(state),
                 By::Allocator(state) => set_busy(state, INSIDE),
-                By::Nobody => {}
+                By::Unrecorded => {}
             }
         }
     }

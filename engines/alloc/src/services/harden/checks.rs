@@ -368,7 +368,7 @@ fn resize_fault(p: *mut u8) -> Option<Fault> {
     let waits = match span.kind.load(Ordering::Relaxed) {
         KIND_SMALL => has(modes::CANARY) && !is_bare(span, p) && trailer::is_freed(p, span.size()),
         // SAFETY: `p` is in HEAP; a found block is live to the engine.
-        // ORDER: a look; of a block that is live nobody writes it.
+        // ORDER: a look; no thread writes it while the block is live.
         KIND_LARGE => unsafe {
             large::find(p).is_some_and(|large| (*large).held.load(Ordering::Relaxed) != 0)
         },

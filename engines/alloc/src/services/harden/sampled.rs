@@ -241,7 +241,7 @@ pub fn resize_fault(p: *const u8) -> Option<Fault> {
     if slot.start.load(Ordering::Relaxed) != p as usize {
         return Some(Fault::ResizeInside);
     }
-    // ORDER: a look; of a live block nobody writes it.
+    // ORDER: a look; no thread writes it while the block is live.
     (slot.phase.load(Ordering::Relaxed) != LIVE).then_some(Fault::ResizeFree)
 }
 
