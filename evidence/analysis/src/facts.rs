@@ -166,6 +166,8 @@ pub enum At {
     Time(u64),
     /// After the largest fall of live memory: see [`Options::after_free_ticket`].
     AfterFree,
+    /// The moment at which the allocator keeps most beyond what lives: see [`Options::most_kept_ticket`].
+    MostKept,
 }
 
 impl At {
@@ -176,6 +178,7 @@ impl At {
             "end" => Some(At::End),
             "heap-peak" => Some(At::HeapPeak),
             "after-free" => Some(At::AfterFree),
+            "most-kept" => Some(At::MostKept),
             text => Some(time(text).map_or_else(|| At::Mark(text.to_owned()), At::Time)),
         }
     }
@@ -251,6 +254,8 @@ pub struct Options {
     pub peak_snapshot: Option<usize>,
     /// With [`At::AfterFree`]: what [`crate::falls::FallSearch`] found in a first reading of the trace.
     pub after_free_ticket: Option<u64>,
+    /// With [`At::MostKept`]: what [`crate::waste::WasteSearch`] found in a first reading of the trace.
+    pub most_kept_ticket: Option<u64>,
     /// Bounds.
     pub limits: Limits,
     /// Whether, and within which bounds, figures for any window are kept ([`crate::model::Windows`]):
@@ -270,6 +275,8 @@ pub enum AnalysisError {
     },
     /// Live memory never fell far with a snapshot behind it.
     NoFall,
+    /// The allocator never kept much with a snapshot behind it.
+    NothingKept,
     /// The moment lies after the end of the recording.
     TimeAfterEnd {
         /// The time that was asked for, nanoseconds since the start.
@@ -286,18 +293,14 @@ impl fmt::Display for AnalysisError {
                 f,
                 "--at {name}: no such mark, and a time needs its unit: {name}s or {name}ms"
             ),
-            // The one moment that a report names and that is found only while its events are read.
-            AnalysisError::NoSuchMark { name, .. } if name == "most-kept" => f.write_str(
-                "--at most-kept: give the time that the report says for it (as in \"At most-kept (8.134 s)\": --at 8.134s)",
-            ),
             AnalysisError::NoSuchMark { name, known } if known.is_empty() => write!(
                 f,
-                "--at {name}: the trace has no marks; use peak, end, heap-peak or after-free, or call \
+                "--at {name}: the trace has no marks; use peak, end, heap-peak, after-free or most-kept, or call \
                  skinflint_mark(\"{name}\") in the program"
             ),
             AnalysisError::NoSuchMark { name, known } => write!(
                 f,
-                "--at {name}: no such mark; use peak, end, heap-peak, after-free or one of: {}",
+                "--at {name}: no such mark; use peak, end, heap-peak, after-free, most-kept or one of: {}",
                 known.join(", ")
             ),
             AnalysisError::NoFall => write!(
@@ -305,6 +308,10 @@ impl fmt::Display for AnalysisError {
                 "--at after-free: no snapshot follows a fall of live memory by a fifth of its highest \
                  level (and at least a mebibyte); use peak, end or heap-peak, or call skinflint_mark \
                  in the program after its large release and give the mark's name"
+            ),
+            AnalysisError::NothingKept => f.write_str(
+                "--at most-kept: at no snapshot before the end did the allocator keep a fiftieth of resident memory (and \
+                 at least a mebibyte) beyond what lived; use peak, end or heap-peak",
             ),
             AnalysisError::TimeAfterEnd { asked_ns, end_ns } => write!(
                 f,
@@ -327,6 +334,7 @@ mod tests {
         assert_eq!(At::named("peak"), None);
         assert_eq!(At::named("end"), Some(At::End));
         assert_eq!(At::named("after-free"), Some(At::AfterFree));
+        assert_eq!(At::named("most-kept"), Some(At::MostKept));
         assert_eq!(At::named("1.5s"), Some(At::Time(1_500_000_000)));
         assert_eq!(At::named("20ms"), Some(At::Time(20_000_000)));
         for mark in ["phases", "s", "-1s", "nans", "load end"] {

@@ -113,7 +113,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     let is_asked_for = report.instants.get(report.at).is_some_and(|own| {
         matches!(
             own.kind,
-            InstantKind::Mark | InstantKind::Time | InstantKind::AfterFree
+            InstantKind::Mark | InstantKind::Time | InstantKind::AfterFree | InstantKind::MostKept
         )
     });
     if let Some((most, around)) = evidence.wasteful.filter(|_| knows_blocks && !is_asked_for) {
@@ -361,14 +361,14 @@ fn not_advised(around: Around) -> (String, String) {
     match around.in_exit {
         true => (
             "Free pages that the allocator keeps until the program ends".into(),
-            "Nothing: the program ends right after this moment, and all of its pages go back then. In a program \
+            "No change: the program ends right after this moment, and all of its pages go back then. In a program \
              that went on, they would stay."
                 .into(),
         ),
         false => (
             "Free pages that the allocator keeps, and the program soon uses again".into(),
             format!(
-                "Nothing: too little stays free for {} and longer. It is the stock that the program works with.",
+                "No change: too little stays free for {} and longer. It is the stock that the program works with.",
                 duration(around.span_ns)
             ),
         ),
@@ -380,7 +380,7 @@ fn too_little(kept: u64) -> (String, String) {
     (
         "Free pages that the allocator keeps, too few to be worth a change".into(),
         format!(
-            "Nothing, unless the process has to be as small as it can be: {} stay free, less than a {STOCK}th of \
+            "No change, unless the process has to be as small as it can be: {} stay free, less than a {STOCK}th of \
              resident memory.",
             size(kept)
         ),
@@ -391,7 +391,7 @@ fn too_little(kept: u64) -> (String, String) {
 fn not_known() -> (String, String) {
     (
         "Heap pages without a recorded block: free, or of blocks from before the recording".into(),
-        "Nothing that this recording can tell: it does not have all of the process's life. Record the program from \
+        "No change that this recording can tell: it does not have all of the process's life. Record the program from \
          its start to see what is free."
             .into(),
     )

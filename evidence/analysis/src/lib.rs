@@ -56,7 +56,7 @@ mod timeline;
 mod together;
 mod totals;
 mod unseen;
-mod waste;
+pub mod waste;
 mod windows;
 
 pub use analyzer::Analyzer;

@@ -182,7 +182,19 @@ impl Plan {
                 return Ok(());
             }
             Some(At::Mark(name)) => self.find_mark(facts, name)?,
-            Some(At::AfterFree) => self.after_free(facts, options)?,
+            Some(At::AfterFree) => {
+                let found = (
+                    InstantKind::AfterFree,
+                    "after-free",
+                    options.after_free_ticket,
+                );
+                self.snapshot(facts, found).ok_or(AnalysisError::NoFall)?
+            }
+            Some(At::MostKept) => {
+                let found = (InstantKind::MostKept, "most-kept", options.most_kept_ticket);
+                self.snapshot(facts, found)
+                    .ok_or(AnalysisError::NothingKept)?
+            }
             Some(At::Time(time_ns)) => return self.at_time(facts, *time_ns),
         };
         self.due.push((self.instants[self.at].ticket, Due::At));
@@ -210,18 +222,20 @@ impl Plan {
         })
     }
 
-    fn after_free(&mut self, facts: &Facts, options: &Options) -> Result<usize, AnalysisError> {
-        let wanted = options.after_free_ticket;
+    /// Adds the snapshot that a first reading of the trace found for a moment.
+    fn snapshot(
+        &mut self,
+        facts: &Facts,
+        (kind, label, wanted): (InstantKind, &str, Option<u64>),
+    ) -> Option<usize> {
         let found = facts
             .snapshots
             .iter()
-            .position(|one| Some(one.ticket) == wanted && falls::candidate(one))
-            .ok_or(AnalysisError::NoFall)?;
+            .position(|one| Some(one.ticket) == wanted && falls::candidate(one))?;
         let one = &facts.snapshots[found];
-        let kind = InstantKind::AfterFree;
-        let instant = self.add(kind, "after-free", one.time_ns, Some(one.ticket));
+        let instant = self.add(kind, label, one.time_ns, Some(one.ticket));
         self.due.push((one.ticket, Due::Books(instant, found)));
-        Ok(instant)
+        Some(instant)
     }
 
     fn at_time(&mut self, facts: &Facts, time_ns: u64) -> Result<(), AnalysisError> {

@@ -82,6 +82,45 @@ impl Waste {
     }
 }
 
+/// Finds the moment's ticket in a first reading of a trace, for [`crate::Options::most_kept_ticket`].
+#[derive(Clone, Debug)]
+pub struct WasteSearch<'a> {
+    snapshots: &'a [Snapshot],
+    next: usize,
+    waste: Waste,
+    found: Option<u64>,
+}
+
+impl<'a> WasteSearch<'a> {
+    /// Creates a search over these snapshots, which are ordered by ticket.
+    pub fn new(snapshots: &'a [Snapshot]) -> WasteSearch<'a> {
+        WasteSearch {
+            snapshots,
+            next: 0,
+            waste: Waste::default(),
+            found: None,
+        }
+    }
+
+    /// Looks at the snapshots before the event with this ticket; the ledger has seen the events before it.
+    pub fn before(&mut self, ticket: u64, ledger: &Ledger) {
+        while let Some(snapshot) = self.snapshots.get(self.next)
+            && ticket > snapshot.ticket
+        {
+            self.next += 1;
+            if self.waste.see(snapshot, ledger) {
+                self.found = Some(snapshot.ticket);
+            }
+        }
+    }
+
+    /// Returns the ticket, if the allocator ever kept so much (O1).
+    pub fn finish(mut self, ledger: &Ledger) -> Option<u64> {
+        self.before(u64::MAX, ledger);
+        self.found
+    }
+}
+
 /// Returns the resident bytes of mappings that may be the allocator's, and of all.
 fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
     let (mut heap, mut resident) = (0u64, 0u64);

@@ -14,6 +14,7 @@ use skinflint_analysis::falls::FallSearch;
 use skinflint_analysis::ledger::{Ledger, Live};
 use skinflint_analysis::missing::Missing;
 use skinflint_analysis::peak::PeakSearch;
+use skinflint_analysis::waste::WasteSearch;
 use skinflint_analysis::{Analyzer, At, Options};
 use skinflint_trace::{Damage, Event, LostKind, OpenError, OriginKind, SnapshotCause, Trace};
 
@@ -226,6 +227,7 @@ impl Recording {
         match options.at {
             Some(At::HeapPeak) => options.heap_peak_ticket = Some(self.heap_peak_ticket()),
             Some(At::AfterFree) => options.after_free_ticket = self.after_free_ticket(),
+            Some(At::MostKept) => options.most_kept_ticket = self.most_kept_ticket(),
             _ => {}
         }
     }
@@ -249,6 +251,18 @@ impl Recording {
     fn after_free_ticket(&self) -> Option<u64> {
         let mut ledger = self.ledger(2);
         let mut search = FallSearch::new(&self.trace.snapshots);
+        let each = |event: &Event| {
+            search.before(event.ticket, &ledger);
+            ledger.apply(event, &mut |_, _| {});
+        };
+        self.events(each, |_| {});
+        search.finish(&ledger)
+    }
+
+    /// Returns the ticket of the snapshot at which the allocator keeps most, which also takes a reading of its own.
+    fn most_kept_ticket(&self) -> Option<u64> {
+        let mut ledger = self.ledger(2);
+        let mut search = WasteSearch::new(&self.trace.snapshots);
         let each = |event: &Event| {
             search.before(event.ticket, &ledger);
             ledger.apply(event, &mut |_, _| {});

@@ -148,14 +148,15 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
     let worth = gives.iter().filter(|f| past(f, floor)).count();
-    let held = |f: &&Finding| {
-        f.saved_bytes == 0
-            && !allocates_less(f)
-            && f.now_bytes > 0
-            && (f.kind == FindingKind::Holder || f.kind == FindingKind::Retained && !may_go(f))
+    let without = |f: &&Finding| f.saved_bytes == 0 && !allocates_less(f) && f.now_bytes > 0;
+    let of = |wanted: fn(&Finding) -> bool| {
+        let all = report.findings.iter().filter(without);
+        let mut found: Vec<_> = all.filter(|f| wanted(f)).collect();
+        found.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
+        found
     };
-    let mut holds: Vec<_> = report.findings.iter().filter(held).collect();
-    holds.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
+    let holds = of(|f| f.kind == FindingKind::Holder);
+    let free = of(|f| f.kind == FindingKind::Retained && !may_go(f));
     let (less, less_worth) = allocating_less(report);
     let levels = Levels::of(report);
     let (growing, growing_worth) = growing(report, &levels);
@@ -207,6 +208,12 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
             SHOWN_HOLDERS,
             holds_worth,
             holds,
+        ),
+        (
+            "Free, and left as it is (no change is advised for it)",
+            SHOWN_HOLDERS,
+            free.len(),
+            free,
         ),
     ]
     .into_iter()

@@ -199,7 +199,7 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::Time => format!("{at} after the start"),
         InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
         InstantKind::MostKept => {
-            format!("a moment at which the allocator kept much ({at} after the start)")
+            format!("the moment at which the allocator kept most ({at} after the start)")
         }
         InstantKind::Mark => format!("mark “{}” ({at} after the start)", instant.label),
     }
@@ -398,17 +398,35 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .iter()
         .enumerate()
         .filter(|(index, _)| *index != report.at);
-    let mut others: Vec<&Instant> = others.map(|(_, instant)| instant).collect();
+    // A quick look at the mappings found the moment at which most was kept; its pages may say that little was.
+    let is_kept = |one: &Instant| {
+        one.books
+            .as_ref()
+            .is_some_and(|books| kept(books) >= 1 << 20)
+    };
+    let mut others: Vec<&Instant> = others
+        .map(|(_, instant)| instant)
+        .filter(|one| one.kind != InstantKind::MostKept || is_kept(one))
+        .collect();
     let most = report.instants.iter().filter_map(|one| one.books.as_ref());
     let most = most.map(kept).max().unwrap_or(0);
+    // The peak is the fullest reading of those within 2 % of the largest (peak.K2): a reader who sees more at another
+    // moment is told what it lacks.
+    let shown = report.instants.get(report.at);
+    let shown = shown.filter(|one| one.kind == InstantKind::Peak);
+    let above = shown.and_then(|one| Some((one, one.books.as_ref()?.resident_bytes)));
+    let lacks = |instant: &Instant, resident: u64| {
+        above.is_some_and(|(peak, bytes)| {
+            resident > bytes && instant.live_usable_bytes < peak.live_usable_bytes
+        })
+    };
     // What the fullest moment cannot show comes first.
     others.sort_by_key(|instant| instant.kind != InstantKind::MostKept);
     let texts: Vec<String> = others
         .into_iter()
         .map(|instant| match &instant.books {
-            // Less is not worth naming, whatever the quick look at the mappings took it for.
-            Some(books) if instant.kind == InstantKind::MostKept && kept(books) >= 1 << 20 => {
-                // A quick look at the mappings found it: another moment may have more.
+            Some(books) if instant.kind == InstantKind::MostKept => {
+                // Another moment may have more, page by page.
                 let what = if kept(books) == most { "most, " } else { "" };
                 format!(
                     "the allocator kept {what}{} free, {} after the start",
@@ -416,6 +434,11 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
                     duration(instant.time_ns)
                 )
             }
+            Some(books) if lacks(instant, books.resident_bytes) => format!(
+                "{} {} resident, less of it live",
+                instant.label,
+                bytes(books.resident_bytes)
+            ),
             Some(books) => format!("{} {} resident", instant.label, bytes(books.resident_bytes)),
             None => format!(
                 "{} {} live",

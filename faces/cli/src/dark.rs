@@ -47,8 +47,8 @@ pub struct DarkArgs {
     #[arg(value_name = "REPORT")]
     pub report: PathBuf,
 
-    /// The moment at which the memory report was made: peak, end, heap-peak, after-free, the name of a
-    /// mark, or a time after the start
+    /// The moment at which the memory report was made: peak, end, heap-peak, after-free, most-kept, the name
+    /// of a mark, or a time after the start
     #[arg(long, value_name = "MOMENT", default_value = "end")]
     pub at: String,
 

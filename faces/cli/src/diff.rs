@@ -122,7 +122,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
     if args.by == Figure::Pinned && !diff.before.pins_known {
         bail!(
             "--by pinned: which pages were resident is not known at both moments; choose moments with a snapshot \
-             (peak, end, after-free, a mark)"
+             (peak, end, after-free, most-kept, a mark)"
         );
     }
     let mut out = BufWriter::new(io::stdout().lock());
@@ -164,7 +164,7 @@ fn moments(args: &DiffArgs) -> Result<(&str, &str)> {
     if one && from.is_none() && to.is_none() {
         bail!(
             "one trace has nothing to be compared with: give a second one, or two moments of this one with \
-             --from and --to (a mark, a time, peak, heap-peak, after-free, end)"
+             --from and --to (a mark, a time, peak, heap-peak, after-free, most-kept, end)"
         );
     }
     let (from, to) = (

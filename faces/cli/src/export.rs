@@ -50,8 +50,8 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// The moment of what is in use: peak, end, heap-peak, after-free, the name of a mark, or a time after
-    /// the start [default: peak]; not for dhat, heaptrack and firefox, which are of the whole run
+    /// The moment of what is in use: peak, end, heap-peak, after-free, most-kept, the name of a mark, or a
+    /// time after the start [default: peak]; not for dhat, heaptrack and firefox, which are of the whole run
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<String>,
 

@@ -106,7 +106,7 @@ impl NameOptions {
 #[derive(ClapArgs, Debug, Clone)]
 pub struct AnalysisOptions {
     /// The moment to report on: peak, end, heap-peak, after-free (the snapshot after the largest fall
-    /// of live memory), the name of a mark, or a time after the start (1.5s, 200ms)
+    /// of live memory), most-kept (where the allocator kept most beyond what lived), the name of a mark, or a time after the start (1.5s, 200ms)
     #[arg(long, value_name = "MOMENT", default_value = "peak")]
     pub at: String,
 

@@ -13,7 +13,9 @@
 //!     recorder loaded will say hello, and one that has only its program and its loader mapped is waited for.
 //! J3  A forged notice cannot harm us: a notice can only add to a list, which is bounded.
 //! J4  A copy that has made no heap call is missed like any other child, and waited for while it lives: its hello may
-//!     come yet. When it ends without one, it is lost if it lived for [`LONG`] or wrote [`MUCH_BYTES`] of its own.
+//!     come yet. When it ends without one, it is lost if it lived for [`LONG`] or wrote [`MUCH_BYTES`] of its own. What it
+//!     wrote can be told from what it inherited only while the process that it copies lives: afterwards no other process
+//!     has the inherited pages either.
 //! J5  A copy leaves a notice right before its hello: one that ends there, by a filter of system calls or otherwise, is
 //!     lost. The hello has the time of the notice.
 //!
@@ -225,6 +227,10 @@ impl Kin {
     }
 
     fn miss(&mut self, pid: u32, missing: Missing, living: &[Living<'_>]) {
+        let origin_pid = living
+            .iter()
+            .find(|living| living.process.index == missing.origin)
+            .map_or(0, |living| living.process.pid);
         let Missing {
             origin,
             what,
@@ -244,6 +250,7 @@ impl Kin {
         let now = Instant::now();
         let missed = Missed {
             origin,
+            origin_pid,
             what,
             how,
             time_ns,
@@ -272,9 +279,13 @@ impl Kin {
             }
             return;
         }
-        // What it was until now is lost, if it is known to have been something that is not recorded.
+        // What it was until now is lost, if it is known to have been something that is not recorded. A copy that is about
+        // to say hello reports all that it did.
         let before = self.missed.get(&pid);
-        if before.is_some_and(|before| before.time_ns < time_ns && before.is_over()) {
+        let goes_on = |before: &Missed| how == How::Meeting && before.how == How::Quiet;
+        if before
+            .is_some_and(|before| before.time_ns < time_ns && before.is_over() && !goes_on(before))
+        {
             self.judge(pid, living);
         }
         self.missed.insert(pid, missed);

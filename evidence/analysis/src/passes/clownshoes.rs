@@ -214,13 +214,17 @@ impl Group {
     }
 }
 
-/// The allocators in wide use that W3 compares with.
-const OTHERS: [&str; 3] = ["jemalloc5", "mimalloc", "tcmalloc"];
+/// The allocators in wide use that W3 compares with: what a reader calls each, and its size scheme.
+const OTHERS: [(&str, &str); 3] = [
+    ("jemalloc", "jemalloc5"),
+    ("mimalloc", "mimalloc"),
+    ("tcmalloc", "tcmalloc"),
+];
 
 /// Returns which other allocator would waste the most on a request, and how many bytes.
 fn elsewhere(size: u64) -> (&'static str, u64) {
-    let waste = |name: &'static str| {
-        let usable = Scheme::by_name(name).map_or(size, |scheme| scheme.usable(size));
+    let waste = |(name, scheme): (&'static str, &str)| {
+        let usable = Scheme::by_name(scheme).map_or(size, |scheme| scheme.usable(size));
         (name, usable.saturating_sub(size))
     };
     // The first of equals is taken, so that the text does not depend on the order of iteration.
@@ -277,10 +281,11 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
         )
     } else {
         format!(
-            "Requests of {} = {} + {}: under {other} each would lose {}",
+            "Requests of {} = {} + {}, each given {} ({other} would leave {} unused)",
             thousands(key.size),
             thousands(shoe.base),
             thousands(shoe.extra),
+            thousands(key.usable),
             bytes(other_waste)
         )
     };
@@ -410,8 +415,13 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:#?}");
         for f in &found {
             assert_eq!(f.confidence, Confidence::Possible);
-            assert!(f.what.contains("jemalloc5 would waste"), "{}", f.what);
+            assert!(f.what.contains("jemalloc would waste"), "{}", f.what);
         }
+        // What ran is said first; an allocator that did not run only beside it.
+        assert_eq!(
+            found[0].title,
+            "Requests of 1,040 = 1,024 + 16, each given 1,048 (jemalloc would leave 240 bytes unused)"
+        );
         // 1040 -> 1048 wastes 8 and saves 1048 - 1032 = 16; 1025 -> 1032 wastes 7 and saves nothing.
         assert_eq!(
             (found[0].node, found[0].now_bytes, found[0].saved_bytes),

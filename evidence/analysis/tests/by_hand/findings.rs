@@ -55,12 +55,6 @@ fn a_wrong_mark_lists_the_right_ones() {
         error.to_string().ends_with("one of: load, serve"),
         "{error}"
     );
-    // A moment that reports name, and that no mark can stand for.
-    let kept = AnalysisError::NoSuchMark {
-        name: "most-kept".into(),
-        known: Vec::new(),
-    };
-    assert!(kept.to_string().contains("--at 8.134s"), "{kept}");
 }
 
 /// f1 takes 128 KiB more before each of four marks, f2 holds 128 KiB all along, f3 gives back.

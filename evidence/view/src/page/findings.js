@@ -25,6 +25,7 @@ views.push({
       less = [],
       look = [],
       holds = [],
+      free = [],
       beside = [];
     const rest = (f) => f.node === null && f.more_nodes.length > 0;
     const quiet = [],
@@ -36,9 +37,11 @@ views.push({
           ? less
           : f.kind === "retained" && f.now_bytes > 0 && f.confidence === "possible"
             ? look
-            : f.now_bytes > 0 && (f.kind === "holder" || f.kind === "retained")
-              ? holds
-              : beside
+            : f.now_bytes > 0 && f.kind === "retained"
+              ? free
+              : f.now_bytes > 0 && f.kind === "holder"
+                ? holds
+                : beside
       ).push(f);
     gives.sort((a, b) => rest(a) - rest(b) || b.saved_bytes - a.saved_bytes);
     less.sort(
@@ -70,6 +73,10 @@ views.push({
       figures.bytes(f.now_bytes),
     );
     this.list(report, place, "Who holds it — not waste by itself", holds, (f) => figures.bytes(f.now_bytes));
+    free.sort((a, b) => b.now_bytes - a.now_bytes);
+    this.list(report, place, "Free, and left as it is — no change is advised for it", free, (f) =>
+      figures.bytes(f.now_bytes),
+    );
     beside.sort((a, b) => b.now_bytes - a.now_bytes);
     this.list(report, place, "For the record — nothing to give back at this instant", beside, (f) =>
       f.now_bytes ? figures.bytes(f.now_bytes) : "–",

@@ -55,6 +55,17 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     // The first look such that no other one finds a quarter more kept: in the middle of the frees or after them.
     assert!(number(kept, "live_blocks") <= 8_001, "{kept:#}");
     has_an_edge(&bench, index);
+    // It can be asked for, and is the same moment then.
+    let asked = bench.report_at("main.sft", "most-kept");
+    let own = &asked.list("instants")[asked.number("at") as usize];
+    let moment = |one| {
+        (
+            text(one, "kind"),
+            number(one, "ticket"),
+            number(one, "live_blocks"),
+        )
+    };
+    assert_eq!(moment(own), moment(kept));
     assert!(kinds(&report).contains(&"retained"), "{:?}", kinds(&report));
     let screen = bench.tool(["report", "main.sft"]);
     assert!(

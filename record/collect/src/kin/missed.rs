@@ -55,6 +55,8 @@ pub(super) enum How {
 pub(super) struct Missed {
     /// The index of the process whose trace will report it.
     pub(super) origin: usize,
+    /// The number of that process; 0 if its trace is closed.
+    pub(super) origin_pid: u32,
     pub(super) what: LostKind,
     pub(super) how: How,
     pub(super) time_ns: u64,
@@ -171,7 +173,11 @@ impl Missed {
         }
         // What reading costs is processor time: on a busy machine a reading lasts long and costs no more.
         let begun_ns = sys::thread_cpu_ns();
-        self.most_bytes = private_dirty_bytes(pid).max(self.most_bytes);
+        let own_bytes = private_dirty_bytes(pid);
+        // Asked afterwards: had the origin ended before, inherited pages would be among these.
+        if stat(self.origin_pid).is_some_and(|origin| !origin.is_dead()) {
+            self.most_bytes = own_bytes.max(self.most_bytes);
+        }
         let cost_ns = sys::thread_cpu_ns().saturating_sub(begun_ns);
         let pause = Duration::from_nanos(cost_ns) * READING_PART;
         self.next_look = self.next_look.max(Instant::now() + pause);

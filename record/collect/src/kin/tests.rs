@@ -435,6 +435,47 @@ fn a_copy_without_a_heap_call_is_lost_if_it_wrote_much_or_lived_long() {
     assert_eq!((kin.quiet(), kin.take(0).len()), (0, 0));
 }
 
+/// A daemon's child rests for a while before its first heap call; the pages that it inherited have become its own.
+#[test]
+fn a_copy_that_says_hello_late_is_not_lost() {
+    let own = process(0, GONE, "/bin/origin");
+    let mut kin = Kin::new(0);
+    let copy = Missing {
+        what: LostKind::Copy,
+        how: How::Quiet,
+        ..missing(0, own.start_ns, "/bin/origin")
+    };
+    kin.miss(GONE + 1, copy, &living(&own));
+    let missed = kin.missed.get_mut(&(GONE + 1)).expect("it");
+    missed.most_bytes = Some(MUCH_BYTES);
+    let meets = told(NOTICE_MEETS, GONE + 1, own.start_ns + 1, "");
+    assert!(kin.told(&meets, &living(&own)));
+    let mut child = process(1, GONE + 1, "/bin/origin");
+    child.start_ns = own.start_ns + 1;
+    kin.heard(&child, &living(&own));
+    assert_eq!((kin.quiet(), kin.take(0).len()), (0, 0));
+}
+
+#[test]
+fn what_a_copy_inherited_is_not_its_own_once_its_origin_has_ended() {
+    let me = std::process::id();
+    let most = |origin_pid: u32| {
+        let own = process(0, origin_pid, "/bin/origin");
+        let mut kin = Kin::new(0);
+        let copy = Missing {
+            what: LostKind::Copy,
+            how: How::Quiet,
+            ..missing(0, own.start_ns, &link(me, "exe"))
+        };
+        kin.miss(me, copy, &living(&own));
+        let missed = kin.missed.get_mut(&me).expect("it");
+        assert!(missed.look_at(me));
+        missed.most_bytes
+    };
+    assert!(most(me) > Some(0), "this process has pages of its own");
+    assert_eq!(most(GONE), None);
+}
+
 /// A look finds a child that no notice reported, and a child that two looks have found counts as lost.
 #[test]
 fn a_child_without_a_notice_is_found_by_its_pid() {
