@@ -163,7 +163,7 @@ pub struct Processes {
     pub peak: Option<Peak>,
     /// Each process, parents before children, by start.
     pub processes: Vec<ProcessRow>,
-    /// The same processes by the program that they ended as, largest sum of CPU time first; sums equal the totals.
+    /// The same processes by the largest program that each was, largest sum of CPU time first; sums equal the totals.
     pub programs: Vec<ProgramRow>,
     /// Memory of all together over time, the largest reading of each stretch.
     pub timeline: Vec<Point>,
@@ -225,6 +225,8 @@ pub struct ProcessRow {
     pub name: String,
     /// Arguments of that program, joined by blanks.
     pub command: String,
+    /// Name of the program with the most resident memory of those that it was; the last of several.
+    pub largest: String,
     /// The programs that it was, one after the other (P4). Never empty.
     pub images: Vec<Image>,
     /// Nanoseconds from the start of the first process to its own.
@@ -268,7 +270,7 @@ pub struct Image {
     pub events: u64,
 }
 
-/// All processes that ended as the same program.
+/// All processes that were largest as the same program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRow {
     /// Its name.
@@ -500,6 +502,9 @@ impl ProcessRow {
         self.acquired_bytes += counted.acquired_bytes;
         self.peak_live_bytes = self.peak_live_bytes.max(counted.peak_live_bytes);
         self.live_at_peak_bytes += counted.live_at_bytes;
+        if member.max_rss_bytes() >= self.peak_rss_bytes {
+            self.largest.clone_from(&member.process.name);
+        }
         self.peak_rss_bytes = self.peak_rss_bytes.max(member.max_rss_bytes());
         self.pss_at_peak_bytes += pss_at_peak;
         self.was_read |= member.rss.iter().any(|sample| sample.pss_bytes.is_some());
@@ -530,8 +535,8 @@ fn sum_up(report: &mut Processes, traces: u64) {
         totals.blocks += row.blocks;
         totals.acquired_bytes += row.acquired_bytes;
         totals.cpu_ns += row.cpu_ns.unwrap_or(0);
-        let program = programs.entry(&row.name).or_default();
-        program.name.clone_from(&row.name);
+        let program = programs.entry(&row.largest).or_default();
+        program.name.clone_from(&row.largest);
         program.processes += 1;
         program.events += row.events;
         program.blocks += row.blocks;
@@ -730,7 +735,7 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
         notes.push(format!(
             "{} ({}) alone had up to {} resident at a moment between readings, or with pages that it shared: all \
              together may have held more than was read.",
-            row.name,
+            row.largest,
             row.pid,
             crate::passes::wording::bytes(most)
         ));

@@ -233,9 +233,17 @@ fn sample(watched: &mut Watched, output: &Output) -> Option<RssSample> {
     let ticket = process.newest_ticket();
     let memory = watched.status.as_ref()?.memory()?;
     let sample = rss_sample(&memory, process.now_ns(), ticket);
-    *lock(&process.memory) = memory;
+    note(&mut lock(&process.memory), memory);
     watched.keep(sample, output);
     Some(sample)
+}
+
+/// Notes the newest reading of a process's memory. The kernel's high-water mark begins anew with the program that the
+/// process becomes (`exec`), which may be read before this one's trace is closed: the largest stays.
+fn note(newest: &mut Memory, memory: Memory) {
+    let before = newest.high_water_bytes;
+    *newest = memory;
+    newest.high_water_bytes = newest.high_water_bytes.max(before);
 }
 
 fn rss_sample(memory: &Memory, time_ns: u64, ticket: u64) -> RssSample {
@@ -582,6 +590,20 @@ mod tests {
         }];
         assert!(agree(&mut unread));
         assert_eq!(unread[0].rss_bytes, 4096);
+    }
+
+    #[test]
+    fn the_high_water_mark_is_that_of_the_program_before_exec() {
+        let memory = |anon_bytes: u64, high_water: u64| Memory {
+            anon_bytes,
+            high_water_bytes: Some(high_water),
+            ..Memory::default()
+        };
+        let mut newest = Memory::default();
+        note(&mut newest, memory(20 << 20, 21 << 20));
+        // Another program now.
+        note(&mut newest, memory(1 << 20, 1 << 20));
+        assert_eq!(newest, memory(1 << 20, 21 << 20));
     }
 
     #[test]

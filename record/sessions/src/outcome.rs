@@ -39,26 +39,54 @@ impl Outcome {
     }
 
     /// Returns the process that the screen is about: the program itself, unless another process that it started grew to
-    /// more than twice its size (a wrapper, a build, a daemon).
+    /// more than twice its size (a wrapper, a build, a daemon). Of the programs that it was, one after another (`exec`),
+    /// the largest; the last of several.
     pub fn most_interesting(&self) -> Option<&Recorded> {
-        let size = |trace: &Recorded| {
-            trace
-                .ending
-                .as_ref()
-                .and_then(|e| e.max_rss_bytes)
-                .unwrap_or(0)
-        };
-        let own = self
-            .recorded
-            .iter()
-            .rfind(|trace| trace.process.pid == self.pid);
-        let largest = self.recorded.iter().max_by_key(|trace| size(trace))?;
-        if let Some(own) = own.filter(|own| own.error.is_some()) {
-            return Some(own);
+        let sizes: Vec<_> = self.recorded.iter().map(size).collect();
+        let own = self.recorded.iter().zip(&sizes);
+        let own = own.filter(|(trace, _)| trace.process.pid == self.pid);
+        // What was not written is said of the last one.
+        if let Some((last, _)) = own.clone().last().filter(|(last, _)| last.error.is_some()) {
+            return Some(last);
         }
-        Some(match own {
-            Some(own) if size(largest) <= size(own) * 2 => own,
-            _ => largest,
-        })
+        let pids = self.recorded.iter().map(|trace| trace.process.pid);
+        let all: Vec<_> = pids.zip(sizes).collect();
+        most_interesting(self.pid, &all).map(|index| &self.recorded[index])
+    }
+}
+
+fn size(trace: &Recorded) -> u64 {
+    let ending = trace.ending.as_ref();
+    ending.and_then(|one| one.max_rss_bytes).unwrap_or(0)
+}
+
+/// Returns the index of the trace that the screen is about, given each one's process id and size.
+fn most_interesting(pid: u32, all: &[(u32, u64)]) -> Option<usize> {
+    let of = |wanted: Option<u32>| {
+        let all = all.iter().enumerate();
+        let those = all.filter(|(_, (pid, _))| wanted.is_none_or(|wanted| *pid == wanted));
+        those.max_by_key(|(_, (_, size))| *size)
+    };
+    let (largest, (_, most)) = of(None)?;
+    match of(Some(pid)) {
+        Some((own, (_, size))) if *most <= size * 2 => Some(own),
+        _ => Some(largest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_screen_is_about_the_largest_program_that_it_was() {
+        // A shim becomes the program; the program becomes something small at its end; two are as large.
+        assert_eq!(most_interesting(1, &[(1, 2), (1, 20)]), Some(1));
+        assert_eq!(most_interesting(1, &[(1, 20), (1, 1)]), Some(0));
+        assert_eq!(most_interesting(1, &[(1, 2), (1, 2)]), Some(1));
+        // A child counts only if it grew to more than twice as much.
+        assert_eq!(most_interesting(1, &[(1, 10), (2, 20)]), Some(0));
+        assert_eq!(most_interesting(1, &[(1, 10), (2, 21)]), Some(1));
+        assert_eq!(most_interesting(1, &[]), None);
     }
 }

@@ -96,6 +96,19 @@ fn a_process_that_became_another_is_one_row() {
     let cc = &report.processes[1];
     let images: Vec<_> = cc.images.iter().map(|image| image.name.as_str()).collect();
     assert_eq!(images, ["sh", "cc"]);
+    assert_eq!((cc.name.as_str(), cc.largest.as_str()), ("cc", "cc"));
+    // A program that held much and became a small one at its end: what it held is not the small one's.
+    let mut shrunk = build();
+    let last = shrunk.iter_mut().find(|one| one.process.name == "cc");
+    last.expect("cc")
+        .rss
+        .iter_mut()
+        .for_each(|sample| sample.rss_bytes = 1);
+    let shrunk = self::report(&shrunk, &vec![Counted::default(); 4], together(&shrunk));
+    let of_cc = &shrunk.processes[1];
+    assert_eq!((of_cc.name.as_str(), of_cc.largest.as_str()), ("cc", "sh"));
+    assert!(shrunk.programs.iter().any(|one| one.name == "sh"));
+    assert!(!shrunk.programs.iter().any(|one| one.name == "cc"));
     assert_eq!(
         (cc.pid, cc.parent, cc.depth, cc.events),
         (2, Some(0), 1, 12)
