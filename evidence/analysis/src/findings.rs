@@ -141,6 +141,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
         report,
         evidence.ledger,
         (evidence.births, evidence.around.gone_at_rest_bytes),
+        evidence.facts.ending.as_ref().map(|ending| ending.time_ns),
         &marked,
     ));
     all.extend(at_exit(report, evidence.facts));

@@ -21,7 +21,8 @@
 //! O7  A moment may lie long before the end: if a quarter of the run's time or more comes after it, the finding says
 //!     that the growth had ended by then, and when.
 //! O5  They were also born along the time: a quarter in its second half, and some in its last quarter. What a program
-//!     acquires in one burst, to work on it until the end, is all that it acquires.
+//!     acquires in one burst, to work on it until the end, is all that it acquires. The run ends when the process does,
+//!     not at its last heap event.
 //!
 //! Not here: growth between marks (`findings.rs`), rounds (`passes/phases.rs`).
 
@@ -66,7 +67,12 @@ struct Born {
 impl Births {
     /// Counts the births of the blocks that live now.
     pub(crate) fn now(ledger: &Ledger) -> Births {
-        let (allocations, now_us) = (ledger.counts().allocations, ledger.now_ns() / 1000);
+        Births::at(ledger, ledger.now_ns() / 1000)
+    }
+
+    /// Counts the births of the blocks that live now, along the time until `now_us`.
+    fn at(ledger: &Ledger, now_us: u64) -> Births {
+        let allocations = ledger.counts().allocations;
         let cells = ledger.cells();
         let mut sites = vec![Born::default(); cells.sites().len()];
         let slice = |at: u64, of: u64| {
@@ -90,11 +96,12 @@ impl Births {
 }
 
 /// Finds the stacks that `told` does not have yet. `at` is the report's moment, and the most that has gone where the
-/// program rests afterwards.
+/// program rests afterwards; `end_ns` is when the process ended, as far as it is known.
 pub(crate) fn only_grow(
     report: &Report,
     ledger: &Ledger,
     (at, gone_bytes): (Option<&Births>, u64),
+    end_ns: Option<u64>,
     told: &FxHashSet<u32>,
 ) -> Vec<Finding> {
     let allocations = ledger.counts().allocations;
@@ -105,7 +112,8 @@ pub(crate) fn only_grow(
     let later = |one: &&Births| allocations.saturating_sub(one.allocations);
     let at = at.filter(|one| later(one) <= allocations / (2 * SLICES as u64));
     let label = report.instants.get(report.at).map(|one| &one.label);
-    let end = Births::now(ledger);
+    let end_ns = end_ns.unwrap_or(0).max(ledger.now_ns());
+    let end = Births::at(ledger, end_ns / 1000);
     let of_end = even(ledger, &end);
     let (of_moment, when) = match (at, label) {
         (Some(at), Some(label)) => (even(ledger, at), format!("at '{label}'")),

@@ -359,9 +359,9 @@ fn verdict(report: &Report, room: usize) -> Vec<String> {
     }
     match report.completeness.lost_children {
         0 => {}
-        1 => said.push("1 process that it started was not recorded.".to_owned()),
+        1 => said.push("INCOMPLETE: 1 process that it started was not recorded.".to_owned()),
         lost => said.push(format!(
-            "{lost} processes that it started were not recorded."
+            "INCOMPLETE: {lost} processes that it started were not recorded."
         )),
     }
     let at = report.instants.get(report.at);

@@ -87,15 +87,13 @@ fn program_line(program: &Program) -> Line {
 
 fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
     let events = format!("{} events", count(c.events));
-    if c.complete {
-        lines.push(Line::of(Ink::Good, "complete").with(
-            Ink::Plain,
-            format!(
-                ": {events}, {}{}",
-                passed(c.unrecorded_calls),
-                without_trace(c.lost_children)
-            ),
-        ));
+    let own = format!("{events}, {}", passed(c.unrecorded_calls));
+    if c.complete && c.lost_children == 0 {
+        lines.push(Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {own}")));
+    } else if c.complete {
+        // What this process did is known; what the recording was to show is not.
+        let text = format!(": {}; of this one {own}", without_trace(c.lost_children));
+        lines.push(Line::of(Ink::Warn, "INCOMPLETE").with(Ink::Plain, text));
     } else {
         let mut text = format!(": {events} read");
         text += &match (c.lost_events, c.unread_events) {
@@ -142,9 +140,8 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
 /// Returns what the headline says of processes that have no trace.
 fn without_trace(lost_children: u64) -> String {
     match lost_children {
-        0 => String::new(),
-        1 => "; 1 process that it started was not recorded".into(),
-        n => format!("; {} processes that it started were not recorded", count(n)),
+        1 => "1 process that it started was not recorded".into(),
+        n => format!("{} processes that it started were not recorded", count(n)),
     }
 }
 

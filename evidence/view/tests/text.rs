@@ -575,6 +575,22 @@ fn much_free_memory_and_no_advice_is_explained() {
 }
 
 #[test]
+fn a_recording_without_some_of_its_processes_is_incomplete() {
+    let mut report = small();
+    let headline = |report: &Report| lines_of(report, false)[1].clone();
+    assert!(
+        headline(&report).starts_with("complete: "),
+        "{}",
+        headline(&report)
+    );
+    report.completeness.lost_children = 2;
+    let got = headline(&report);
+    let wanted = "INCOMPLETE: 2 processes that it started were not recorded; of this one ";
+    assert!(got.starts_with(wanted), "{got}");
+    assert!(got.ends_with("none lost"), "{got}");
+}
+
+#[test]
 fn the_moment_at_which_most_was_kept_is_named_in_words() {
     let mut report = small();
     let kept = |kib: u64| Instant {

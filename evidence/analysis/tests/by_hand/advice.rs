@@ -718,7 +718,7 @@ fn what_was_released_before_a_rest_did_not_only_grow() {
 /// All that a program acquires, it acquires at first, to work on it: with the same serials as what grows all along.
 #[test]
 fn what_is_made_in_one_burst_does_not_grow() {
-    let told = |rest: u64| {
+    let until = |rest: u64, ended_ms: u64| {
         let mut script = Script::new();
         for _ in 0..2000 {
             script.alloc(1, 100, 104);
@@ -727,12 +727,20 @@ fn what_is_made_in_one_burst_does_not_grow() {
         script.free(last);
         let events = script.events.len();
         script.events[events - 1].time_ns += rest * 1_000_000;
-        let report = script.report(facts());
+        let mut facts = facts();
+        facts.ending = Some(Ending {
+            exit: Exit::Exited(0),
+            time_ns: ended_ms * 1_000_000,
+            ..Ending::default()
+        });
+        let report = script.report(facts);
         let all = report.findings.iter();
         all.filter(|one| one.title.starts_with("Only grows"))
             .count()
     };
+    let told = |rest: u64| until(rest, 2002 + rest);
     assert_eq!(told(0), 1);
     assert_eq!(told(500), 1, "a fifth of the time");
     assert_eq!(told(6000), 0, "it worked on it");
+    assert_eq!(until(0, 8000), 0, "it worked on it without a heap call");
 }

@@ -26,8 +26,8 @@ const BOOK_COLORS = {
 function beside(lost) {
   if (!lost) return "";
   return lost === 1
-    ? "; 1 process that it started was not recorded"
-    : `; ${figures.count(lost)} processes that it started were not recorded`;
+    ? "1 process that it started was not recorded; of this one "
+    : `${figures.count(lost)} processes that it started were not recorded; of this one `;
 }
 
 function renderHeader(report, place) {
@@ -35,10 +35,10 @@ function renderHeader(report, place) {
     c = report.completeness;
   const status = el(
     "div",
-    { class: "status" + (c.complete ? "" : " warn"), role: "status" },
-    el("b", {}, c.complete ? "Complete" : "Incomplete"),
+    { class: "status" + (c.complete && !c.lost_children ? "" : " warn"), role: "status" },
+    el("b", {}, c.complete && !c.lost_children ? "Complete" : "Incomplete"),
     c.complete
-      ? `: ${figures.count(c.events)} events, ${c.unrecorded_calls ? `and ${figures.count(c.unrecorded_calls)} calls passed unrecorded` : "none lost"}${beside(c.lost_children)}`
+      ? `: ${beside(c.lost_children)}${figures.count(c.events)} events, ${c.unrecorded_calls ? `and ${figures.count(c.unrecorded_calls)} calls passed unrecorded` : "none lost"}`
       : c.lost_events + (c.unread_events || 0)
         ? `: ${figures.count(c.events)} events read, ${figures.count(c.lost_events + (c.unread_events || 0))} lost or not readable — figures may be too small`
         : `: ${figures.count(c.events)} events read; what is missing:`,
