@@ -218,7 +218,8 @@ fn brief(report: &Report, most: usize, room: usize) -> Brief {
     }
 }
 
-fn cut(text: &str, room: usize) -> String {
+/// Returns a text of at most `room` characters; one that is longer ends in an ellipsis.
+pub(crate) fn cut(text: &str, room: usize) -> String {
     match text.char_indices().nth(room) {
         None => text.to_owned(),
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -16,6 +16,7 @@
 
 mod advice;
 pub mod brief;
+pub mod brief_processes;
 pub mod columns;
 pub mod concordance;
 pub mod html;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args as ClapArgs;
-use skinflint_view::{brief, json, text};
+use skinflint_view::{brief, brief_processes, json, text};
 
 use crate::analyse::{self, plain};
 use crate::options::AnalysisOptions;
@@ -43,7 +43,8 @@ pub struct ReportArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// With --json: the verdict, the books, the largest findings and stacks, in less than 64 KiB
+    /// With --json: the verdict, the books, the largest findings and stacks (of several traces: the largest
+    /// processes), in less than 64 KiB
     #[arg(long, requires = "json", conflicts_with = "windows")]
     pub brief: bool,
 
@@ -138,7 +139,9 @@ fn several(args: &ReportArgs, traces: &[PathBuf]) -> Result<u8> {
         processes::write_pages(&mut report, path, args.pages, &args.analysis)?;
     }
     let mut out = io::stdout().lock();
-    if args.json {
+    if args.brief {
+        writeln!(out, "{}", brief_processes::render(&report)?)?;
+    } else if args.json {
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {

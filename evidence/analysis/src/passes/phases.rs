@@ -571,6 +571,19 @@ mod tests {
     }
 
     #[test]
+    fn the_title_counts_the_rounds_that_left_its_bytes() {
+        let names = ["mail begin", "mail end", "news begin", "news end"];
+        let mut d = driver(&(0..10).flat_map(|_| names).collect::<Vec<_>>());
+        for i in 0..20 {
+            d.mark(2 * i);
+            d.keep(1, 1000);
+            d.mark(2 * i + 1);
+        }
+        let title = "Leaves 1 block a round, in 20 phases of different names";
+        assert_eq!(leaks(&d.finish()), [(1, title)]);
+    }
+
+    #[test]
     fn what_stays_while_live_memory_falls_is_no_leak() {
         let names: Vec<&str> = (0..10).flat_map(|_| ["req begin", "req end"]).collect();
         let mut d = driver(&names);

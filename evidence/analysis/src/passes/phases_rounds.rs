@@ -251,8 +251,12 @@ pub(super) fn finding(
     if whole.left_usable < MIN_BYTES {
         return None;
     }
-    // Named phases come first: "in 20 rounds of 'tab'" says more than "in 20 phases".
+    // Named phases come first: "in 20 rounds of 'tab'" says more than "in 20 phases". But the bytes are those of all
+    // phases: where others have left more than a tenth of them, rounds of one name do not explain the figure.
     let leak = sums.iter().find(|((_, rounds), sum)| rounds.is_leak(sum));
+    let all = sums.last().filter(|((_, rounds), sum)| rounds.is_leak(sum));
+    let explains = |sum: &Sum| sum.left_usable >= whole.left_usable - whole.left_usable / 10;
+    let leak = leak.filter(|(_, sum)| explains(sum)).or(all).or(leak);
     let (kind, (family, sum)) = match leak {
         Some(of) => (FindingKind::Leak, of),
         None => {
