@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args as ClapArgs;
-use skinflint_sessions::under_way::session_of;
+use skinflint_sessions::under_way::{is_recorded_into, session_of};
 use skinflint_symbols::{SymbolOptions, must_be_folders};
 use skinflint_trace::OpenError;
 
@@ -50,6 +50,7 @@ pub struct TopArgs {
 pub fn top(args: &TopArgs) -> Result<u8> {
     must_be_folders("--debug-dir", &args.debug_dir)?;
     let trace = trace_of(args)?;
+    let growing = is_recorded_into(&trace);
     let terminal = io::stdout().is_terminal() && io::stdin().is_terminal() && !args.once;
     let seen = terminal_size::terminal_size_of(io::stdout()).map(|(wide, high)| (wide.0, high.0));
     let columns = std::env::var("COLUMNS")
@@ -69,6 +70,7 @@ pub fn top(args: &TopArgs) -> Result<u8> {
             Some(seen) if !terminal => seen,
             _ => (columns.unwrap_or(120).clamp(40, 1000), 40),
         },
+        growing,
     };
     // Errors that decide the exit status keep their type.
     let plain = |error: Box<dyn std::error::Error + Send + Sync>| {

@@ -43,6 +43,8 @@ pub struct View {
     pub color: bool,
     /// Whether it is on a terminal, where keys are of use.
     pub keys: bool,
+    /// Whether a trace without an end is being recorded; otherwise it was cut.
+    pub growing: bool,
 }
 
 /// Names of stacks, looked up once.
@@ -150,6 +152,7 @@ fn header(canvas: &mut Canvas<'_>, area: Rect, state: &State, trace: &Trace, vie
             Exit::Exec => "became another program".into(),
             Exit::Unknown => "recording ended".into(),
         },
+        (None, _) if !view.growing => "cut: it has no end".into(),
         (None, true) => "recording, PAUSED on the screen".into(),
         (None, false) => "recording".into(),
     };

@@ -41,6 +41,8 @@ pub struct Options {
     pub color: bool,
     /// The width and height of a frame of text.
     pub size: (u16, u16),
+    /// Whether the trace is being recorded, as far as the caller knows: one without an end was cut otherwise.
+    pub growing: bool,
 }
 
 /// The followed trace, with all that is known of it.
@@ -116,6 +118,7 @@ fn follow(
     let mut view = View {
         color: options.color,
         keys: true,
+        growing: options.growing,
         ..View::default()
     };
     loop {
@@ -190,12 +193,21 @@ pub fn once(
     }
     let (wide, high) = options.size;
     let mut terminal = Terminal::new(TestBackend::new(wide, high))?;
-    let view = View::default();
+    let view = View {
+        growing: options.growing,
+        ..View::default()
+    };
     terminal.draw(|canvas| watched.draw(canvas, &view))?;
     let buffer = terminal.backend().buffer();
     for line in buffer.content().chunks(usize::from(wide)) {
         let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
         writeln!(out, "{}", text.trim_end())?;
+    }
+    // What a trace lacks is known when it grows no more.
+    if watched.ended || !options.growing {
+        for sentence in Recording::open(path)?.incomplete(true) {
+            writeln!(out, "{sentence}")?;
+        }
     }
     Ok(())
 }

@@ -67,9 +67,13 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         None => PathBuf::from(format!("skinflint.{}.{pid}.sft", plain(name.trim()))),
     };
     let folder = files::folder_for(Some(&file), None)?;
+    let path = std::path::absolute(&file)?;
+    let _held = files::Held::take(&path)?;
+    // Before anything is written: a limit of file size is an error of a write then, and no end.
+    signals::install_handlers();
     let session = Session::start(Options {
         folder,
-        file: Some(std::path::absolute(&file)?),
+        file: Some(path),
         level: args.level,
         mark_signal: None,
         paused: args.paused,
@@ -79,7 +83,6 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     })
     .context("the collector cannot start")?;
     session.child_started(pid);
-    signals::install_handlers();
     let begun = Instant::now();
     let entries = in_program(pid, &recorder, "skinflint_attach", &session.socket())?;
     let entries = attached(pid, entries)?;

@@ -59,6 +59,9 @@ pub fn record(
     let folder = files::folder_for(wanted.output, wanted.dir)?;
     let mark_signal = wanted.mark_signal.map(signals::number).transpose()?;
     let file = wanted.output.map(files::trace_file).transpose()?;
+    let _held = file.as_deref().map(files::Held::take).transpose()?;
+    // Before anything is written: a limit of file size is an error of a write then, and no end.
+    signals::install_handlers();
     let session = Session::start(Options {
         folder,
         file,
@@ -75,7 +78,6 @@ pub fn record(
     command.env("LD_PRELOAD", preload::to_record(&recorder, wanted.preload)?);
     command.envs(session.environment());
     command.arg0(program);
-    signals::install_handlers();
     let mut child = command
         .spawn()
         .with_context(|| format!("{}: cannot be started", program.to_string_lossy()))?;

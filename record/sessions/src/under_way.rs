@@ -78,6 +78,17 @@ pub fn session_of(pid: Option<u32>) -> Result<Found> {
     }
 }
 
+/// Reports whether a process is being recorded into this trace.
+pub fn is_recorded_into(trace: &Path) -> bool {
+    let Ok(trace) = trace.canonicalize() else {
+        return false;
+    };
+    let is_it = |one: &Path| one.canonicalize().is_ok_and(|own| own == trace);
+    let (found, _) = sessions();
+    let mut processes = found.iter().flat_map(|one| &one.status.processes);
+    processes.any(|process| is_it(&process.trace))
+}
+
 /// Lists the process ids of sessions, the program's first.
 fn list(found: &[Found]) -> String {
     const SHOWN: usize = 8;

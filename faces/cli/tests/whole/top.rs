@@ -202,6 +202,13 @@ fn without_a_terminal_it_is_one_frame_of_text() {
         done.stdout
     );
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 110));
+    assert!(!done.stdout.contains("incomplete"), "{}", done.stdout);
+    // What a trace lacks is said here, too.
+    let whole = std::fs::read(bench.path("main.sft")).expect("the trace");
+    std::fs::write(bench.path("cut.sft"), &whole[..whole.len() - 40]).expect("a file");
+    let cut = bench.tool(["top", "cut.sft"]);
+    assert!(cut.stdout.contains("cut: it has no end"), "{}", cut.stdout);
+    assert!(cut.stdout.contains("\nincomplete: "), "{}", cut.stdout);
     let gone = bench.tool(["top", "gone.sft"]);
     assert!(
         gone.status.code() == Some(1) && gone.stderr.contains("gone.sft"),
