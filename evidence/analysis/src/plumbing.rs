@@ -18,12 +18,14 @@
 //! P5  What has no name in the C library, or in Fortran's, is plumbing: its caller's name says more than a place there.
 //!     So is what has no name in any file, and is called by plumbing of the same file: a stripped runtime exports
 //!     what allocates, and not the steps inside. Of the C library all that its plumbing calls is, with a name too.
-//! P4  If functions of Python have names (from a perf map), the interpreter's own are plumbing.
+//! P4  If functions of Python or JavaScript have names (from a perf map), the interpreter's own are plumbing
+//!     (interpreters.rs).
 //!
 //! Start-up code at the outer end is known by name ([`is_startup`]); views leave it out.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::interpreters::own_frames;
 use crate::known::passes_on;
 use crate::model::{Frame, Report};
 use crate::qualified::own_name;
@@ -209,12 +211,8 @@ impl Naming {
 
     /// Makes the interpreter's own functions plumbing (P4).
     fn pass_over_interpreters(&mut self, report: &Report) {
-        if !report.frames.iter().any(|frame| frame.module == "[python]") {
-            return;
-        }
-        for (frame, plumbing) in report.frames.iter().zip(&mut self.plumbing) {
-            let of = |name| frame.module.starts_with(name);
-            *plumbing |= of("python") || of("libpython");
+        for (plumbing, own) in self.plumbing.iter_mut().zip(own_frames(report)) {
+            *plumbing |= own;
         }
         self.named = self.innermost(report);
     }
