@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Runs `client` against a socket that is open meanwhile.
-    fn with_desk(client: impl FnOnce(&Path)) {
+    fn with_socket(client: impl FnOnce(&Path)) {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = ControlSocket::open(folder.path()).expect("a socket");
         let over = AtomicBool::new(false);
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers() {
-        with_desk(|folder| {
+        with_socket(|folder| {
             let socket = folder.join(NAME);
             let mode = std::fs::metadata(&socket).expect("it").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_answered_in_words() {
-        with_desk(|folder| {
+        with_socket(|folder| {
             let long = vec![b'x'; REQUEST_BYTES + 1];
             for (nonsense, answer) in [
                 (&b"{\"do\":\"jump\"}\n"[..], "unknown variant `jump`"),
