@@ -294,7 +294,7 @@ impl Heap {
         unsafe {
             let entry = top.sub(1);
             magazine.top.set(entry);
-            let word = &(*(*entry).window).slot_bits.dead;
+            let word = &(*(*entry).overlay).slot_bits.dead;
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
             // The bit is set (H5).
             word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (span.S2)

@@ -42,7 +42,7 @@ impl Stop {
     }
 
     /// Waits for a period, or until the thread is to end; returns whether it is. For the thread.
-    pub(crate) fn rest(&self, period: Duration) -> bool {
+    pub(crate) fn wait(&self, period: Duration) -> bool {
         *wait_timeout_while(&self.condvar, self.lock(), period, |stopped| !*stopped)
     }
 

@@ -142,7 +142,7 @@ impl Asker {
         let stop = Arc::new(Stop::new());
         let heard = stop.clone();
         let run = move || {
-            while !heard.rest(period) {
+            while !heard.wait(period) {
                 ask();
             }
         };

@@ -17,7 +17,7 @@ use crate::heap::address::Chunk;
 use crate::heap::incremental::Steps;
 use crate::heap::listener::Listener;
 use crate::heap::roots::RootId;
-use crate::heap::weak::{Pair, ToldPair, WeakCell};
+use crate::heap::weak::{Pair, PairTargets, WeakCell};
 
 /// The most entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
@@ -62,7 +62,7 @@ pub struct Tracer {
 #[derive(Default)]
 pub(crate) struct ListedEdges {
     pub(crate) edges: Vec<NonNull<u8>>,
-    pub(crate) pairs: Vec<ToldPair>,
+    pub(crate) pairs: Vec<PairTargets>,
 }
 
 /// Counted values and anchors that were told, for the collector of counted values, which is not in this folder.

@@ -20,7 +20,7 @@
 //!     where it holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's
 //!     bytes count together. Between two such collections at least a sixty-fourth of the limit is taken.
 //! T6  A refusal makes a collection due, unless the last one was so short ago that collections would take more than a
-//!     sixteenth of the time ([`REST`]): a tenant that is really full gets the refusal, and goes on.
+//!     sixteenth of the time ([`PAUSES_APART`]): a tenant that is really full gets the refusal, and goes on.
 //!
 //! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and 1.5
 //! by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much time
@@ -166,7 +166,7 @@ impl Growth {
 }
 
 /// A refusal makes a collection due when this many times the length of the last pause has passed since (T6).
-const REST: u64 = 16;
+const PAUSES_APART: u64 = 16;
 
 /// The room of a heap below its limit (T5).
 #[derive(Clone, Copy)]
@@ -363,7 +363,7 @@ impl Triggers {
             .back()
             .map(|last| (last.started_ns, last.pause_ns));
         let rested = last.is_none_or(|(started_ns, pause_ns)| {
-            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(REST)
+            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(PAUSES_APART)
         });
         if rested {
             self.raise(Reason::Shortage);
