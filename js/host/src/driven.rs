@@ -229,13 +229,13 @@ impl Driven<'_> {
             "report" => {
                 let rows: Vec<_> = self.tabs.values().filter_map(Tab::row).collect();
                 // The stock heap tells of no tenants and of nothing that is left (heap.H1): absent, not 0.
-                let told = !rows.is_empty() || heap::NAME == "skinflint";
+                let is_known = !rows.is_empty() || heap::NAME == "skinflint";
                 Ok(Some(json!({
                     "heap": heap::NAME,
                     "boa": crate::BOA,
                     "tabs": self.tabs.len(),
-                    "tenants": told.then_some(rows),
-                    "left": told.then_some(&self.left),
+                    "tenants": is_known.then_some(rows),
+                    "left": is_known.then_some(&self.left),
                 })))
             }
             other => bail!("{other}: open, close, gc or report"),

@@ -211,7 +211,7 @@ impl Run<'_> {
         for number in 0..tabs {
             self.tab(&files[number % files.len()]);
         }
-        self.turns();
+        self.run_until_idle();
         self.freed = heap::freed();
     }
 
@@ -223,15 +223,15 @@ impl Run<'_> {
         let before = heap::freed();
         for program in programs {
             self.tab(program);
-            self.turns();
+            self.run_until_idle();
         }
         let both = self.freed.zip(before).zip(heap::freed());
         self.freed = both.map(|((open, before), after)| open.plus(after.since(before)));
         self.instant("then");
     }
 
-    /// Turns until every tab is at rest (R2).
-    fn turns(&mut self) {
+    /// Runs timers and reactions until every tab is idle (R2).
+    fn run_until_idle(&mut self) {
         loop {
             let mut any = false;
             for tab in &mut self.tabs {
@@ -321,13 +321,13 @@ impl Run<'_> {
         let allocator = ask.and_then(|ask| serde_json::from_str(&ask()).ok());
         heap::drain();
         let rows: Vec<_> = self.tabs.iter().filter_map(Tab::row).collect();
-        let told = !rows.is_empty();
+        let has_rows = !rows.is_empty();
         self.memory.push(Instant {
             at,
             tabs: self.tabs.iter().filter(|tab| tab.is_open()).count(),
             rss_bytes: rss,
-            system_bytes: told.then(|| rows.iter().map(|row| row.system_bytes).sum()),
-            user_bytes: told.then(|| rows.iter().map(|row| row.user_bytes).sum()),
+            system_bytes: has_rows.then(|| rows.iter().map(|row| row.system_bytes).sum()),
+            user_bytes: has_rows.then(|| rows.iter().map(|row| row.user_bytes).sum()),
             outside_bytes: Some(outside).filter(|&bytes| bytes > 0),
             allocator,
         });

@@ -241,8 +241,8 @@ impl Tab {
             let script = Script::parse(source, None, &mut context)
                 .map_err(|error| syntax(&error, program))?;
             let value = script.evaluate(&mut context).map_err(exception)?;
-            let told = !value.is_undefined() && !value.is_object();
-            tab.result = told.then(|| value.display().to_string());
+            let is_shown = !value.is_undefined() && !value.is_object();
+            tab.result = is_shown.then(|| value.display().to_string());
             drop(context);
             tab.settle()
         });

@@ -24,7 +24,7 @@ pub const NAME: &str = "skinflint";
 
 thread_local! {
     /// Objects freed in pauses and by other threads, as events told it.
-    static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static FREED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
     static RECORDING: RefCell<Option<std::path::PathBuf>> = const { RefCell::new(None) };
 }
@@ -134,8 +134,8 @@ pub fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn placement(told: ours::Placement) -> Placement {
-    let (run, figures) = (&told.told.run, &told.told.run.figures);
+fn placement(placed: ours::Placement) -> Placement {
+    let (run, figures) = (&placed.outcome.run, &placed.outcome.run.figures);
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     let size = |size: ours::Size| Size {
         mean: size.mean,
@@ -143,13 +143,13 @@ fn placement(told: ours::Placement) -> Placement {
         after: size.after,
     };
     Placement {
-        policy: told.policy.to_owned(),
+        policy: placed.policy.to_owned(),
         cpu_ms: 0.0,
-        objects: told.told.objects,
-        bytes: told.told.bytes,
-        peak_live_bytes: told.told.peak_live_bytes,
-        outside_objects: told.outside_objects,
-        outside_bytes: told.outside_bytes,
+        objects: placed.outcome.objects,
+        bytes: placed.outcome.bytes,
+        peak_live_bytes: placed.outcome.peak_live_bytes,
+        outside_objects: placed.outside_objects,
+        outside_bytes: placed.outside_bytes,
         cycles: run.collections,
         pages: size(run.committed),
         with_tables: size(run.with_tables),
@@ -169,8 +169,8 @@ fn placement(told: ours::Placement) -> Placement {
 }
 
 fn heard(event: &ours::Event) {
-    TOLD.set({
-        let (in_pauses, elsewhere) = TOLD.get();
+    FREED.set({
+        let (in_pauses, elsewhere) = FREED.get();
         (
             in_pauses + event.freed_in_pause,
             elsewhere + event.freed_elsewhere,
@@ -224,7 +224,7 @@ pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
 /// Who freed objects, from the first on.
 pub fn freed() -> Option<Freed> {
     let stats = ours::stats();
-    let (in_pauses, elsewhere) = TOLD.get();
+    let (in_pauses, elsewhere) = FREED.get();
     let all = stats.by_count + stats.by_examination;
     Some(Freed {
         in_pauses,
