@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   session page   one per `skinflint run`:  tick; only the collector can write it
-//!   notifier           one per `skinflint run`:  wake, notices; every process of the run writes it
+//!   notifier       one per `skinflint run`:  wake, notices; every process of the run writes it
 //!   region         one per process (more if it has many threads), a memfd of the collector:
 //!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
 //!   ring           words; one thread writes at `tail`, the collector reads at `head`

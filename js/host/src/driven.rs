@@ -32,11 +32,11 @@ use crate::heap::{self, Left};
 use crate::natives::Output;
 use crate::tab::{Program, Tab};
 
-/// A tab of which no timer is due for so long is at rest.
+/// A tab of which no timer is due for so long is idle.
 const REST_MS: u64 = 50;
 /// Between two looks at most.
 const LOOK: Duration = Duration::from_millis(100);
-/// If nothing is said: what a tab may take until it is at rest.
+/// If nothing is said: what a tab may take until it is idle.
 const TIMEOUT_MS: u64 = 60_000;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Request {
     timeout_ms: Option<u64>,
 }
 
-/// A tab that is not at rest yet, and whom to tell.
+/// A tab that is not idle yet, and where its answer goes.
 struct Opening {
     id: u64,
     tab: usize,
@@ -153,15 +153,15 @@ impl Driven<'_> {
             return;
         };
         let soon = self.now_ms() + REST_MS;
-        let rests = tab.next_ms().is_none_or(|at| at > soon);
+        let is_idle = tab.next_ms().is_none_or(|at| at > soon);
         let late = opening.began.elapsed() > opening.limit;
-        if !rests && !late {
+        if !is_idle && !late {
             return;
         }
         let busy = || format!("busy for {} s", opening.limit.as_secs());
         let failed = match &tab.failure {
             Some(failure) => Some(failure.text().to_owned()),
-            None => (!rests).then(busy),
+            None => (!is_idle).then(busy),
         };
         let load_ms = u64::try_from(opening.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         say(

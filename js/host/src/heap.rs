@@ -61,7 +61,7 @@ pub struct Size {
     pub after: f64,
 }
 
-/// How a policy placed a tab's objects, from its first to the moment when all programs were at rest.
+/// How a policy placed a tab's objects, from its first to the moment when all programs were idle.
 #[derive(Serialize, Clone, Debug, Default)]
 pub struct Placement {
     /// The policy.

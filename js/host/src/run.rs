@@ -1,7 +1,7 @@
 //! A run from the first tab to the last: open, then, close, and memory at each instant.
 //!
 //! ```text
-//!   read files ─► open N tabs, turns until all are at rest ─► then … ─► close half ─► all but one ─► report
+//!   read files ─► open N tabs, turns until all are idle ─► then … ─► close half ─► all but one ─► report
 //!                          └── instant "open"      └── "then"   └── "half closed"  └── "all but one closed"
 //! ```
 //!
@@ -33,7 +33,7 @@ use crate::watch;
 const STILL: f64 = 0.005;
 /// Between two looks.
 const LOOK_MS: u64 = 150;
-/// Between two looks while every tab waits for a timer: a heap at rest is due after 20 s.
+/// Between two looks while every tab waits for a timer: an idle heap is due after 20 s.
 const LOOK_AT_REST: Duration = Duration::from_secs(1);
 /// Most looks, and so 12 s at most.
 const LOOKS: usize = 80;

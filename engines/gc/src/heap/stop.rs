@@ -1,16 +1,16 @@
-//! A thread that does something each period, until it is told to stop.
+//! A thread that does something each period, until it is stopped.
 //!
 //! ```text
-//!   the thread: rest(period) ─┬─ over ─────► does it, and rests again          the lock is not held meanwhile
+//!   the thread: wait(period) ─┬─ over ─────► does it, and waits again          the lock is not held meanwhile
 //!                             └─ stopped ──► ends
-//!   its owner:  stop() ─► the thread is woken if it rests, and else finds it when it comes to rest ─► joined
+//!   its owner:  stop() ─► the thread is woken if it waits, and else finds it at its next wait ─► joined
 //! ```
 //!
-//! H1  A stop is heard: the flag is written and read under the lock that a rest gives up only by waiting, so there is no
-//!     moment between the look and the wait.
+//! H1  A stop is heard: the flag is written and read under the lock that `wait` gives up only while it sleeps, so there is no
+//!     moment between the look and the sleep.
 //! H2  After a stop was heard nothing more is done. The thread that joins waits for what is being done when the stop
 //!     comes.
-//! H3  A rest that ends early, as waits may, is continued: a period is never shorter than requested.
+//! H3  A wait that ends early, as those on a condition variable may, is continued: a period is never shorter than requested.
 //!
 //! Models: `tests/models.rs`, where the clock is a thread.
 //!

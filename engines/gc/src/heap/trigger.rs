@@ -81,8 +81,8 @@ pub struct Growth {
     /// After this time without an allocation the heap is collected, if anything was allocated since the last
     /// collection.
     pub idle_ns: u64,
-    /// After this time since the last collection the heap is collected, if anything was allocated since, though the
-    /// program does not rest; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
+    /// After this time since the last collection the heap is collected, if anything was allocated since, though it is
+    /// not idle; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
     /// ([`Interval`]). `u64::MAX`: never.
     pub interval_ns: u64,
     /// The share from which the factor is computed by what collections cost; it begins with `factor`, and the other two
@@ -232,10 +232,10 @@ pub struct Collection {
     pub overflows: u64,
 }
 
-/// The consequence of a heap's rest.
+/// The consequence of a heap's idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
-    /// Nothing: it is no rest, or all was done.
+    /// Nothing: it is not idle, or all was done.
     Nothing,
     /// A collection, for [`Reason::Idle`] or [`Reason::Interval`]: something was taken since the last one.
     Collect(Reason),
@@ -466,8 +466,8 @@ impl Triggers {
         }
     }
 
-    /// Returns what a rest requires, whether nothing was taken between a look at least `idle_ns` ago and now; without
-    /// one, what the interval since the last collection requires.
+    /// Returns what an idle heap requires, one from which nothing was taken between a look at least `idle_ns` ago and now;
+    /// of another heap, what the interval since the last collection requires.
     pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
         let growth = self.growth.get();
         let taken = self.taken_total.get();
