@@ -31,7 +31,7 @@ use crate::passes::wording::{bytes as size, count};
 /// The least that must be left of a finding that lost something, so that it is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// What a finding does to the blocks that it is about.
+/// The effect of following a finding on the blocks that it is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Effect {
     Released,
@@ -74,7 +74,7 @@ impl Claimed {
     }
 }
 
-/// What a finding lost to others.
+/// The blocks and bytes that a finding lost to others.
 #[derive(Default)]
 struct Lost {
     bytes: u64,

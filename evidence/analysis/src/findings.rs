@@ -422,7 +422,7 @@ fn give_back_advice(facts: &Facts) -> String {
 const ARENA_ENDS: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072: the ends of arenas then go back as their \
      blocks are freed (glibc raises the threshold by itself otherwise); blocks of 128 KiB and more are mapped each by \
      itself, which takes time.";
-/// What is worth a measurement with threads.
+/// Advice for a program with threads, to be measured before it is followed.
 const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where threads allocate in turns, and more where \
      long-lived blocks of one thread then lie among those of the others: measure it.";
 

@@ -459,7 +459,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     all
 }
 
-/// What a known heap holds.
+/// The bytes that a known heap holds.
 struct Sum {
     known: &'static Known,
     heap: OwnHeap,

@@ -50,7 +50,7 @@ pub(crate) struct Steady<'a> {
     span_ns: u64,
 }
 
-/// What becomes of free memory within a span after a moment (E4).
+/// The fate of free memory within a span after a moment (E4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Then {
     /// The bytes that live memory rises above its level at the moment.

@@ -14,7 +14,7 @@ use skinflint_trace::{Look, LookCause, Trace};
 
 use crate::opened::Recording;
 
-/// What was found at one look of a trace.
+/// The result of one look of a trace.
 pub struct Found<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) look: &'a Look,

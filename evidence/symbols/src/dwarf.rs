@@ -56,7 +56,7 @@ pub(crate) struct SplitDirs {
     pub(crate) sysroot: Option<PathBuf>,
 }
 
-/// What the slices point into (D1).
+/// The memory that the slices point into (D1).
 #[derive(Default)]
 struct Store {
     images: Vec<Arc<Image>>,

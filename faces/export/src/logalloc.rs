@@ -160,7 +160,7 @@ impl Slots {
     }
 }
 
-/// What was read and written.
+/// The counts of what was read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Imported {
     /// The process, as the log numbers it.

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use crate::stat::{Stat, stat};
 
-/// What the caller knows of one process by itself.
+/// The caller's own knowledge of whether a process is a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Membership {
     /// It is a member.

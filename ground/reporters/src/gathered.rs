@@ -36,7 +36,7 @@ use crate::{file, heap, process, text};
 pub const HOW: &str =
     "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
 
-/// What is looked at.
+/// The source of a report.
 pub enum Target {
     /// A process.
     Pid(u32),

@@ -44,7 +44,7 @@ pub struct Shown {
     pub notes: Vec<String>,
 }
 
-/// What the page shows and what it can do.
+/// The source of the page's figures, and the actions behind its buttons.
 pub trait Backend {
     /// Measures; with `with_blocks`, also the blocks that each line has measured.
     ///

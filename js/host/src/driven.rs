@@ -186,7 +186,7 @@ impl Driven<'_> {
         }
     }
 
-    /// What a request asks for; `None` if the answer comes later.
+    /// Does what a request asks for; `None` if the answer comes later.
     fn act(&mut self, request: Request) -> Result<Option<Value>> {
         match request.what.as_str() {
             "open" => {

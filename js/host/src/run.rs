@@ -158,7 +158,7 @@ fn start(args: &JsArgs) -> Result<()> {
     })
 }
 
-/// What this program is not: the command starts the right one, a person may not.
+/// Refuses options that another build serves: the command starts the right program, a person may not.
 fn check(args: &JsArgs, build: &Build) -> Result<()> {
     let heap = match args.heap {
         Heap::Stock => "stock",
@@ -274,7 +274,7 @@ impl Run<'_> {
         }
     }
 
-    /// What an operator could do about the C library's allocator; ours needs no such call.
+    /// Trims the C library's allocator, as an operator could; ours needs no such call.
     fn trim(&self) -> bool {
         if crate::MALLOC_IS_SYSTEM.get() != Some(&true) {
             return false;

@@ -33,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest wait for an answer: a snapshot of a large program takes seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a session can be told to do.
+/// A command to a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
@@ -131,7 +131,7 @@ impl Reply {
     }
 }
 
-/// What answers requests.
+/// The side that answers requests.
 pub(crate) trait Answer {
     /// Does what is asked, and returns the answer; `number` counts requests.
     fn answer(&self, request: &Request, number: u64) -> Reply;

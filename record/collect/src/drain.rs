@@ -80,7 +80,7 @@ pub enum Message {
     Stop,
 }
 
-/// One ring.
+/// A ring of a process.
 struct Slot {
     region: Arc<Region>,
     index: usize,
@@ -88,7 +88,7 @@ struct Slot {
     broken: bool,
 }
 
-/// What only the drain knows about a process.
+/// The drain's own state of a process.
 struct Draining {
     process: Arc<Process>,
     slots: Vec<Slot>,

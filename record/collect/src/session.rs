@@ -56,7 +56,7 @@ pub struct Options {
 /// seconds, and other programs may be looked at before it.
 const LOOK_PATIENCE_MS: u32 = 30_000;
 
-/// What the acceptor and the caller share.
+/// The state that the acceptor and the caller share.
 struct Meeting {
     options: Options,
     session: Arc<SessionMemory>,
@@ -96,7 +96,7 @@ impl Known {
     }
 }
 
-/// What is kept, for as long as the session lasts, about a process that said hello. Its rings are not
+/// A record, kept for as long as the session lasts, of a process that said hello. Its rings are not
 /// part of it, and are released when it has ended: a build has thousands of processes.
 struct Met {
     index: usize,

@@ -74,7 +74,7 @@ pub struct Row {
     pub collections: u64,
 }
 
-/// What a tenant left at its end.
+/// The objects that a tenant left at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Number of objects that are still referred to from outside.
@@ -145,7 +145,7 @@ pub enum Step {
     SweepSlice,
 }
 
-/// One pause.
+/// A pause.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Why the collection that it belongs to was begun.

@@ -162,7 +162,7 @@ const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
 /// uses are never touched.
 pub const ENTRIES: usize = MAX_CLASSES * 16;
 
-/// They begin on a page and fill the last one, so that their pages can be given back without other data.
+/// Entries begin on a page and fill the last one, so that their pages can be given back without other data.
 const _: () = assert!((ENTRIES * core::mem::size_of::<Entry>()).is_multiple_of(4096));
 
 const _: () = {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex, MutexGuard, wait_timeout_while};
 
-/// Whether the thread is to end.
+/// A request that the thread end.
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
     condvar: Condvar,

@@ -25,7 +25,7 @@ const STACK_MOST: usize = 1 << 17;
 /// A number that no heap has.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What was reached in one heap.
+/// The objects reached in one heap, as sums.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reach {
     pub(crate) collected: bool,
@@ -58,7 +58,7 @@ pub struct Tracer {
     pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
-/// What an object told, with nothing followed.
+/// The edges that an object reported, none of them followed.
 #[derive(Default)]
 pub(crate) struct ListedEdges {
     pub(crate) edges: Vec<NonNull<u8>>,

@@ -129,8 +129,8 @@ impl Growth {
         ..Growth::TENANT
     };
 
-    /// As much room as a tenth of the processor time pays for, between [`TIGHT`](Growth::TIGHT)'s and
-    /// [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
+    /// The table that gives as much room as a tenth of the processor time pays for, between
+    /// [`TIGHT`](Growth::TIGHT)'s and [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
     pub const ADAPTIVE: Growth = Growth {
         share: Some(Share {
             target: 0.1,
@@ -192,7 +192,7 @@ impl Room {
     }
 }
 
-/// One collection, of one heap.
+/// A collection of one heap.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection {
     /// The reason.

@@ -33,7 +33,7 @@ const SHOWN: usize = 12;
 const UNSEEN: u32 = u32::MAX;
 const ROOT: u32 = u32::MAX - 1;
 
-/// One step of a path that keeps an object alive.
+/// A step of a path that keeps an object alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The edge that leads here from the step before, as that object's kind names it; empty: it has no name, or this is

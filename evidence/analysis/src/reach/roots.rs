@@ -28,7 +28,7 @@ pub enum WordAt {
     Register(u32),
 }
 
-/// What a word outside of blocks counts as.
+/// The standing of a word outside of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Root,

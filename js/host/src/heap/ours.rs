@@ -19,7 +19,7 @@ use skinflint_objects::{Info, Shared, hooks};
 
 use super::{Event, Freed, Left, Placement, Row, Settings, Size, Slices};
 
-/// What is under the engine.
+/// The name of the heap under the engine.
 pub const NAME: &str = "skinflint";
 
 thread_local! {
@@ -49,12 +49,12 @@ impl Tenant {
         self.inner.enter()
     }
 
-    /// Whether it is within its limit, with what it holds outside; it is entered. If not: in words.
+    /// Checks that it is within its limit, with the bytes that it holds outside; it is entered. If not: why, in words.
     pub fn within_limit(&self) -> Result<(), String> {
         self.inner.within_limit().map_err(|error| error.to_string())
     }
 
-    /// What it holds.
+    /// Returns the memory that it holds.
     pub fn row(&self) -> Option<Row> {
         let row = self.inner.row();
         Some(Row {
@@ -67,7 +67,7 @@ impl Tenant {
         })
     }
 
-    /// What its policy did, if it has one.
+    /// Returns what its policy did, if it has one.
     pub fn placement(&self) -> Option<Placement> {
         self.inner.placement().map(placement)
     }
@@ -84,7 +84,7 @@ impl Tenant {
     }
 }
 
-/// What is allocated in it is the engine's own.
+/// Does work whose allocations are the engine's own.
 pub fn system<T>(work: impl FnOnce() -> T) -> T {
     ours::system(work)
 }
@@ -214,14 +214,14 @@ pub fn idle() {
     ours::tick(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Whether a panic was a tenant's limit, in words.
+/// Returns the words of a panic that was a tenant's limit; `None` for any other.
 pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     payload
         .downcast_ref::<OutOfMemory>()
         .map(OutOfMemory::to_string)
 }
 
-/// Who freed objects, from the first on.
+/// Returns the numbers of freed objects, from the first on.
 pub fn freed() -> Option<Freed> {
     let stats = ours::stats();
     let (in_pauses, elsewhere) = FREED.get();

@@ -85,7 +85,7 @@ pub struct Living<'a> {
     pub process: &'a Process,
 }
 
-/// What is new about a missed process.
+/// News about a missed process.
 pub(super) struct Missing {
     pub(super) origin: usize,
     pub(super) what: LostKind,

@@ -52,7 +52,7 @@ struct Young {
     with_recorder: bool,
 }
 
-/// What is known of newborn processes.
+/// The newborn processes, and what is known of them.
 pub(super) struct Search {
     /// The inode of the session's notifier.
     notifier: u64,
@@ -62,7 +62,7 @@ pub(super) struct Search {
     next_programs: Option<Instant>,
 }
 
-/// What a young process is.
+/// The state of a young process.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Is {
     /// Gone, a thread, or nothing of ours.

@@ -30,7 +30,7 @@ pub(crate) enum Note {
     Locked = 4,
 }
 
-/// What a tracer remembers between slices: objects (incremental.I3).
+/// The state that a tracer keeps between slices: objects (incremental.I3).
 #[derive(Default)]
 pub(crate) struct Steps {
     pub(super) noted: u8,
