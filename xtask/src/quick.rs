@@ -64,7 +64,7 @@ pub fn run(root: &Path, base: Option<&str>) -> Result<bool> {
     for test in tests(&crates, &map, &metadata)? {
         parts.time(&test.shown(), || cargo(root, test.words()));
     }
-    Ok(parts.told())
+    Ok(parts.print())
 }
 
 fn package(name: &str) -> String {
@@ -102,7 +102,7 @@ impl Parts {
     }
 
     /// Prints the table; returns whether all parts held.
-    fn told(&self) -> bool {
+    fn print(&self) -> bool {
         println!();
         for (name, seconds, held) in &self.0 {
             println!(

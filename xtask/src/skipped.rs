@@ -47,11 +47,11 @@ pub fn print(root: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error).with_context(|| file.display().to_string()),
     };
-    print!("{}", told(&text));
+    print!("{}", summary(&text));
     Ok(())
 }
 
-fn told(text: &str) -> String {
+fn summary(text: &str) -> String {
     let lines: BTreeSet<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let mut out = String::new();
     let mut needs: BTreeMap<&str, usize> = BTreeMap::new();
@@ -86,11 +86,11 @@ fn told(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::summary;
 
     #[test]
     fn none_is_said() {
-        assert_eq!(told(""), "0 tests skipped\n");
+        assert_eq!(summary(""), "0 tests skipped\n");
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
                     skipped: b::t needs root (unshare): run as root\n\
                     skipped: c::t needs dwz: apt-get install dwz\n\
                     what is this\n";
-        let said = told(text);
+        let said = summary(text);
         assert_eq!(said.lines().count(), 5, "{said}");
         let last = said.lines().last().expect("the count");
         assert_eq!(

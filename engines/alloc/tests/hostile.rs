@@ -22,7 +22,7 @@ mod numbers;
 use numbers::{Numbers, Told, seed};
 
 /// One after the other: they look at the whole heap.
-static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn elsewhere(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(work).join().expect("ends"));
@@ -32,7 +32,9 @@ fn elsewhere(work: impl FnOnce() + Send) {
 /// collected it yet. Were it not, it would be handed out twice.
 #[test]
 fn a_block_freed_elsewhere_and_then_here_is_not_given_out_twice() {
-    let _turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+    let _alone = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|error| error.into_inner());
     set_policy(Policy::Ignore);
     for size in [16, 48, 600, 5_000] {
         // SAFETY: what is freed twice is what is tested; blocks are compared, not used.
@@ -105,7 +107,9 @@ fn attack(numbers: &mut Numbers, live: &Live, low: usize, high: usize, count: us
 
 #[test]
 fn wild_frees_change_nothing() {
-    let _turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+    let _alone = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(|error| error.into_inner());
     set_policy(Policy::Ignore);
     let seed = seed();
     let _told = Told(seed);

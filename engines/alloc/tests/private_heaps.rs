@@ -29,8 +29,8 @@ fn pinned() -> usize {
     figures.resident.in_spans
 }
 
-/// A tab's part of a turn: small strings of several sizes, and some that end at once.
-fn turn(blocks: &mut Vec<Box<[u8]>>) {
+/// A tab's part of a round: small strings of several sizes, and some that end at once.
+fn one_round(blocks: &mut Vec<Box<[u8]>>) {
     for at in 0..20 {
         let sizes = [24, 40, 88, 120, 200];
         blocks.push(vec![1; sizes[at % sizes.len()]].into_boxed_slice());
@@ -48,7 +48,7 @@ fn within(heap: Option<&PrivateHeap>, work: impl FnOnce()) {
 type Tab = (Option<PrivateHeap>, Vec<Box<[u8]>>);
 
 const TABS: usize = 50;
-const TURNS: usize = 40;
+const ROUNDS: usize = 40;
 
 /// Tabs that grow side by side, each with a private heap or without; all but one end. What that pins.
 fn all_but_one(with_private_heaps: bool) -> usize {
@@ -61,9 +61,9 @@ fn all_but_one(with_private_heaps: bool) -> usize {
             )
         })
         .collect();
-    for _ in 0..TURNS {
+    for _ in 0..ROUNDS {
         for (heap, blocks) in &mut tabs {
-            within(heap.as_ref(), || turn(blocks));
+            within(heap.as_ref(), || one_round(blocks));
         }
     }
     let kept = tabs.swap_remove(TABS / 2);
@@ -81,7 +81,7 @@ fn who_stays_does_not_pin_the_pages_of_those_who_left() {
     let _alone = alone();
     let together = all_but_one(false);
     let apart = all_but_one(true);
-    // The one that stays has 75 KB; side by side its blocks lie on a page for each turn and size.
+    // The one that stays has 75 KB; side by side its blocks lie on a page for each round and size.
     assert!(together > 300 << 10, "{together}");
     assert!(
         apart < 100 << 10 && apart * 4 < together,

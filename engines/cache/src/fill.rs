@@ -47,7 +47,7 @@ const SIZE: u64 = ONCE - 1;
 /// From this size on glibc maps blocks by the page, and other allocators give runs of pages.
 pub const LARGE: usize = 128 << 10;
 /// The most bytes of a large block that are left over (F3).
-const REST: usize = 4_096 + 16;
+const LEFT_OVER: usize = 4_096 + 16;
 
 /// A live block that may be used to its end (F2).
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl core::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-fn place(bytes: usize) -> &'static AtomicU64 {
+fn answer_for(bytes: usize) -> &'static AtomicU64 {
     // Sizes come in steps of 8 or 16, and in powers of two: a multiplication mixes both.
     &TABLE[(bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> 56]
 }
@@ -132,7 +132,7 @@ fn expected(bytes: usize) -> usize {
         return given;
     }
     // ORDER: one word, and a hint (F1).
-    let word = place(bytes).load(Ordering::Relaxed);
+    let word = answer_for(bytes).load(Ordering::Relaxed);
     if word & !MORE == SURE | bytes as u64 {
         bytes + (word >> 32) as usize
     } else {
@@ -142,7 +142,7 @@ fn expected(bytes: usize) -> usize {
 
 /// Notes what was given for a request, below [`LARGE`]: of several answers the least is the class's.
 fn learn(bytes: usize, given: usize, is_sure: bool) {
-    let (place, more) = (place(bytes), ((given - bytes) as u64) << 32);
+    let (place, more) = (answer_for(bytes), ((given - bytes) as u64) << 32);
     // ORDER: as above.
     let word = place.load(Ordering::Relaxed);
     let known = word & SIZE == bytes as u64 && word & MORE <= more;
@@ -157,7 +157,7 @@ fn learn(bytes: usize, given: usize, is_sure: bool) {
 }
 
 fn forget(bytes: usize) {
-    place(bytes).store(0, Ordering::Relaxed); // ORDER: as above
+    answer_for(bytes).store(0, Ordering::Relaxed); // ORDER: as above
 }
 
 /// Returns what is expected, rounded down to whole items.
@@ -248,7 +248,7 @@ impl Block {
         let (given, plain) = (self.usable(), self.layout.size() == asked);
         let rest = given - self.layout.size();
         let large = given >= LARGE;
-        if rest == 0 || large && rest <= REST || self.resize(given).is_err() {
+        if rest == 0 || large && rest <= LEFT_OVER || self.resize(given).is_err() {
             return;
         }
         if plain && !large {

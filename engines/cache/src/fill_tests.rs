@@ -10,7 +10,7 @@ fn with_rest(from: usize) -> Vec<usize> {
     let mut taken = std::collections::BTreeSet::new();
     let sizes = (from..from + 400).filter(|&bytes| {
         let block = Block::begin(bytes, 1, 16).expect("memory");
-        block.usable() > bytes && taken.insert(core::ptr::from_ref(place(bytes)).addr())
+        block.usable() > bytes && taken.insert(core::ptr::from_ref(answer_for(bytes)).addr())
     });
     let sizes: Vec<usize> = sizes.take(8).collect();
     assert!(sizes.len() >= 5, "{sizes:?}");

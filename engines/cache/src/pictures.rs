@@ -155,7 +155,7 @@ impl Still {
     }
 }
 
-/// What happens to a frame's rectangle before the next one is drawn.
+/// The disposal of a frame's rectangle before the next frame is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Stays,

@@ -18,8 +18,8 @@ static HEAP: skinflint_alloc::Skinflint = skinflint_alloc::Skinflint;
 
 /// The tests run one after the other: one of them judges what all of the process holds.
 fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]

@@ -39,7 +39,7 @@ mod client {
         rest: *mut Cons,
     }
 
-    /// One constant for each sort of object; the heap knows it by its address.
+    /// A constant for each sort of object; the heap knows it by its address.
     static CONS: Kind = Kind {
         name: || "Cons",
         bytes: size_of::<Cons>(),

@@ -202,7 +202,7 @@ fn a_stop_is_heard_whenever_it_comes() {
         let (heard, count) = (stop.clone(), done.clone());
         let asker = thread::spawn(move || {
             // As many ticks as there are, and no more.
-            while !heard.rest(PERIOD) {
+            while !heard.wait(PERIOD) {
                 sweep(&count);
             }
         });

@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 /// The alignment of `malloc`.
 const MALLOC_ALIGN: usize = 16;
 
-/// This thread's `errno`, which is restored when the value is dropped.
+/// The thread's `errno`, which is restored when the value is dropped.
 struct KeepErrno(c_int);
 
 impl KeepErrno {

@@ -36,7 +36,7 @@ const AT_ONCE: usize = 32;
 /// fifth of its maximum, so none learns (2026-11-21).
 const LEARN: (u32, u32, u32) = (2, 8, 4);
 
-/// What a tick leaves of it: half of what was purged, 31 parts in 32 of what was learned.
+/// The parts that a tick leaves: half of what was purged, 31 parts in 32 of what was learned.
 const FORGET: (u32, u32) = (2, 32);
 
 impl Pool {

@@ -28,7 +28,7 @@ pub(crate) const AHEAD: usize = 64;
 /// twice would only cost.
 const WORTH_BYTES: usize = 768 << 10;
 
-/// What an event will look up.
+/// The lookups that an event will make.
 enum Need {
     Block(u64),
     Cell(u64, CellKey),

@@ -40,8 +40,8 @@ use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
 use crate::pass::{Act, CellBlocks, Context, Pass};
 use crate::passes;
-use crate::rest::Rest;
 use crate::schedule::{Due, Plan};
+use crate::steady::Steady;
 use crate::timeline::thin_rss;
 use crate::waste::{self, Waste, Wasteful};
 use crate::windows::Recorder;
@@ -270,22 +270,29 @@ impl Analyzer {
     }
 
     /// Reports whether a moment lies in the program's exit.
-    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, rest: &Rest<'_>) -> bool {
+    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, steady: &Steady<'_>) -> bool {
         let all = self.ledger.counts().requested_bytes;
         let later = all.saturating_sub(requested_bytes);
         let peak = self.ledger.heap_peak().live.usable_bytes;
-        waste::is_in_exit(&self.facts, (later, peak), time_ns, rest)
+        waste::is_in_exit(&self.facts, (later, peak), time_ns, steady)
     }
 
     /// Returns what is known of the program around a moment.
-    fn around(&self, instant: &Instant, requested: u64, highest: u64, rest: &Rest<'_>) -> Around {
+    fn around(
+        &self,
+        instant: &Instant,
+        requested: u64,
+        highest: u64,
+        steady: &Steady<'_>,
+    ) -> Around {
         Around {
             highest_bytes: highest,
             asked_later_bytes: self.ledger.counts().requested_bytes - requested,
-            then: rest.then(instant.time_ns, instant.live_usable_bytes),
-            span_ns: rest.span_ns(),
-            gone_at_rest_bytes: rest.falls_until_rest(instant.time_ns, instant.live_usable_bytes),
-            in_exit: self.is_in_exit(requested, instant.time_ns, rest),
+            then: steady.then(instant.time_ns, instant.live_usable_bytes),
+            span_ns: steady.span_ns(),
+            gone_when_steady_bytes: steady
+                .falls_until_steady(instant.time_ns, instant.live_usable_bytes),
+            in_exit: self.is_in_exit(requested, instant.time_ns, steady),
         }
     }
 
@@ -305,14 +312,14 @@ impl Analyzer {
             self.plan.instants.push(one.instant.clone());
         }
         let mut report = self.fill(end_ns);
-        let rest = Rest::of(&self.facts, &report.timeline, end_ns);
+        let steady = Steady::of(&self.facts, &report.timeline, end_ns);
         let own = &report.instants[report.at];
-        let around = self.around(own, self.requested_at, self.highest_at, &rest);
+        let around = self.around(own, self.requested_at, self.highest_at, &steady);
         let wasteful = wasteful.as_ref().map(|one| {
             let (instant, highest) = (&one.instant, one.highest_bytes);
             (
                 one,
-                self.around(instant, one.requested_bytes, highest, &rest),
+                self.around(instant, one.requested_bytes, highest, &steady),
             )
         });
         let blocks = self.cell_blocks();

@@ -31,7 +31,7 @@ use crate::passes::wording::{bytes as size, count};
 /// The least that must be left of a finding that lost something, so that it is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
 
-/// What a finding does to the blocks that it is about.
+/// The effect of following a finding on the blocks that it is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Effect {
     Released,
@@ -49,7 +49,7 @@ fn effect(kind: FindingKind) -> Effect {
 
 /// Blocks of a cell that a finding already has.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Claimed {
     released: u64,
     regrown: u64,
     smaller: u64,
@@ -57,7 +57,7 @@ struct Told {
     by: Option<usize>,
 }
 
-impl Told {
+impl Claimed {
     /// Returns how many of a claim's blocks are already claimed; the others are from now on (C2).
     fn take(&mut self, blocks: u64, effect: Effect) -> u64 {
         let before = match effect {
@@ -74,7 +74,7 @@ impl Told {
     }
 }
 
-/// What a finding lost to others.
+/// The blocks and bytes that a finding lost to others.
 #[derive(Default)]
 struct Lost {
     bytes: u64,
@@ -96,19 +96,19 @@ pub(crate) fn settle(findings: &mut Vec<Finding>, in_growth: &[Claim]) {
         );
         (rank, finding.node, finding.title.clone())
     });
-    let mut told: FxHashMap<CellKey, Told> = FxHashMap::default();
+    let mut claimed: FxHashMap<CellKey, Claimed> = FxHashMap::default();
     let smaller = |&one: &usize| effect(findings[one].kind) == Effect::Smaller;
     let (last, first): (Vec<usize>, Vec<usize>) = order.into_iter().partition(smaller);
     let mut lost: Vec<(usize, Lost)> = Vec::new();
     for one in first {
-        lost.push((one, lose(one, &findings[one], &mut told)));
+        lost.push((one, lose(one, &findings[one], &mut claimed)));
     }
     for claim in in_growth {
-        let cell = told.entry(claim.key).or_default();
+        let cell = claimed.entry(claim.key).or_default();
         cell.take(claim.blocks, Effect::Regrown);
     }
     for one in last {
-        lost.push((one, lose(one, &findings[one], &mut told)));
+        lost.push((one, lose(one, &findings[one], &mut claimed)));
     }
     let titles: Vec<String> = findings.iter().map(|one| one.title.clone()).collect();
     let mut gone = vec![false; findings.len()];
@@ -120,10 +120,10 @@ pub(crate) fn settle(findings: &mut Vec<Finding>, in_growth: &[Claim]) {
     findings.iter_mut().for_each(|one| one.claims = Vec::new());
 }
 
-fn lose(number: usize, finding: &Finding, told: &mut FxHashMap<CellKey, Told>) -> Lost {
+fn lose(number: usize, finding: &Finding, claimed: &mut FxHashMap<CellKey, Claimed>) -> Lost {
     let mut lost = Lost::default();
     for claim in &finding.claims {
-        let cell = told.entry(claim.key).or_default();
+        let cell = claimed.entry(claim.key).or_default();
         let twice = cell.take(claim.blocks, effect(finding.kind));
         if twice > 0 {
             let part = u128::from(claim.bytes) * u128::from(twice) / u128::from(claim.blocks);

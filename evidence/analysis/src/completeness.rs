@@ -78,7 +78,7 @@ impl Tickets {
     }
 }
 
-/// What is missing from a recording.
+/// The verdict on a recording: everything that is missing from it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     /// The missing things, the weightiest first.
@@ -134,8 +134,8 @@ pub(crate) fn judge(known: &Known<'_>, seen: &Seen) -> Verdict {
 /// ours below 140 KiB), and on tcmalloc, whose page map is 2 MiB of it, 2.49 MiB (2026-11-23).
 const OWN_BYTES: u64 = 1 << 20;
 const TCMALLOCS_BYTES: u64 = 3 << 20;
-/// What each further thread adds to it: the blocks ahead of its own lists. 64 threads with blocks of all sizes had
-/// 3.98 MiB on mimalloc, 3.66 on ours, 1.76 on jemalloc, 2.48 on tcmalloc and nothing on glibc (2026-11-23).
+/// The bytes that each further thread adds to it: the blocks ahead of its own lists. 64 threads with blocks of all
+/// sizes had 3.98 MiB on mimalloc, 3.66 on ours, 1.76 on jemalloc, 2.48 on tcmalloc and nothing on glibc (2026-11-23).
 const THREADS_BYTES: u64 = 64 << 10;
 /// The most threads that count: a server that starts one for each request has few at a time.
 const MOST_THREADS: u64 = 256;

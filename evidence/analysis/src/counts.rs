@@ -40,7 +40,7 @@ pub struct CountsOptions<'a> {
     pub limit: Option<usize>,
 }
 
-/// One line of the concordance.
+/// A line of the concordance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CountsRow {
     /// Requested bytes.

@@ -37,7 +37,7 @@ pub struct StackNode {
     pub parent: u32,
 }
 
-/// Everything that a trace knows beside its events (F1).
+/// The contents of a trace beside its events (F1).
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The process.

@@ -15,7 +15,7 @@
 //!     end (`covered.rs`) count as saved.
 //! D5  Of free pages, as much counts as saved as live memory had fallen, or as is not requested again later if that
 //!     is more: the pages of a heap that goes on growing are its own next ones.
-//! D6  What is taken again, or has gone, a span of time later does not count (`rest.rs`), nor what an exit frees, nor
+//! D6  What is taken again, or has gone, a span of time later does not count (`steady.rs`), nor what an exit frees, nor
 //!     less than a tenth of resident memory: that is the working stock of a program between two rounds. If nothing is
 //!     left of a saving, the finding stays and gives the reason.
 //! D7  What a stack holds more at one mark than at another is promised only if marks of one name come again and
@@ -37,7 +37,7 @@ use crate::missing::Missing;
 use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, InstantKind, Report, Site};
 use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count, duration};
-use crate::rest::Then;
+use crate::steady::Then;
 use crate::waste::Wasteful;
 
 /// The bytes below which a finding is not worth a line.
@@ -83,8 +83,8 @@ pub(crate) struct Around {
     pub then: Then,
     /// The span.
     pub span_ns: u64,
-    /// The most live memory that has gone where the program rests afterwards.
-    pub gone_at_rest_bytes: u64,
+    /// The most live memory that has gone where the program is steady afterwards.
+    pub gone_when_steady_bytes: u64,
     /// Whether the moment lies in the program's exit: what is free then goes anyway.
     pub in_exit: bool,
 }
@@ -140,7 +140,7 @@ pub(crate) fn add(report: &mut Report, evidence: &Evidence<'_>) {
     all.extend(grows::only_grow(
         report,
         evidence.ledger,
-        (evidence.births, evidence.around.gone_at_rest_bytes),
+        (evidence.births, evidence.around.gone_when_steady_bytes),
         evidence.facts.ending.as_ref().map(|ending| ending.time_ns),
         &marked,
     ));
@@ -423,7 +423,7 @@ fn give_back_advice(facts: &Facts) -> String {
 const ARENA_ENDS: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072: the ends of arenas then go back as their \
      blocks are freed (glibc raises the threshold by itself otherwise); blocks of 128 KiB and more are mapped each by \
      itself, which takes time.";
-/// What is worth a measurement with threads.
+/// Advice for a program with threads, to be measured before it is followed.
 const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where threads allocate in turns, and more where \
      long-lived blocks of one thread then lie among those of the others: measure it.";
 
@@ -431,7 +431,7 @@ const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where th
 fn advice_for(allocator: &str) -> &'static str {
     const {
         assert!(
-            crate::rest::JEMALLOC_DECAY_MS == 500,
+            crate::steady::JEMALLOC_DECAY_MS == 500,
             "the advice names another"
         )
     };

@@ -42,7 +42,7 @@ pub(crate) struct Top {
     pub goes: bool,
 }
 
-/// What is known of the allocator's way to give memory back.
+/// The allocator's way to give memory back, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way<'a> {
     /// Whole pages go.

@@ -165,7 +165,7 @@ fn leave_to_libraries(
     if finding.kind != FindingKind::Slop || finding.more_nodes.is_empty() {
         return true;
     }
-    let told = finding.blocks;
+    let before = finding.blocks;
     let elsewhere =
         |node: u32| is_sized_elsewhere(report, naming, FindingKind::Slop, renamed.of(node));
     finding.claims.retain(|claim| {
@@ -176,7 +176,7 @@ fn leave_to_libraries(
         }
         stays
     });
-    finding.blocks * 2 >= told
+    finding.blocks * 2 >= before
 }
 
 /// Leaves to a runtime what it does well (U4).
@@ -279,11 +279,11 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
         .and_then(|one| one.books.as_ref());
     let least = WORTH_BYTES.max(books.map_or(0, |books| books.resident_bytes / 100));
     let large = |held: &Held| held.resident >= least && held.resident >= total / 20;
-    let told = told(report, naming);
+    let saved = saved_by_function(report, naming);
     let mut found: Vec<Finding> = by_function
         .into_iter()
         .filter(|(function, held)| {
-            large(held) && told.get(function).copied().unwrap_or(0) < held.resident / 2
+            large(held) && saved.get(function).copied().unwrap_or(0) < held.resident / 2
         })
         .map(|(_, held)| holder(held, total))
         .collect();
@@ -292,19 +292,19 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
 }
 
 /// Returns by function the most that one finding would save of it.
-fn told(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
-    let mut told: FxHashMap<u32, u64> = FxHashMap::default();
+fn saved_by_function(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
+    let mut saved: FxHashMap<u32, u64> = FxHashMap::default();
     for finding in &report.findings {
         let function = finding
             .node
             .and_then(|node| naming.function_of(report, node));
         let beside = matches!(finding.kind, FindingKind::Retained | FindingKind::Pinned);
         if let Some(function) = function.filter(|_| !beside) {
-            let most = told.entry(function).or_default();
+            let most = saved.entry(function).or_default();
             *most = (*most).max(finding.saved_bytes);
         }
     }
-    told
+    saved
 }
 
 fn holder(mut held: Held, total: u64) -> Finding {
@@ -372,7 +372,7 @@ fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
         if bytes == 0 {
             continue;
         }
-        let heap = heaps.at(mapper.node, true).map(|told| told.known.name);
+        let heap = heaps.at(mapper.node, true).map(|heap| heap.known.name);
         let function = naming.mapper_of(report, mapper.node);
         let function = function.filter(|_| heap.is_none()).unwrap_or(0);
         let held = by_cause.entry((heap, function)).or_default();

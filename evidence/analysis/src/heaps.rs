@@ -44,7 +44,7 @@ fn fits(names: &[&str], name: &str) -> bool {
 
 /// The heap that a stack got memory for.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct Recognised {
     /// The heap.
     pub known: &'static Known,
     /// Whether only other stacks of the function that mapped the memory tell so (O4).
@@ -121,16 +121,16 @@ impl<'a> Heaps<'a> {
     }
 
     /// Returns the heap that a stack got memory for; `mapping` means that it mapped the memory, and called no malloc.
-    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Told> {
+    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised> {
         if let Some((found, _)) = self.named_at(node, mapping) {
             let known = KNOWN.get(found)?;
             let by_others = false;
-            return Some(Told { known, by_others });
+            return Some(Recognised { known, by_others });
         }
         let mapper = self.mapper(node).filter(|_| mapping)?;
         let known = KNOWN.get(*self.nameless.get(mapper.function.as_str())?)?;
         let by_others = true;
-        Some(Told { known, by_others })
+        Some(Recognised { known, by_others })
     }
 
     /// Returns the heap that the functions of a stack tell (O1), as an index into [`KNOWN`], and the file of the one
@@ -183,19 +183,19 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         let (node, mapping) = (one.node, one.mapped_bytes > 0);
         let held = one.bytes();
         let into = match heaps.at(node, mapping) {
-            Some(told) => {
+            Some(recognised) => {
                 let at = by_name
                     .iter()
-                    .position(|sum| sum.known.name == told.known.name);
+                    .position(|sum| sum.known.name == recognised.known.name);
                 let at = at.unwrap_or_else(|| {
-                    by_name.push(Sum::of(told.known));
+                    by_name.push(Sum::of(recognised.known));
                     by_name.len() - 1
                 });
                 let sum = &mut by_name[at];
                 if held > sum.most {
                     (sum.most, sum.heap.node) = (held, Some(node));
                 }
-                if told.by_others {
+                if recognised.by_others {
                     sum.by_others = sum.by_others.saturating_add(held);
                 }
                 &mut sum.heap
@@ -226,7 +226,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     all
 }
 
-/// What a known heap holds.
+/// The bytes that a known heap holds.
 struct Sum {
     known: &'static Known,
     heap: OwnHeap,
@@ -357,7 +357,7 @@ mod tests {
         report
     }
 
-    fn told(report: &Report) -> Vec<(String, bool, u64, u64)> {
+    fn recognised(report: &Report) -> Vec<(String, bool, u64, u64)> {
         let heaps = found(report, &Naming::of(report));
         let row = |heap: OwnHeap| (heap.name, heap.allocator, heap.bytes >> 20, heap.stacks);
         heaps.into_iter().map(row).collect()
@@ -385,7 +385,11 @@ mod tests {
                     (&["main", "draw", mapper, "mmap64"], 10 << 20, 0),
                 ],
             );
-            assert_eq!(told(&one), [(name.to_owned(), true, 70, 2)], "{mapper}");
+            assert_eq!(
+                recognised(&one),
+                [(name.to_owned(), true, 70, 2)],
+                "{mapper}"
+            );
         }
     }
 
@@ -400,9 +404,9 @@ mod tests {
         ];
         let known = ("CPython's object allocator".to_owned(), false, 30, 1);
         let pool = (stack, 30 << 20, 0);
-        assert_eq!(told(&report("python3.11", &[pool])), [known]);
+        assert_eq!(recognised(&report("python3.11", &[pool])), [known]);
         assert_eq!(
-            told(&report(
+            recognised(&report(
                 "mine",
                 &[
                     (stack, 30 << 20, 0),
@@ -413,7 +417,10 @@ mod tests {
         );
         // A large list is a block of the user's, and no pool.
         let list: &[&str] = &["main", "_PyEval_EvalFrameDefault", "list_resize", "malloc"];
-        assert_eq!(told(&report("python3.11", &[(list, 0, 50 << 20)])), []);
+        assert_eq!(
+            recognised(&report("python3.11", &[(list, 0, 50 << 20)])),
+            []
+        );
     }
 
     /// HotSpot calls malloc, too: for buffers outside its heap, which the report has as blocks.
@@ -444,7 +451,7 @@ mod tests {
             20,
             1,
         );
-        assert_eq!(told(&report("libjvm.so", &[map, buffer])), [known]);
+        assert_eq!(recognised(&report("libjvm.so", &[map, buffer])), [known]);
     }
 
     /// Debian's PHP: the function that maps has no name, and on most stacks no exported one is near.
@@ -523,7 +530,7 @@ mod tests {
         );
         let known = ("Ruby's object slots".to_owned(), false, 7, 2);
         assert_eq!(
-            told(&report("libruby-3.1.so.3.1", &[slots, first])),
+            recognised(&report("libruby-3.1.so.3.1", &[slots, first])),
             [known]
         );
     }
@@ -532,9 +539,12 @@ mod tests {
     fn a_heap_that_is_small_beside_the_rest_is_not_told() {
         let stack: &[&str] = &["main", "zend_mm_chunk_alloc", "mmap"];
         let blocks: (&[&str], u64, u64) = (&["main", "f", "malloc"], 0, 80 << 20);
-        assert_eq!(told(&report("php8.2", &[(stack, 4 << 20, 0), blocks])), []);
-        let told = told(&report("php8.2", &[(stack, 6 << 20, 0), blocks]));
-        assert_eq!(told[0].0, "PHP's request heap (Zend)");
+        assert_eq!(
+            recognised(&report("php8.2", &[(stack, 4 << 20, 0), blocks])),
+            []
+        );
+        let recognised = recognised(&report("php8.2", &[(stack, 6 << 20, 0), blocks]));
+        assert_eq!(recognised[0].0, "PHP's request heap (Zend)");
     }
 
     #[test]
@@ -542,9 +552,9 @@ mod tests {
         let map: (&[&str], u64, u64) = (&["main", "f", "grow", "mmap"], 50 << 20, 0);
         let live = |bytes: u64| -> (&[&str], u64, u64) { (&["main", "g", "malloc"], 0, bytes) };
         assert_eq!(
-            told(&report("app", &[map, live(2 << 20)])),
+            recognised(&report("app", &[map, live(2 << 20)])),
             [(String::new(), true, 50, 1)]
         );
-        assert_eq!(told(&report("app", &[map, live(3 << 20)])), []);
+        assert_eq!(recognised(&report("app", &[map, live(3 << 20)])), []);
     }
 }

@@ -302,7 +302,7 @@ impl Missing {
     }
 }
 
-/// What a trace tells about itself, beside its events.
+/// The facts that a trace states about itself, beside its events.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
     /// The process.
@@ -448,7 +448,7 @@ fn is_little(lost: &LostProcess) -> bool {
     lost.why == LostWhy::Quiet && lost.max_rss_bytes.unwrap_or(0) < LITTLE
 }
 
-/// What is said of copies that made no heap call.
+/// Returns the sentence on copies that made no heap call.
 fn quiet(these: &[&LostProcess]) -> String {
     let (copies, whose) = match these.len() {
         1 => (String::from("1 copy"), "its"),
@@ -461,7 +461,7 @@ fn quiet(these: &[&LostProcess]) -> String {
     )
 }
 
-/// What is said of threads of which nothing was recorded.
+/// Returns the sentence on threads of which nothing was recorded.
 fn threads_sentence(threads: u64, why: Option<&str>) -> String {
     let (were, their, they) = match threads {
         1 => ("was", "its", "it"),

@@ -25,7 +25,7 @@ pub use reachability::{ReachSum, Reachability, UnreachedRow};
 /// Version of this schema; a reader refuses another major version.
 pub const SCHEMA: u32 = 1;
 
-/// Everything that is known of one recorded process.
+/// The report on one recorded process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
@@ -45,7 +45,7 @@ pub struct Report {
     pub instants: Vec<Instant>,
     /// Index of the instant that the report is about (`--at`); sites, sizes and findings are as of it.
     pub at: usize,
-    /// What to change, largest saving first.
+    /// Findings: changes to make, largest saving first.
     pub findings: Vec<Finding>,
     /// One row for each stack that acquired anything.
     pub sites: Vec<Site>,
@@ -63,16 +63,16 @@ pub struct Report {
     pub growth: Vec<Growth>,
     /// Blocks that outlived the end mark of their phase.
     pub zombies: Vec<Zombie>,
-    /// Blocks of buffers that grow, and that no finding tells of: their sizes are those of the moment.
+    /// Blocks of buffers that grow, and that no finding is about: their sizes are those of the moment.
     #[serde(skip)]
     pub in_growth: Vec<Claim>,
-    /// What points to live blocks, at a moment at which the program was stopped and read (`--reachable`).
+    /// Reachability of live blocks, at a moment at which the program was stopped and read (`--reachable`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reachability>,
     /// Memory over time.
     pub timeline: Timeline,
-    /// What lived, was acquired and was released by stack and size, for any window of the run; written only
-    /// with `--windows` (the page always has it).
+    /// Blocks that lived, were acquired and were released, by stack and size, for any window of the run; written
+    /// only with `--windows` (the page always has it).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
     /// Threads.
@@ -110,7 +110,7 @@ pub struct Program {
     pub recorded_by: String,
     /// Start, nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// How long it was recorded, nanoseconds.
+    /// Duration of the recording, nanoseconds.
     pub duration_ns: u64,
     /// How it ended: `exit 0`, `signal 9 (SIGKILL)`, `exec`, `unknown`.
     pub ended: String,
@@ -130,7 +130,7 @@ pub struct Program {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completeness {
-    /// Nothing is missing.
+    /// Whether nothing is missing.
     pub complete: bool,
     /// Events read.
     pub events: u64,
@@ -144,7 +144,7 @@ pub struct Completeness {
     pub unknown_frees: u64,
     /// Calls while recording was off, or from inside the allocator: they are in no figure.
     pub unrecorded_calls: u64,
-    /// The recording does not begin with the process, or had a pause: blocks from before are unknown.
+    /// Whether the recording began after the process, or had a pause: blocks from before are unknown.
     pub began_late: bool,
     /// Processes that this one started and that have no trace: they take nothing away from this one's figures.
     pub lost_children: u64,
@@ -176,7 +176,7 @@ pub struct Totals {
     pub events_per_s: f64,
 }
 
-/// What a moment is.
+/// The kind of a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstantKind {
@@ -205,9 +205,9 @@ pub enum InstantKind {
 pub struct Instant {
     /// `peak`, `heap-peak`, `end`, `after-free`, `most-kept`, or the mark's name.
     pub label: String,
-    /// What it is.
+    /// Its kind.
     pub kind: InstantKind,
-    /// When, nanoseconds since the start.
+    /// Its time, nanoseconds since the start.
     pub time_ns: u64,
     /// Its place in the order of events.
     pub ticket: u64,
@@ -217,10 +217,10 @@ pub struct Instant {
     pub live_requested_bytes: u64,
     /// Bytes given for them.
     pub live_usable_bytes: u64,
-    /// Where resident memory is; `null` if no snapshot belongs to the moment.
+    /// The books of resident memory; `null` if no snapshot belongs to the moment.
     pub books: Option<Books>,
-    /// Which stacks' blocks keep free memory resident; `null` if there are no books, or no page of a heap was
-    /// read.
+    /// Free memory that live blocks keep resident, by stack; `null` if there are no books, or no page of a heap
+    /// was read.
     pub fragments: Option<Fragments>,
 }
 
@@ -270,7 +270,7 @@ pub struct Fragments {
     pub spans: Option<HeapSpans>,
 }
 
-/// What the live blocks of one stack (or function) pin.
+/// The pages that the live blocks of one stack (or function) pin.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pins {
@@ -303,7 +303,7 @@ pub struct Pins {
     pub freed_pages: u64,
     /// Bytes of the heap's pages then: `resident_bytes` less the freed pages.
     pub resident_elsewhere_bytes: u64,
-    /// How old the pinning blocks are; `null` for sums.
+    /// Ages of the pinning blocks; `null` for sums.
     pub age: Option<PinAge>,
     /// Spans of the allocator that only this stack's blocks keep; 0 if spans are not known.
     pub sole_spans: u64,
@@ -311,7 +311,7 @@ pub struct Pins {
     pub joint_spans: u64,
 }
 
-/// How old the pinning blocks of a stack are at the instant.
+/// Ages of the pinning blocks of a stack at the instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PinAge {
@@ -342,13 +342,13 @@ pub struct HeapSpans {
     pub blocks: u64,
 }
 
-/// Where each byte of resident memory is (M2).
+/// The books: each byte of resident memory, in exactly one row (M2).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Books {
     /// Resident memory (sum over the mappings' `Rss`).
     pub resident_bytes: u64,
-    /// How far the snapshot is from the instant, nanoseconds (0: the program waited for it).
+    /// Time between the snapshot and the instant, nanoseconds (0: the program waited for it).
     pub skew_ns: u64,
     /// Live bytes that are not resident: requested and never touched, or swapped out.
     pub live_not_resident_bytes: u64,
@@ -437,7 +437,7 @@ pub struct Site {
     pub last_ns: u64,
 }
 
-/// What one stack has mapped itself at the report's instant: memory in which no block of malloc lies.
+/// Memory that one stack has mapped itself, at the report's instant: no block of malloc lies in it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mapper {
@@ -456,8 +456,8 @@ pub struct Mapper {
 pub struct Through {
     /// The largest stack that ends in the function: a node with its outermost frame.
     pub node: u32,
-    /// What these stacks hold: resident bytes of live blocks and of what they mapped; bytes given for live
-    /// blocks if no snapshot shows what is resident.
+    /// Bytes that these stacks hold: resident bytes of live blocks and of memory that they mapped; bytes given
+    /// for live blocks if no snapshot shows what is resident.
     pub bytes: u64,
     /// Of these, bytes of stacks that the function itself names, not a function that it calls.
     pub own_bytes: u64,
@@ -465,8 +465,8 @@ pub struct Through {
     pub blocks: u64,
     /// Stacks that hold something.
     pub stacks: u64,
-    /// Nine tenths or more come through one function that it calls, which is also in the list and serves
-    /// nearly no other caller.
+    /// Whether nine tenths or more come through one function that it calls, which is also in the list and
+    /// serves nearly no other caller.
     pub passes_on: bool,
 }
 
@@ -476,7 +476,7 @@ pub struct Through {
 pub struct OwnHeap {
     /// The heap's name: `mimalloc`, `GCC's own heap (ggc)`; empty for an unknown allocator.
     pub name: String,
-    /// It serves the program in place of malloc: an allocator that the program brings.
+    /// Whether it serves the program in place of malloc: an allocator that the program brings.
     pub allocator: bool,
     /// Resident bytes of the memory that the heap mapped or took from malloc, at the instant.
     pub bytes: u64,
@@ -484,7 +484,7 @@ pub struct OwnHeap {
     pub node: Option<u32>,
     /// Stacks that got this memory.
     pub stacks: u64,
-    /// One sentence: what is seen and what is not.
+    /// One sentence: the memory that is seen, and the blocks that are not.
     pub what: String,
     /// Sentences: how to see the blocks in the heap.
     pub change: String,
@@ -508,7 +508,7 @@ pub struct SizeRow {
     pub slop_bytes: u64,
 }
 
-/// How a buffer grows.
+/// The way in which a buffer grows.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "how", content = "value")]
 pub enum GrowthPattern {
@@ -529,7 +529,7 @@ pub enum GrowthPattern {
 pub struct Growth {
     /// The stack that grows.
     pub node: u32,
-    /// How.
+    /// The way in which its buffers grow.
     pub pattern: GrowthPattern,
     /// False: by `realloc`. True: by hand (allocate, copy, free).
     pub by_hand: bool,
@@ -550,11 +550,11 @@ pub struct Growth {
     /// kernel did not move as a mapping. If the buffer seems to be copied into another block and back at each
     /// step, both copies count, wherever the step went.
     pub copied_bytes: u64,
-    /// What doubling from the first size would have allocated.
+    /// Bytes that doubling from the first size would have allocated.
     pub doubling_bytes: u64,
-    /// What doubling would have copied at most; for each buffer no more than was copied.
+    /// Bytes that doubling would have copied at most; for each buffer no more than were copied.
     pub doubling_copied_bytes: u64,
-    /// What growth by 1.5 would have allocated.
+    /// Bytes that growth by a factor of 1.5 would have allocated.
     pub one_and_a_half_bytes: u64,
 }
 
@@ -602,8 +602,8 @@ pub struct Timeline {
     pub pss_bytes: Vec<Option<u64>>,
 }
 
-/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units plus all
-/// that it acquired before, minus all that it released before, and a unit is `blocks` blocks, `size` bytes
+/// Figures for any window between two edges. Cells count units: at an edge, a cell has `start` units plus the
+/// units acquired before, minus those released before, and a unit is `blocks` blocks, `size` bytes
 /// requested and `usable` bytes given. All cells add up to the process, and the cells of a site to the site,
 /// at each edge and over each bucket, exactly.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -683,7 +683,7 @@ pub struct ThreadRow {
 pub struct MarkRow {
     /// Name.
     pub name: String,
-    /// When.
+    /// Its time, nanoseconds since the start.
     pub time_ns: u64,
     /// Live bytes given.
     pub live_usable_bytes: u64,
@@ -717,6 +717,6 @@ pub struct Frame {
     pub file: Option<String>,
     /// Line.
     pub line: Option<u32>,
-    /// Inlined into the frame that encloses it.
+    /// Whether it is inlined into the frame that encloses it.
     pub inlined: bool,
 }

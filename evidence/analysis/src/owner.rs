@@ -82,7 +82,7 @@ const TEXTS: [&str; 27] = [
     "QString::",
 ];
 
-/// What an interpreter makes for itself, whatever the script requests (O2).
+/// Functions that make an interpreter's own objects, whatever the script requests (O2).
 const OBJECTS: [&str; 14] = [
     "dictresize",
     "insertion_resize",

@@ -86,7 +86,7 @@ impl Context<'_> {
     }
 }
 
-/// One analysis. It is `Send`, so that passes may run beside each other.
+/// A part of the analysis. It is `Send`, so that passes may run beside each other.
 pub trait Pass: Send {
     /// Reports whether [`Pass::act`] is to be called. Asked once, before the first act.
     fn sees_acts(&self) -> bool {

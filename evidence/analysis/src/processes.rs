@@ -39,7 +39,7 @@ pub const SCHEMA: u32 = 1;
 /// The most points of the timeline.
 const POINTS: usize = 400;
 
-/// What one trace tells about itself, before its events are read.
+/// The facts that a trace states about itself, known before its events are read.
 #[derive(Clone, Debug, Default)]
 pub struct Member {
     /// The trace's file, as the user gave it.
@@ -208,7 +208,7 @@ pub struct Peak {
     pub skew_ns: u64,
 }
 
-/// One process.
+/// A process, in the report of several.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessRow {
     /// Kernel id.
@@ -257,7 +257,7 @@ pub struct ProcessRow {
     pub was_read: bool,
 }
 
-/// One program in the life of a process.
+/// A program in the life of a process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Image {
     /// Its trace.
@@ -673,7 +673,7 @@ fn ended(ending: Option<&Ending>) -> String {
     }
 }
 
-/// What a trace says of itself.
+/// Returns the facts that a trace states about itself.
 fn known<'a>((member, counted): (&'a Member, &Counted)) -> Known<'a> {
     Known {
         process: &member.process,

@@ -11,7 +11,7 @@
 
 use crate::block::CellKey;
 
-/// What lives at a moment.
+/// The live blocks at a moment, as sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Live {
     /// Number of blocks.

@@ -114,7 +114,7 @@ pub(crate) fn of(report: &Report, naming: &Naming) -> Vec<Through> {
     let sums = sums(report, naming, &tree);
     let mut listed: Vec<u32> = (0..sums.len() as u32)
         .filter(|function| sums[*function as usize].held.bytes > whole / WORTH)
-        .filter(|function| told(report, naming, sums[*function as usize].node.1))
+        .filter(|function| is_listed(report, naming, sums[*function as usize].node.1))
         .collect();
     let named = |function: &u32| !is_unnamed(name(report, sums[*function as usize].node.1));
     if listed.iter().any(named) {
@@ -147,7 +147,7 @@ fn name(report: &Report, node: u32) -> &str {
 }
 
 /// Reports whether the function that a node ends in is listed (H3).
-fn told(report: &Report, naming: &Naming, node: u32) -> bool {
+fn is_listed(report: &Report, naming: &Naming, node: u32) -> bool {
     let frame = report.nodes.get(node as usize).map_or(0, |node| node.frame);
     let plumbing = naming.plumbing.get(frame as usize).copied();
     let name = name(report, node);

@@ -19,7 +19,7 @@ use crate::sums::Live;
 const GLIBC_HEADER_BYTES: u64 = 8;
 /// The allowance for tables of the allocator, and for blocks that the loader took before the recorder was there.
 const LEAST_BYTES: u64 = 1 << 20;
-/// One part in this many of the whole is no contradiction.
+/// A difference below one part in this many of the whole is no contradiction.
 const PART: u64 = 50;
 /// The most that one thread's cache holds in glibc 2.36 (64 sizes up to 1,032 bytes, seven blocks each).
 const CACHE_BYTES: u64 = 256 << 10;

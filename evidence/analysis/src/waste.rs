@@ -11,12 +11,12 @@
 //! O2  Among moments that differ by less than a quarter the first stays, so that few are looked at page by page.
 //! O3  A snapshot at exit is no candidate: it is the end.
 //! O4  A moment lies in the exit of a program that ended by itself if next to nothing is acquired after it (a
-//!     hundredth of what lives at the largest heap) and the program does not rest any more (`rest.rs`): destructors
+//!     hundredth of what lives at the largest heap) and the program is not steady any more (`steady.rs`): destructors
 //!     free, and the kernel takes the pages a moment later. Nor is anything kept for long that is free less than a
-//!     tenth of the run (rest.E5) before the end, whatever is acquired meanwhile. A program that was killed did not
-//!     exit: that is how daemons end. While the program waits for a snapshot it does not rest.
+//!     tenth of the run (steady.E5) before the end, whatever is acquired meanwhile. A program that was killed did not
+//!     exit: that is how daemons end. While the program waits for a snapshot it is not steady.
 //! O5  If more has been requested since than half of what was kept, that was taken again, and as much kept later
-//!     counts anew: so a program that rests after its last round is looked at there. Such looks lie a quarter of the
+//!     counts anew: so a program that is steady after its last round is looked at there. Such looks lie a quarter of the
 //!     time apart, so that even a long run has few.
 //!
 //! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
@@ -29,7 +29,7 @@ use crate::giveback::GiveBack;
 use crate::ledger::Ledger;
 use crate::maps::Intervals;
 use crate::model::Instant;
-use crate::rest::Rest;
+use crate::steady::Steady;
 
 const LEAST_BYTES: u64 = 1 << 20;
 /// One part in this many of resident memory counts (O1).
@@ -146,9 +146,9 @@ pub(crate) fn is_in_exit(
     facts: &Facts,
     (later_bytes, peak_bytes): (u64, u64),
     time_ns: u64,
-    rest: &Rest<'_>,
+    steady: &Steady<'_>,
 ) -> bool {
-    // The program waited while the snapshot was read: that is no rest.
+    // The program waited while the snapshot was read: that is not steady.
     let waited = |one: &&Snapshot| one.time_ns == time_ns && is_waited_for(&one.cause);
     let snapshots = facts.snapshots.iter().filter(waited);
     let reading_ns = snapshots.map(|one| one.took_ns).max().unwrap_or(0);
@@ -157,8 +157,8 @@ pub(crate) fn is_in_exit(
         facts.ending.as_ref().map(|one| one.exit),
         Some(Exit::Exited(_))
     );
-    let clears_up = later_bytes <= peak_bytes / 100 && !rest.rests(time_ns);
-    by_itself && (clears_up || rest.ends_after(time_ns))
+    let clears_up = later_bytes <= peak_bytes / 100 && !steady.is_steady_after(time_ns);
+    by_itself && (clears_up || steady.ends_after(time_ns))
 }
 
 /// Reports whether the program waits while a snapshot of this cause is read.
@@ -223,7 +223,7 @@ mod tests {
             !waste.see(&at(9 * SECOND), &ledger),
             "nothing was asked for"
         );
-        let turn = |ticket, kind| Event {
+        let event = |ticket, kind| Event {
             ticket,
             time_ns: 9 * SECOND,
             thread: ThreadId(0),
@@ -232,7 +232,7 @@ mod tests {
         let func = AllocFn::Malloc;
         let (node, addr, size) = (NodeId(1), 64 * MIB, 4 * MIB);
         let usable = size;
-        let taken = turn(
+        let taken = event(
             0,
             EventKind::Alloc {
                 func,
@@ -244,7 +244,7 @@ mod tests {
         );
         ledger.apply(&taken, &mut |_, _| {});
         let func = skinflint_trace::FreeFn::Free;
-        ledger.apply(&turn(1, EventKind::Free { func, addr }), &mut |_, _| {});
+        ledger.apply(&event(1, EventKind::Free { func, addr }), &mut |_, _| {});
         assert!(!waste.see(&at(5 * SECOND - 1), &ledger), "too soon");
         assert!(waste.see(&at(5 * SECOND), &ledger));
     }
@@ -281,8 +281,8 @@ mod tests {
         };
         let own = ended(Exit::Exited(1));
         let judged = |facts: &Facts, later, left_ms: u64| {
-            let rest = Rest::of(facts, &line, 2000 * MS);
-            is_in_exit(facts, (later, 10_000), (2000 - left_ms) * MS, &rest)
+            let steady = Steady::of(facts, &line, 2000 * MS);
+            is_in_exit(facts, (later, 10_000), (2000 - left_ms) * MS, &steady)
         };
         // A span is a tenth: 200 ms.
         assert!(judged(&own, 100, 150));

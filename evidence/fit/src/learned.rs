@@ -24,7 +24,7 @@ pub(crate) const SHORT_ACQUISITIONS: u64 = 1000;
 /// A shorter run never has 2 s before and 2 s after a moment, which the retained spare needs.
 pub(crate) const SHORT_NS: u64 = 4_000_000_000;
 
-/// What was learned: all that goes into the file and onto the screen.
+/// The result of learning: everything that goes into the file and onto the screen.
 pub struct Learned {
     pub(crate) sources: Vec<Source>,
     pub(crate) earned: Vec<Earned>,

@@ -17,7 +17,7 @@ use skinflint_trace::Event;
 use crate::error::Error;
 use crate::trial::Outcome;
 
-/// One trace and the figures read from it.
+/// A trace and the figures read from it.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     pub(crate) recording: Recording,

@@ -76,7 +76,7 @@ pub struct Graph {
     edges_of: EdgeClasses,
 }
 
-/// One edge of a path, and the node that it leads to.
+/// An edge of a path, and the node that it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The name of the edge: `.name` or `[number]`; empty for the root.

@@ -1,7 +1,7 @@
 //! What a snapshot holds, as tables for a terminal and as JSON.
 //!
 //! ```text
-//!   FILE ─► read ─► sums by class │ dominators: who retains │ a way from the root │ differences ─► Told: text, JSON
+//!   FILE ─► read ─► sums by class │ dominators: who retains │ a way from the root │ differences ─► Table: text, JSON
 //! ```
 //!
 //! T1  Every table says what its shares refer to, and what was left out of it.
@@ -21,7 +21,7 @@ use crate::graph::{Graph, NONE};
 use crate::read::{Snapshot, Want, read_file};
 
 /// A table, in both forms.
-pub struct Told {
+pub struct Table {
     /// For a terminal.
     pub text: String,
     /// For programs.
@@ -32,9 +32,9 @@ pub struct Told {
 ///
 /// # Errors
 /// If the snapshot cannot be read.
-pub fn sums(file: &Path, limit: usize) -> Result<Told> {
+pub fn sums(file: &Path, limit: usize) -> Result<Table> {
     let census = read_file(file, Want::Census)?.census;
-    Ok(Told {
+    Ok(Table {
         text: sums_text(&census, limit),
         json: sums_json(&census),
     })
@@ -76,7 +76,7 @@ fn sums_json(census: &Census) -> Value {
 ///
 /// # Errors
 /// If the snapshot cannot be read.
-pub fn retained(file: &Path, limit: usize) -> Result<Told> {
+pub fn retained(file: &Path, limit: usize) -> Result<Table> {
     let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
     let dominators = Dominators::of(&graph);
     let total = graph.total_bytes();
@@ -113,14 +113,14 @@ pub fn retained(file: &Path, limit: usize) -> Result<Told> {
         units::bytes(lost_bytes)
     );
     let json = json!({"total_bytes": total, "unreachable": {"objects": lost, "bytes": lost_bytes}, "objects": rows});
-    Ok(Told { text, json })
+    Ok(Table { text, json })
 }
 
 /// Returns the shortest way from the root to an object: `@ID`, `CLASS` (the first) or `CLASS:N`.
 ///
 /// # Errors
 /// If the snapshot cannot be read, or has no such object.
-pub fn path(file: &Path, wanted: &str) -> Result<Told> {
+pub fn path(file: &Path, wanted: &str) -> Result<Table> {
     /// The number of steps that are printed at either end of a long path.
     const ENDS: usize = 50;
     let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
@@ -130,7 +130,7 @@ pub fn path(file: &Path, wanted: &str) -> Result<Told> {
             "{}: nothing leads to it; it is garbage that no collection has found\n",
             called(&graph, node)
         );
-        return Ok(Told {
+        return Ok(Table {
             text,
             json: json!({"object": node_json(&graph, node), "path": null}),
         });
@@ -158,7 +158,7 @@ pub fn path(file: &Path, wanted: &str) -> Result<Told> {
         row
     });
     let rows: Vec<Value> = rows.collect();
-    Ok(Told {
+    Ok(Table {
         text,
         json: json!({"object": node_json(&graph, node), "path": rows}),
     })
@@ -168,7 +168,7 @@ pub fn path(file: &Path, wanted: &str) -> Result<Told> {
 ///
 /// # Errors
 /// If a snapshot cannot be read.
-pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Told> {
+pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Table> {
     let old = read_file(before, Want::Nodes)?;
     let new = read_file(after, Want::Nodes)?;
     let rows = census::diff(&old.graph, &new.graph);
@@ -205,7 +205,7 @@ pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Told> {
         .iter()
         .map(|(class, row)| json!({"type": class.kind, "name": class.name, "before": row.before, "after": row.after, "new": row.new, "gone": row.gone}))
         .collect();
-    Ok(Told {
+    Ok(Table {
         text,
         json: json!({"before": was, "after": is, "classes": json_rows}),
     })

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use skinflint_analysis::reach::{self, Place, Reach, Reached};
+use skinflint_analysis::reach::{self, Reach, Reached, WordAt};
 use skinflint_symbols::Symbols;
 use skinflint_trace::{NodeId, REGISTERS, RegionKind};
 use skinflint_view::stack::{is_plumbing, is_startup, short_name};
@@ -147,7 +147,7 @@ impl Found<'_> {
                 continue;
             }
             let from = match (step.place, number.checked_sub(1)) {
-                (Place::Memory(at), Some(before)) => {
+                (WordAt::Memory(at), Some(before)) => {
                     at.checked_sub(reach.blocks[path[before].block as usize].addr)
                 }
                 _ => None,
@@ -206,16 +206,16 @@ impl Found<'_> {
     }
 
     /// Describes a root in words.
-    fn root(&self, place: Place, symbols: &mut Symbols) -> String {
+    fn root(&self, place: WordAt, symbols: &mut Symbols) -> String {
         let at = match place {
-            Place::Register(number) => {
+            WordAt::Register(number) => {
                 let Some(register) = self.look.registers.get(number as usize) else {
                     return "a register".into();
                 };
                 let name = REGISTERS.get(register.number as usize).unwrap_or(&"?");
                 return format!("register {name} of {}", self.thread(register.tid));
             }
-            Place::Memory(at) => at,
+            WordAt::Memory(at) => at,
         };
         let Some(region) = reach::region_of(self.look, at) else {
             return format!("{at:#x}");

@@ -9,12 +9,12 @@
 //! Not here: marking (analysis), stopping programs (collect).
 
 use skinflint_analysis::ledger::Ledger;
-use skinflint_analysis::reach::{self, Live, Maker, Places, Reach, ReachPass};
+use skinflint_analysis::reach::{self, Live, Maker, Reach, ReachPass, Roots};
 use skinflint_trace::{Look, LookCause, Trace};
 
 use crate::opened::Recording;
 
-/// What was found at one look of a trace.
+/// The result of one look of a trace.
 pub struct Found<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) look: &'a Look,
@@ -92,10 +92,8 @@ pub fn of<'a>(recording: &'a Recording, at: &str) -> Option<Found<'a>> {
         let pc = trace.node(owner.node).map_or(0, |(_, pc)| pc);
         owner.by_allocator || !glibc && code.iter().any(|&(start, end)| (start..end).contains(&pc))
     };
-    let places = Places::new(look, &blocks, &maker, ledger.intervals(), &by_allocator);
-    let result = reach::find(look, blocks, &places, &mut |each| {
-        trace.pointers(look, each)
-    });
+    let roots = Roots::new(look, &blocks, &maker, ledger.intervals(), &by_allocator);
+    let result = reach::find(look, blocks, &roots, &mut |each| trace.pointers(look, each));
     Some(Found {
         trace,
         look,

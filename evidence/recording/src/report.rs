@@ -28,7 +28,7 @@ pub struct Analysed {
     pub hints: Vec<String>,
 }
 
-/// What an analysis does in addition.
+/// The optional parts of an analysis.
 #[derive(Default)]
 pub struct More {
     /// Figures for windows.

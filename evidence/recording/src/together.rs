@@ -91,7 +91,7 @@ fn member(path: &Path) -> Result<Member, OpenError> {
     })
 }
 
-/// What is done with a member's events.
+/// The work to be done with a member's events.
 struct Work<'m> {
     path: &'m Path,
     /// The moment in its own time at which all together held most.

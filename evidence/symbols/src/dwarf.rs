@@ -37,7 +37,7 @@ pub(crate) struct RawFrame {
 pub(crate) struct Dwarf {
     context: Context<Slice>,
     package: Option<gimli::DwarfPackage<Slice>>,
-    split: SplitPlaces,
+    split: SplitDirs,
     scopes: Scopes,
     /// Split files that were needed and not found.
     missing_dwo: Vec<String>,
@@ -45,9 +45,9 @@ pub(crate) struct Dwarf {
     store: Store,
 }
 
-/// Where split DWARF may lie.
+/// The files and folders that are searched for split DWARF.
 #[derive(Debug, Default)]
-pub(crate) struct SplitPlaces {
+pub(crate) struct SplitDirs {
     /// Candidates for the package, in order.
     pub(crate) packages: Vec<PathBuf>,
     /// Directories to look for `.dwo` files in, beside the compilation directory.
@@ -56,7 +56,7 @@ pub(crate) struct SplitPlaces {
     pub(crate) sysroot: Option<PathBuf>,
 }
 
-/// What the slices point into (D1).
+/// The memory that the slices point into (D1).
 #[derive(Default)]
 struct Store {
     images: Vec<Arc<Image>>,
@@ -111,7 +111,7 @@ impl Dwarf {
     pub(crate) fn open(
         image: Arc<Image>,
         alternate: Option<Arc<Image>>,
-        split: SplitPlaces,
+        split: SplitDirs,
     ) -> Result<Dwarf, String> {
         let mut store = Store::default();
         let path = image.path().display().to_string();
@@ -236,7 +236,7 @@ fn load_package(store: &mut Store, path: &Path) -> Option<gimli::DwarfPackage<Sl
 fn load_dwo(
     store: &mut Store,
     package: Option<&gimli::DwarfPackage<Slice>>,
-    split: &SplitPlaces,
+    split: &SplitDirs,
     load: SplitDwarfLoad<Slice>,
 ) -> Option<Arc<gimli::Dwarf<Slice>>> {
     if let Some(Ok(Some(unit))) = package.map(|p| p.find_cu(load.dwo_id, &load.parent)) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// What is wrong with a place that was named, or with what is kept there.
+/// The error of a source of debug files that was named: it cannot be used, or its contents cannot.
 #[derive(Debug)]
 pub struct SourceError {
     what: String,

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use crate::elf::Image;
 
-/// The places to look in.
+/// The folders that are searched for files of modules.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SearchDirs {
     pub(crate) debug_dirs: Vec<PathBuf>,
     pub(crate) sysroot: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct ModuleFile {
     pub(crate) error: Option<String>,
 }
 
-impl Places {
+impl SearchDirs {
     /// Finds the module's own file.
     pub(crate) fn module_file(&self, path: &str, build_id: &str) -> ModuleFile {
         let mut found = ModuleFile::default();

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use skinflint_trace::Module;
 
 use crate::demangle::demangle;
-use crate::dwarf::{Dwarf, SplitPlaces, is_mangled};
+use crate::dwarf::{Dwarf, SplitDirs, is_mangled};
 use crate::elf::{self, Image, SymbolTable, TableKind};
 use crate::frame::{Frame, bare};
-use crate::locate::{self, Places};
+use crate::locate::{self, SearchDirs};
 
 /// The results for one module. Only modules that were asked about have a summary.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// Finds and opens the files of a module; what fails becomes a note.
-    pub(crate) fn open(module: &Module, places: &Places) -> Resolver {
+    pub(crate) fn open(module: &Module, search: &SearchDirs) -> Resolver {
         let name = module.path.rsplit('/').next().unwrap_or("");
         let mut resolver = Resolver {
             path: module.path.clone(),
@@ -87,13 +87,13 @@ impl Resolver {
         };
         // `[vdso]` and the like are no files.
         if !module.path.starts_with('[') && !module.path.is_empty() {
-            resolver.find_files(module, places);
+            resolver.find_files(module, search);
         }
         resolver
     }
 
-    fn find_files(&mut self, module: &Module, places: &Places) {
-        let own = places.module_file(&module.path, &module.build_id);
+    fn find_files(&mut self, module: &Module, search: &SearchDirs) {
+        let own = search.module_file(&module.path, &module.build_id);
         self.changed = own.changed && own.image.is_none();
         if self.changed {
             self.notes
@@ -105,10 +105,10 @@ impl Resolver {
         // The module's own DWARF needs no search, unless the user says where there is more: a part
         // that was built elsewhere may have brought some into a stripped program.
         let enough = own.as_ref().is_some_and(|image| image.has_dwarf());
-        let debug = if enough && places.debug_dirs.is_empty() {
+        let debug = if enough && search.debug_dirs.is_empty() {
             None
         } else {
-            places.debug_file(&module.path, &module.build_id, own.as_deref())
+            search.debug_file(&module.path, &module.build_id, own.as_deref())
         };
         let with_dwarf = [&debug, &own]
             .into_iter()
@@ -121,7 +121,7 @@ impl Resolver {
                 .flatten()
                 .map(Arc::as_ref)
                 .collect();
-            self.open_dwarf(Arc::clone(image), &images, places);
+            self.open_dwarf(Arc::clone(image), &images, search);
         }
         self.table = best_table(own.as_ref(), debug.as_ref());
         if self.file.is_none() {
@@ -129,8 +129,8 @@ impl Resolver {
         }
     }
 
-    fn open_dwarf(&mut self, image: Arc<Image>, images: &[&Image], places: &Places) {
-        let alternate = places.alternate_file(&image).unwrap_or_else(|note| {
+    fn open_dwarf(&mut self, image: Arc<Image>, images: &[&Image], search: &SearchDirs) {
+        let alternate = search.alternate_file(&image).unwrap_or_else(|note| {
             self.notes.push(note);
             None
         });
@@ -138,11 +138,11 @@ impl Resolver {
             .iter()
             .filter_map(|image| image.path().parent().map(PathBuf::from))
             .collect();
-        dirs.extend(places.debug_dirs.iter().cloned());
-        let split = SplitPlaces {
-            packages: places.packages(&self.path, images),
+        dirs.extend(search.debug_dirs.iter().cloned());
+        let split = SplitDirs {
+            packages: search.packages(&self.path, images),
             dirs,
-            sysroot: places.sysroot.clone(),
+            sysroot: search.sysroot.clone(),
         };
         let path = image.path().to_path_buf();
         match Dwarf::open(image, alternate, split) {

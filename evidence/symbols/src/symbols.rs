@@ -14,7 +14,7 @@ use skinflint_trace::Module;
 
 use crate::data;
 use crate::frame::{Frame, bare, outside};
-use crate::locate::Places;
+use crate::locate::SearchDirs;
 use crate::module::{self, ModuleSummary, Resolver};
 use crate::perf_map::PerfMap;
 
@@ -40,7 +40,7 @@ pub struct SymbolOptions {
 /// debug sections, and one cache entry per distinct address.
 pub struct Symbols {
     modules: Vec<Module>,
-    places: Places,
+    search: SearchDirs,
     /// Indices of `modules` by start address, for [`Symbols::module_of`].
     by_start: Vec<u32>,
     /// `reach[i]`: the largest end among `by_start[..=i]`.
@@ -72,7 +72,7 @@ impl Symbols {
         Symbols {
             resolvers: modules.iter().map(|_| None).collect(),
             modules,
-            places: Places {
+            search: SearchDirs {
                 debug_dirs: options.debug_dirs.clone(),
                 sysroot: options.sysroot.clone(),
             },
@@ -153,14 +153,14 @@ impl Symbols {
     /// Cost: a walk over all symbols of the module.
     pub fn variable(&self, address: u64) -> Option<(String, u64)> {
         let module = &self.modules[self.module_index(address, u32::MAX)? as usize];
-        let file = self.places.module_file(&module.path, &module.build_id);
+        let file = self.search.module_file(&module.path, &module.build_id);
         data::variable(&*file.image?, address.wrapping_sub(module.bias))
     }
 
     fn resolver(&mut self, index: u32) -> &mut Resolver {
         let module = &self.modules[index as usize];
-        let places = &self.places;
-        self.resolvers[index as usize].get_or_insert_with(|| Resolver::open(module, places))
+        let search = &self.search;
+        self.resolvers[index as usize].get_or_insert_with(|| Resolver::open(module, search))
     }
 
     /// Returns the number of distinct addresses that lay in no module: generated code, or an object that was not

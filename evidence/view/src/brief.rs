@@ -33,7 +33,7 @@ const PARTS: usize = 4;
 /// The most notes, and characters of a note.
 const NOTES: (usize, usize) = (8, 400);
 
-/// What `skinflint report --json --brief` prints: at most 64 KiB. Figures are those of the whole report.
+/// The output of `skinflint report --json --brief`: at most 64 KiB. Figures are those of the whole report.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Brief {
     /// As in `Report`.

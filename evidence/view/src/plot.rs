@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use crate::html::escape;
 use crate::units;
 
-/// What the style of a page with pictures needs beyond the common one.
+/// Style rules that a page with pictures needs beyond the common ones.
 pub const STYLE: &str = "
 .chart { min-width: 640px; } svg text.name { font-size: 12px; fill: var(--ink); }
 .leader { fill: none; stroke: var(--line); stroke-width: 1; }

@@ -36,7 +36,7 @@ impl Ink {
     }
 }
 
-/// One line.
+/// A line of text, with its inks.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Line {
     spans: Vec<(Ink, String)>,

@@ -292,7 +292,7 @@ impl Model {
         self.pages.floor()
     }
 
-    /// Where a block is.
+    /// Returns where a block is.
     #[cfg(test)]
     pub(crate) fn place_of(&self, block: u32) -> Place {
         self.places[block as usize]

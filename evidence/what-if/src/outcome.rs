@@ -19,7 +19,7 @@ use crate::pages::Residents;
 /// The version of this form.
 pub const SCHEMA: u32 = 1;
 
-/// What lived at a moment, under any policy.
+/// The live blocks at a moment, the same under every policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Level {
     /// Time since the start, nanoseconds.

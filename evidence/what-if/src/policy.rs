@@ -54,7 +54,7 @@ pub enum Order {
     Fullest,
 }
 
-/// One way to lay out blocks.
+/// A way to lay out blocks.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The name by which it is known in results.

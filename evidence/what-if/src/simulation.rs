@@ -76,7 +76,7 @@ pub struct Simulation {
     world: World,
 }
 
-/// Everything except the ledger, which hands acts to it.
+/// The simulation's state except the ledger, which hands acts to it.
 struct World {
     options: Options,
     models: Vec<Model>,

@@ -41,7 +41,7 @@ struct Large {
     born_ns: u64,
 }
 
-/// What is known of touched bytes. By default nothing: all blocks are touched whole.
+/// The knowledge of touched bytes. By default there is none: all blocks are touched whole.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
     /// The most resident bytes by the serial of the acquisition, and the size as a check.

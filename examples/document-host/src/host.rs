@@ -1,4 +1,4 @@
-//! The viewer: tenants, their documents, and what is kept of them.
+//! The host: tenants, their documents, and what is kept of them.
 //!
 //! ```text
 //!   view(tenant, document):  shelf ─► documents (cache) ─► tree (GC heap) ─► metrics (cache) ─► images (decoded)
@@ -85,7 +85,7 @@ struct Guest {
     trees: HashMap<u32, Handle<Node<'static>>>,
 }
 
-/// The viewer with its tenants and caches.
+/// The host with its tenants and caches.
 pub struct Host {
     /// The tenants' heaps.
     pub runtime: Runtime,

@@ -112,14 +112,14 @@ fn main() -> ExitCode {
 }
 
 /// A message to the main thread.
-enum Told {
+enum Message {
     Command(String),
     Asked,
     Act(Action, mpsc::SyncSender<String>),
     End,
 }
 
-struct Viewer {
+struct Running {
     host: Host,
     bus: Option<Bus>,
     mailbox: Arc<Mailbox>,
@@ -134,15 +134,15 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let sqlite = shelf::counted()?;
     let mut host = Host::open(&arguments.shelves, arguments.tenants)?;
     host.seed(arguments.documents, &files(&arguments)?)?;
-    let (tell, told) = mpsc::channel();
-    let asked = tell.clone();
+    let (send, received) = mpsc::channel();
+    let asked = send.clone();
     let mailbox = Arc::new(Mailbox::new(
         "tenants' heaps, sqlite",
         Rebuild::Compute,
         Duration::from_millis(600),
         move || {
             // If this fails, the main thread has ended.
-            let _ = asked.send(Told::Asked);
+            let _ = asked.send(Message::Asked);
         },
     ));
     let bus = match arguments.bus {
@@ -161,42 +161,42 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     let heaps = Arc::new(Published::new("heaps"));
     registry.add_shared("heaps", Arc::clone(&heaps) as _).keep();
     let _planted = arguments.plant.then(|| planted::plant(registry));
-    offer(registry, &tell);
-    let _desk = match arguments.memory {
+    offer(registry, &send);
+    let _endpoint = match arguments.memory {
         true => Some(Endpoint::open(registry)?),
         false => None,
     };
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _ = tell.send(Told::Command(line));
+            let _ = send.send(Message::Command(line));
         }
-        let _ = tell.send(Told::End);
+        let _ = send.send(Message::End);
     });
-    let mut viewer = Viewer {
+    let mut running = Running {
         host,
         bus,
         mailbox,
         registry,
         heaps,
     };
-    viewer.publish();
+    running.publish();
     println!("ready");
-    while let Ok(told) = told.recv() {
-        match told {
-            Told::End => break,
-            Told::Asked => viewer.serve(),
-            Told::Act(action, done) => {
+    while let Ok(message) = received.recv() {
+        match message {
+            Message::End => break,
+            Message::Asked => running.serve(),
+            Message::Act(action, done) => {
                 // The process that asked may have gone.
-                let said = viewer.host.act(action);
-                viewer.publish();
+                let said = running.host.act(action);
+                running.publish();
                 let _ = done.send(said);
             }
-            Told::Command(line) if line.trim() == "quit" => break,
-            Told::Command(line) => {
-                let answer = viewer
+            Message::Command(line) if line.trim() == "quit" => break,
+            Message::Command(line) => {
+                let answer = running
                     .command(&line)
                     .unwrap_or_else(|error| format!("error: {error}"));
-                viewer.publish();
+                running.publish();
                 println!("{answer}");
                 std::io::stdout().flush()?;
             }
@@ -208,24 +208,24 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
 /// The longest wait for the main thread, which may be viewing something.
 const ACT_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Offers what the viewer can be asked for (M3).
-fn offer(registry: &'static Registry, tell: &mpsc::Sender<Told>) {
+/// Offers what the host can be asked for (M3).
+fn offer(registry: &'static Registry, send: &mpsc::Sender<Message>) {
     for action in Action::ALL {
         // A sender is for one thread at a time.
-        let tell = std::sync::Mutex::new(tell.clone());
+        let send = std::sync::Mutex::new(send.clone());
         let work = move || {
             let (done, is_done) = mpsc::sync_channel(1);
-            let told = tell
+            let told = send
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .send(Told::Act(action, done));
+                .send(Message::Act(action, done));
             match told.map(|()| is_done.recv_timeout(ACT_PATIENCE)) {
                 Ok(Ok(said)) => said,
                 Ok(Err(_)) => "it is busy; it will be done after that".into(),
                 Err(_) => "it is ending".into(),
             }
         };
-        registry.on(action, "viewer", work).keep();
+        registry.on(action, "document host", work).keep();
     }
 }
 
@@ -245,7 +245,7 @@ fn files(arguments: &Arguments) -> Result<Vec<Vec<u8>>, Failure> {
         .collect()
 }
 
-impl Viewer {
+impl Running {
     fn serve(&mut self) {
         let host = &mut self.host;
         self.mailbox.serve(|ask| host.release(ask));

@@ -1,4 +1,4 @@
-//! What the viewer reports about its memory: one row for each thing that has some.
+//! What the host reports about its memory: one row for each thing that has some.
 //!
 //! ```text
 //!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite/used,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! P1  `libskinflint.so` is built when it is needed; without netpbm a test is skipped, and counted (test-support).
-//! P2  Memory is looked at from outside, in `/proc/PID/smaps`, beside what the viewer reports about itself.
+//! P2  Memory is looked at from outside, in `/proc/PID/smaps`, beside what the host reports about itself.
 //!
 //! Not here: the parts by themselves (`engines/cache/tests`).
 
@@ -18,7 +18,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-struct Viewer {
+struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
     answers: mpsc::Receiver<String>,
@@ -35,10 +35,10 @@ fn has_images() -> bool {
     need::programs(&["pnmtojpeg", "pnmtopng"])
 }
 
-impl Viewer {
-    fn start(folder: &Path, more: &[&str], group: Option<&Path>) -> Viewer {
+impl Running {
+    fn start(folder: &Path, more: &[&str], group: Option<&Path>) -> Running {
         let mut command = Command::new("/bin/sh");
-        // The shell joins the group, and becomes the viewer.
+        // The shell joins the group, and becomes the host.
         let join = group.map_or(String::new(), |group| {
             format!("echo $$ > '{}/cgroup.procs'; ", group.display())
         });
@@ -64,20 +64,20 @@ impl Viewer {
                 .map_while(Result::ok)
                 .for_each(|line| drop(tell.send(line)))
         });
-        let viewer = Viewer {
+        let running = Running {
             child,
             stdin,
             answers,
         };
-        assert_eq!(viewer.answer().as_deref(), Some("ready"));
-        viewer
+        assert_eq!(running.answer().as_deref(), Some("ready"));
+        running
     }
 
     fn answer(&self) -> Option<String> {
         self.answers.recv_timeout(Duration::from_secs(120)).ok()
     }
 
-    /// Sends a command; `None` means that the viewer is dead.
+    /// Sends a command; `None` means that the host is dead.
     fn tries(&mut self, command: &str) -> Option<String> {
         writeln!(self.stdin.as_mut()?, "{command}").ok()?;
         self.answer()
@@ -120,7 +120,7 @@ impl Viewer {
     }
 }
 
-impl Drop for Viewer {
+impl Drop for Running {
     fn drop(&mut self) {
         self.stdin = None;
         let _ = self.child.kill();
@@ -183,25 +183,25 @@ fn all_memory_is_named_and_the_tree_is_what_the_kernel_says() {
         return;
     }
     let folder = folder();
-    let mut viewer = Viewer::start(folder.path(), &["--documents", "6"], None);
-    viewer.ask("view-all");
-    let unclassified = viewer.figure("report", "heap-unclassified");
-    let explicit = viewer.figure("report", "explicit");
+    let mut running = Running::start(folder.path(), &["--documents", "6"], None);
+    running.ask("view-all");
+    let unclassified = running.figure("report", "heap-unclassified");
+    let explicit = running.figure("report", "explicit");
     let share = unclassified as f64 / explicit as f64;
     println!(
         "heap-unclassified {unclassified} of explicit {explicit}: {:.2} %",
         share * 100.0
     );
-    assert!((0.0..0.05).contains(&share), "{}", viewer.ask("tree"));
-    let by_kind = viewer.figure("report", "by-kind");
-    let smaps = viewer.resident();
+    assert!((0.0..0.05).contains(&share), "{}", running.ask("tree"));
+    let by_kind = running.figure("report", "by-kind");
+    let smaps = running.resident();
     let off = (by_kind - smaps).abs() as f64 / smaps as f64;
     println!(
         "resident-by-kind {by_kind}, smaps {smaps}: {:.2} % apart",
         off * 100.0
     );
     assert!(off < 0.02);
-    assert_eq!(viewer.figure("report", "faults"), 0);
+    assert_eq!(running.figure("report", "faults"), 0);
 }
 
 #[test]
@@ -210,25 +210,29 @@ fn under_pressure_it_is_as_it_was_at_the_start_and_shows_the_same() {
         return;
     }
     let folder = folder();
-    let mut viewer = Viewer::start(folder.path(), &["--documents", "8"], None);
+    let mut running = Running::start(folder.path(), &["--documents", "8"], None);
     // The start: code that was used once is resident, nothing is kept. Code pages are not measured here.
-    viewer.ask("view 0 0");
-    viewer.ask("press critical");
-    let start = viewer.resident();
-    let shown = viewer.ask("view-all");
-    let full = viewer.resident();
+    running.ask("view 0 0");
+    running.ask("press critical");
+    let start = running.resident();
+    let shown = running.ask("view-all");
+    let full = running.resident();
     assert!(
         full > 4 * start,
         "start {start}, full {full}: there is nothing to give back"
     );
-    let pressed = viewer.ask("press critical");
-    let after = viewer.resident();
+    let pressed = running.ask("press critical");
+    let after = running.resident();
     println!(
         "start {start}, full {full}, after {after} ({:.3}): {pressed}",
         after as f64 / start as f64
     );
     assert!(after as f64 <= start as f64 * 1.2, "{pressed}");
-    assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
+    assert_eq!(
+        running.ask("view-all"),
+        shown,
+        "built again, it is the same"
+    );
 }
 
 /// A memory cgroup, removed when it is dropped.
@@ -281,14 +285,14 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
         return;
     }
     let folder = folder();
-    let mut free = Viewer::start(folder.path(), &["--documents", "12"], None);
+    let mut free = Running::start(folder.path(), &["--documents", "12"], None);
     let shown = free.ask("view-all");
     println!("no limit: {} bytes", free.resident());
     drop(free);
     let Some(group) = Group::new(80 << 20) else {
         return;
     };
-    let mut killed = Viewer::start(folder.path(), &["--no-bus"], Some(&group.0));
+    let mut killed = Running::start(folder.path(), &["--no-bus"], Some(&group.0));
     assert_eq!(
         killed.tries("view-all"),
         None,
@@ -297,7 +301,7 @@ fn a_limit_that_kills_it_without_the_bus_does_not_with_it() {
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(killed.child.wait().unwrap().signal(), Some(9));
     drop(killed);
-    let mut lives = Viewer::start(folder.path(), &[], Some(&group.0));
+    let mut lives = Running::start(folder.path(), &[], Some(&group.0));
     for _ in 0..2 {
         assert_eq!(lives.ask("view-all"), shown);
     }
@@ -313,9 +317,9 @@ fn what_a_user_can_ask_for_is_done_each_by_itself() {
     }
     use skinflint_reporters::endpoint::{self, Answer};
     let folder = folder();
-    let mut viewer = Viewer::start(folder.path(), &["--memory", "--documents", "4"], None);
-    let shown = viewer.ask("view-all");
-    let pid = viewer.child.id();
+    let mut running = Running::start(folder.path(), &["--memory", "--documents", "4"], None);
+    let shown = running.ask("view-all");
+    let pid = running.child.id();
     let socket = endpoint::folder().join(format!("{pid}.report"));
     let act = |action: &str| match endpoint::ask(&socket, pid, action) {
         Ok(Answer::Done(said)) => said,
@@ -327,14 +331,14 @@ fn what_a_user_can_ask_for_is_done_each_by_itself() {
             &said[said.find(word).unwrap_or_else(|| panic!("{word}: {said}")) + word.len()..];
         rest.split(' ').next().unwrap().parse().unwrap()
     };
-    let held = viewer.resident();
+    let held = running.resident();
     // 16 documents were viewed: each has a view and a listener.
     let said = act("cc");
     assert_eq!(after(&said, "destroyed "), 32, "{said}");
     assert_eq!(after(&act("cc"), "destroyed "), 0, "they are gone");
     let said = act("gc");
     assert!(said.contains("bytes of objects"), "{said}");
-    let kept = viewer.resident();
+    let kept = running.resident();
     assert!(
         kept > held / 2,
         "neither drops what caches hold: {held}, {kept}"
@@ -344,9 +348,13 @@ fn what_a_user_can_ask_for_is_done_each_by_itself() {
         after(&said, "dropped ") > 0 && after(&said, "images, ") > 0,
         "{said}"
     );
-    let left = viewer.resident();
+    let left = running.resident();
     assert!(left < kept / 2, "{kept}, then {left}: {said}");
-    assert_eq!(viewer.ask("view-all"), shown, "built again, it is the same");
+    assert_eq!(
+        running.ask("view-all"),
+        shown,
+        "built again, it is the same"
+    );
 }
 
 #[test]
@@ -361,20 +369,20 @@ fn what_it_cannot_do_it_says() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--shelf"));
-    let mut viewer = Viewer::start(folder.path(), &["--documents", "1"], None);
+    let mut running = Running::start(folder.path(), &["--documents", "1"], None);
     assert!(
-        viewer
+        running
             .tries("view 9 0")
             .unwrap()
             .starts_with("error: no such tenant")
     );
-    assert!(viewer.tries("view 0 99").unwrap().starts_with("error: "));
+    assert!(running.tries("view 0 99").unwrap().starts_with("error: "));
     assert!(
-        viewer
+        running
             .tries("press hard")
             .unwrap()
             .contains("near, high or critical")
     );
-    assert!(viewer.tries("dance").unwrap().contains("no such command"));
-    viewer.ask("view 0 0");
+    assert!(running.tries("dance").unwrap().contains("no such command"));
+    running.ask("view 0 0");
 }

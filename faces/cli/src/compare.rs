@@ -25,9 +25,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use skinflint_compare::chosen::{self, Chosen};
 use skinflint_compare::folder::Folder;
 use skinflint_compare::model::{Comparison, Settings, Verdict};
-use skinflint_compare::peers::Places;
+use skinflint_compare::peers::SearchPaths;
 use skinflint_compare::rounds::{News, Subject};
-use skinflint_compare::{Request, csv, interrupts, json, page, subjects, table};
+use skinflint_compare::{Request, csv, interrupts, json, report_page, subjects, table};
 use skinflint_launch::installed;
 use skinflint_view::units;
 
@@ -130,7 +130,7 @@ pub fn compare(args: &CompareArgs) -> Result<u8> {
         allocators,
         missing,
         reference,
-    } = chosen::choose(&args.with, &args.reference, &Places::installed())?;
+    } = chosen::choose(&args.with, &args.reference, &SearchPaths::installed())?;
     let settings = Settings {
         runs: args.runs,
         reference,
@@ -256,7 +256,7 @@ fn show(args: &CompareArgs, comparison: &Comparison) -> Result<()> {
         put(path, &csv::render(comparison))?;
     }
     if let Some(path) = &args.html {
-        put(path, &page::render(comparison))?;
+        put(path, &report_page::render(comparison))?;
     }
     let text = table::render(comparison, width(stdout_taken));
     if stdout_taken {

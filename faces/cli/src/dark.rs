@@ -72,7 +72,7 @@ pub struct DarkArgs {
     pub names: NameOptions,
 }
 
-/// What is printed of the result, as JSON.
+/// The printed part of the result, as JSON.
 struct Printed<'a> {
     process: Option<&'a str>,
     limit: usize,

@@ -25,8 +25,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
 use skinflint_reporters::gathered::{self, Gathered, HOW, Subject, Target, gather};
+use skinflint_reporters::live_page::LivePage;
 use skinflint_reporters::named::Note;
-use skinflint_reporters::page::Page;
 use skinflint_reporters::text::{self, Style};
 use skinflint_reporters::tree::{Builder, Presence};
 use skinflint_reporters::{Action, Entry, endpoint, file, json, openmetrics, process};
@@ -302,7 +302,7 @@ fn page(port: u16, target: &Target) -> Result<u8> {
         bail!("--page is for a process: give its number");
     };
     process::title(*pid).with_context(|| format!("process {pid}"))?;
-    let mut page = Page::open(port, Subject(*pid))
+    let mut page = LivePage::open(port, Subject(*pid))
         .with_context(|| format!("--page: port {port} of 127.0.0.1 cannot be listened on"))?;
     print_all(&format!("{}\n", page.url()))?;
     loop {

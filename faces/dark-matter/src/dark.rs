@@ -472,7 +472,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// What is claimed of one block.
+/// The claims on one block.
 #[derive(Default)]
 struct Swept {
     none: u64,

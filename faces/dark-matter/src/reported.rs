@@ -39,7 +39,7 @@ impl fmt::Display for ReportedError {
 
 impl std::error::Error for ReportedError {}
 
-/// What one reporter says it has measured on the heap.
+/// The heap bytes that one reporter says it has measured.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Claim {
     /// Its path.
@@ -59,7 +59,7 @@ impl Claim {
     }
 }
 
-/// What a process says about its heap.
+/// A process's own account of its heap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Heap {
     /// The name of the process in the report.

@@ -75,7 +75,7 @@ impl Measure {
     }
 }
 
-/// What rows are ordered by: the size of the difference in this figure.
+/// The order of rows: by the size of the difference in this figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum By {
     /// Live usable bytes.
@@ -172,7 +172,7 @@ impl Row {
     }
 }
 
-/// One side of the difference.
+/// A side of the difference.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     /// Name of the trace.

@@ -110,7 +110,7 @@ impl Stream<'_> {
     }
 }
 
-/// What the trace itself has beside the report.
+/// The data that only the trace has, not the report.
 pub struct Recorded<'a> {
     /// Samples of resident memory, by time.
     pub rss: &'a [RssSample],

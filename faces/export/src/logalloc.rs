@@ -23,7 +23,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead};
 
-use crate::logalloc_line::{ADDRESS_LIMIT, Call, Place, parse};
+use crate::logalloc_line::{ADDRESS_LIMIT, BlockRef, Call, parse};
 use rustc_hash::FxHashMap;
 use skinflint_trace::{
     AllocFn, Ending, Event, EventEncoder, EventKind, Exit, FreeFn, Mark, NodeId, Sink, Thread,
@@ -160,7 +160,7 @@ impl Slots {
     }
 }
 
-/// What was read and written.
+/// The counts of what was read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Imported {
     /// The process, as the log numbers it.
@@ -228,22 +228,22 @@ impl<S: Sink> Output<S> {
         Ok(())
     }
 
-    fn acquired(&mut self, place: Place, size: u64, align: u64) -> Result<u64, String> {
+    fn acquired(&mut self, place: BlockRef, size: u64, align: u64) -> Result<u64, String> {
         match place {
-            Place::Address(address) => Ok(address),
-            Place::Slot(slot) => self
+            BlockRef::Address(address) => Ok(address),
+            BlockRef::Slot(slot) => self
                 .slots
                 .take(slot, size, align)
                 .ok_or_else(|| "blocks of more than 2^47 bytes in all".into()),
-            Place::Null => Err("no block".into()),
+            BlockRef::Null => Err("no block".into()),
         }
     }
 
-    fn released(&mut self, place: Place) -> u64 {
+    fn released(&mut self, place: BlockRef) -> u64 {
         match place {
-            Place::Address(address) => address,
-            Place::Slot(slot) => self.slots.give(slot),
-            Place::Null => 0,
+            BlockRef::Address(address) => address,
+            BlockRef::Slot(slot) => self.slots.give(slot),
+            BlockRef::Null => 0,
         }
     }
 
@@ -252,10 +252,10 @@ impl<S: Sink> Output<S> {
         let node = NodeId(0);
         match call {
             Call::Alloc {
-                result: Place::Null,
+                result: BlockRef::Null,
                 ..
             }
-            | Call::Free(Place::Null) => {}
+            | Call::Free(BlockRef::Null) => {}
             Call::Alloc {
                 func,
                 size,
@@ -279,9 +279,9 @@ impl<S: Sink> Output<S> {
             Call::Realloc {
                 old,
                 size,
-                result: Place::Null,
+                result: BlockRef::Null,
             } => {
-                if size == 0 && old != Place::Null {
+                if size == 0 && old != BlockRef::Null {
                     let addr = self.released(old);
                     self.push(
                         thread,
@@ -298,7 +298,7 @@ impl<S: Sink> Output<S> {
                 ));
             }
             Call::Realloc {
-                old: Place::Null,
+                old: BlockRef::Null,
                 size,
                 result,
             } => {

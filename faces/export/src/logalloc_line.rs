@@ -16,7 +16,7 @@ pub(crate) const ADDRESS_LIMIT: u64 = 1 << 47;
 
 /// A block in the log: an address, a slot, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum BlockRef {
     Null,
     Address(u64),
     Slot(u64),
@@ -29,14 +29,14 @@ pub(crate) enum Call {
         func: AllocFn,
         size: u64,
         align: u64,
-        result: Place,
+        result: BlockRef,
     },
     Realloc {
-        old: Place,
+        old: BlockRef,
         size: u64,
-        result: Place,
+        result: BlockRef,
     },
-    Free(Place),
+    Free(BlockRef),
     Stats,
 }
 
@@ -97,21 +97,21 @@ impl Cursor<'_> {
     }
 
     /// Parses `0x7f…`, `#12`, `(nil)`, `(null)`, `0x0`, `#0`, or bare hexadecimal as Windows prints it.
-    fn place(&mut self) -> Result<Place, Wrong> {
+    fn place(&mut self) -> Result<BlockRef, Wrong> {
         const WANTED: &str = "an address (0x…), a slot (#…) or (nil)";
         for null in ["(nil)", "(null)"] {
             if self.line[self.at..].starts_with(null.as_bytes()) {
                 self.at += null.len();
-                return Ok(Place::Null);
+                return Ok(BlockRef::Null);
             }
         }
         if self.line.get(self.at) == Some(&b'#') {
             self.at += 1;
             let slot = self.number("the number of a slot")?;
             return Ok(if slot == 0 {
-                Place::Null
+                BlockRef::Null
             } else {
-                Place::Slot(slot)
+                BlockRef::Slot(slot)
             });
         }
         if self.line[self.at..].starts_with(b"0x") {
@@ -124,9 +124,9 @@ impl Cursor<'_> {
             return self.wrong("an address below 2^47");
         }
         Ok(if address == 0 {
-            Place::Null
+            BlockRef::Null
         } else {
-            Place::Address(address)
+            BlockRef::Address(address)
         })
     }
 
@@ -139,7 +139,7 @@ impl Cursor<'_> {
         String::from_utf8_lossy(&self.line[begin..self.at]).into_owned()
     }
 
-    fn result(&mut self) -> Result<Place, Wrong> {
+    fn result(&mut self) -> Result<BlockRef, Wrong> {
         self.expect(b')')?;
         self.expect(b'=')?;
         self.place()
@@ -154,7 +154,7 @@ impl Cursor<'_> {
             func,
             size: 0,
             align: 16,
-            result: Place::Null,
+            result: BlockRef::Null,
         };
         let kind = match name.as_str() {
             "malloc" => aligned(AllocFn::Malloc),
@@ -214,7 +214,7 @@ impl Cursor<'_> {
             }
         }
         let result = self.result()?;
-        if result != Place::Null && size >= ADDRESS_LIMIT {
+        if result != BlockRef::Null && size >= ADDRESS_LIMIT {
             self.at = begin;
             return self.wrong("a size below 2^47, since the call succeeded");
         }

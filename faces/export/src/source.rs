@@ -80,7 +80,7 @@ impl Value {
     }
 }
 
-/// What the writers read (R1).
+/// The input of all writers (R1).
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     /// The report.

@@ -30,7 +30,7 @@ const IN_ROW: usize = 6;
 /// The number of frames of a stack that are looked at.
 const DEPTH: usize = 200;
 
-/// What the viewer has chosen.
+/// The user's choices: what the screen shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
     /// The figure that stacks are sorted by.

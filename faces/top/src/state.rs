@@ -165,13 +165,13 @@ impl State {
         if to_ns > self.now_ns {
             self.now_ns = to_ns;
             if self.now_ns >= self.bases[1].time_ns + HALF_NS {
-                self.turn();
+                self.rotate_bases();
             }
         }
     }
 
     /// Makes the newest base the older one, and the present the newest (T2).
-    fn turn(&mut self) {
+    fn rotate_bases(&mut self) {
         self.bases.swap(0, 1);
         self.bases[1] = Base {
             time_ns: self.now_ns,

@@ -93,7 +93,7 @@ pub const STATS: Variable = Variable {
     default: "0",
 };
 
-/// What happens when the program frees what it may not free.
+/// The reaction when the program frees an address that it may not free.
 pub const BAD_FREE: Variable = Variable {
     name_z: b"SKINFLINT_BAD_FREE\0",
     reader: Reader::Allocator,

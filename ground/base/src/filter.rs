@@ -12,7 +12,7 @@
 
 use libc::sock_filter;
 
-/// What becomes of a system call.
+/// The fate of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// It is made, fails with an error, or is answered by another process.

@@ -11,7 +11,7 @@
 //!
 //! Not here: seeds drawn anew (who wants one asks the clock or the kernel), distributions other than uniform.
 
-/// What the state grows by.
+/// The increment of the state.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the number of a state: a bijection in which each bit of the state changes about half of the result's.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   session page   one per `skinflint run`:  tick; only the collector can write it
-//!   notifier           one per `skinflint run`:  wake, notices; every process of the run writes it
+//!   notifier       one per `skinflint run`:  wake, notices; every process of the run writes it
 //!   region         one per process (more if it has many threads), a memfd of the collector:
 //!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
 //!   ring           words; one thread writes at `tail`, the collector reads at `head`
@@ -111,7 +111,7 @@ pub const RECORD_NOTHING: u32 = 2;
 /// Size of the session page in bytes.
 pub const SESSION_BYTES: usize = 4096;
 
-/// What the processes of a run tell the collector beside their rings, and the futex by which they wake it. It stays
+/// The messages of a run's processes to the collector beside their rings, and the futex by which they wake it. It stays
 /// mapped in children of fork, whatever they do: leaving a notice needs no descriptor and no system call.
 #[repr(C)]
 pub struct NotifierPage {
@@ -330,7 +330,7 @@ pub const fn ring_offset(slot: usize) -> usize {
 /// Size of a region, in bytes.
 pub const REGION_BYTES: usize = ring_offset(SLOTS);
 
-/// What a process says when it meets the collector.
+/// The first message of a process to the collector.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Hello {
@@ -370,7 +370,7 @@ pub struct Welcome {
     pub refused: u64,
 }
 
-/// What a record is: the top byte of its first word.
+/// Tags of records: the top byte of a record's first word.
 ///
 /// `E` marks events: each takes the ticket after its predecessor's in the ring, unless a `TICKET`
 /// record stands before it. Addresses have 48 bits.

@@ -15,7 +15,7 @@ use crate::varint::Malformed;
 
 /// How a payload is stored.
 pub mod codec {
-    /// As it is.
+    /// The codec of bytes that are stored unchanged.
     pub const RAW: u8 = 0;
     /// Compressed by zstd.
     pub const ZSTD: u8 = 1;

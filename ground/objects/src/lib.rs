@@ -66,7 +66,7 @@ impl Origin {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct KindId(pub u32);
 
-/// What happened.
+/// An event of an object trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An object was allocated.

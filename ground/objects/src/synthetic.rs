@@ -47,7 +47,7 @@ impl Shape {
     }
 }
 
-/// What becomes of an object.
+/// The fate of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It outlives the trace: a twentieth of the objects, until they make up a twentieth of the live bytes.

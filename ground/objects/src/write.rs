@@ -40,7 +40,7 @@ pub(crate) mod tag {
 /// The most bytes that an object may have: the largest number that fits beside a tag.
 pub(crate) const MAX_BYTES: u64 = u64::MAX >> tag::BITS;
 
-/// What a trace holds.
+/// The totals of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Allocations in the file.

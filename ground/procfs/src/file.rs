@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 
-/// What `stat`, `status` and `smaps_rollup` nearly always fit into.
+/// A size into which `stat`, `status` and `smaps_rollup` nearly always fit.
 const SMALL: usize = 4096;
 
 /// A path below `/proc`, on the stack. The longest has two numbers and a name.

@@ -31,7 +31,7 @@ pub mod stat;
 pub mod status;
 
 pub use maps::{MapLine, maps};
-pub use processes::{Place, Processes, climb, pids};
+pub use processes::{Membership, Processes, climb, pids};
 pub use rollup::{Rollup, rollup};
 pub use stat::{Stat, stat};
 pub use status::{About, Memory, Status, about};

@@ -16,9 +16,9 @@ use std::collections::HashMap;
 
 use crate::stat::{Stat, stat};
 
-/// What the caller knows of one process by itself.
+/// The caller's own knowledge of whether a process is a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Membership {
     /// It is a member.
     Inside,
     /// It is none, and nothing below it is one by way of it.
@@ -64,7 +64,7 @@ impl Processes {
         &self,
         pid: u32,
         reaper: u32,
-        place: impl Fn(u32, Option<&Stat>) -> Place,
+        place: impl Fn(u32, Option<&Stat>) -> Membership,
         is_ours: impl Fn(u32) -> bool,
     ) -> bool {
         let judge = |at: u32| {
@@ -73,8 +73,8 @@ impl Processes {
             }
             let stat = self.stats.get(&at);
             match (place(at, stat), stat) {
-                (Place::Inside, _) => Some(true),
-                (Place::Outside, _) | (_, None) => Some(false),
+                (Membership::Inside, _) => Some(true),
+                (Membership::Outside, _) | (_, None) => Some(false),
                 (_, Some(stat)) if stat.ppid == reaper => Some(is_ours(at)),
                 _ => None,
             }
@@ -143,9 +143,9 @@ mod tests {
     fn members(parents: &[(u32, u32)]) -> Vec<u32> {
         let now = processes(parents);
         let place = |pid, _: Option<&Stat>| match pid {
-            60 => Place::Inside,
-            70 => Place::Outside,
-            _ => Place::AsParent,
+            60 => Membership::Inside,
+            70 => Membership::Outside,
+            _ => Membership::AsParent,
         };
         let belongs = |pid: &u32| now.belongs(*pid, REAPER, place, |orphan| orphan > 100);
         let mut members: Vec<u32> = now.stats().map(|(pid, _)| pid).filter(belongs).collect();
@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn in_a_container_the_reaper_may_be_the_first_process() {
         let now = processes(&[(1, 0), (180, 1), (181, 180)]);
-        let belongs = |pid| now.belongs(pid, 1, |_, _| Place::AsParent, |orphan| orphan == 180);
+        let belongs =
+            |pid| now.belongs(pid, 1, |_, _| Membership::AsParent, |orphan| orphan == 180);
         assert!(belongs(180) && belongs(181) && !belongs(1));
     }
 
@@ -193,8 +194,8 @@ mod tests {
         assert_eq!(members(&chain).len(), 9);
         let now = processes(&chain);
         let place = |pid, _: Option<&Stat>| match pid {
-            70 => Place::Inside,
-            _ => Place::AsParent,
+            70 => Membership::Inside,
+            _ => Membership::AsParent,
         };
         assert!(now.belongs(1060, REAPER, place, |_| false));
     }

@@ -14,7 +14,7 @@ use crate::file;
 /// Ticks in a second (`USER_HZ`), on every Linux that we build for.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What is used of a line of `stat`.
+/// The fields of `stat` that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
     /// The state: `R`, `S`, `D`, `T`, `Z` …

@@ -10,7 +10,7 @@ use std::fs::File;
 
 use crate::file;
 
-/// What process a process or thread belongs to, and its place among others.
+/// The ids of a process or thread, and its parent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct About {
     /// The id of the process; another one for a thread than its own.

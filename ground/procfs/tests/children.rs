@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use skinflint_procfs::{
-    Place, Processes, about, climb, maps, process, processes, rollup, stat, status,
+    Membership, Processes, about, climb, maps, process, processes, rollup, stat, status,
 };
 
 /// A child that has said a line, and is killed when this goes.
@@ -84,8 +84,8 @@ fn a_grandchild_is_below_and_a_sibling_is_not() {
     let beside = Ready::script("echo; read line");
     let now = Processes::read(|_| true).expect("/proc");
     let place = |pid, _: Option<&_>| match pid == root.pid() {
-        true => Place::Inside,
-        false => Place::AsParent,
+        true => Membership::Inside,
+        false => Membership::AsParent,
     };
     let own = std::process::id();
     let belongs = |pid| now.belongs(pid, own, place, |_| false);

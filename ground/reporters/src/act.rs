@@ -21,7 +21,7 @@ use crate::round::guarded;
 
 type Work = Box<dyn Fn() -> String + Send + Sync>;
 
-/// What an action did.
+/// The outcome of an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
     /// The name under which the action was added.

@@ -284,7 +284,7 @@ fn write_measurement(measured: &Measurement, out: &mut impl Write) -> io::Result
     Ok(())
 }
 
-/// What a process answered.
+/// The answer of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// A file of about:memory, and the reporters that were left out.

@@ -33,7 +33,7 @@ pub enum Kind {
     Other = 2,
 }
 
-/// What an amount counts.
+/// The units of an amount.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Units {
@@ -70,7 +70,7 @@ impl Units {
     }
 }
 
-/// One line of a report.
+/// A line of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
     /// `NAME (pid N)`; empty for the process that measures itself.

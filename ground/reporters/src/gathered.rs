@@ -24,8 +24,8 @@ use crate::diff::{Diff, Side};
 use crate::endpoint::{self, Answer};
 use crate::entry::Entry;
 use crate::file::ReadError;
+use crate::live_page::{Backend, Shown};
 use crate::named::Note;
-use crate::page::{Backend, Shown};
 use crate::process::NoFigures;
 use crate::registry::Action;
 use crate::store::Store;
@@ -36,7 +36,7 @@ use crate::{file, heap, process, text};
 pub const HOW: &str =
     "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
 
-/// What is looked at.
+/// The source of a report.
 pub enum Target {
     /// A process.
     Pid(u32),

@@ -33,11 +33,11 @@ pub mod heap;
 mod image;
 #[cfg(feature = "files")]
 pub mod json;
+#[cfg(feature = "page")]
+pub mod live_page;
 pub mod named;
 #[cfg(feature = "files")]
 pub mod openmetrics;
-#[cfg(feature = "page")]
-pub mod page;
 pub mod process;
 pub mod published;
 mod quiet;

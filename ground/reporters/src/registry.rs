@@ -47,7 +47,7 @@ pub const DEADLINE: Duration = Duration::from_secs(2);
 /// An action may take this many times as long as a reporter: giving memory back is work.
 const ACTION_DEADLINES: u32 = 5;
 
-/// What a user can ask of a program, each separately.
+/// An action that a user can ask of a program, each separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Give back all memory that can be made or read again, such as caches.
@@ -105,7 +105,7 @@ pub struct Registration {
     what: What,
 }
 
-/// What a registration removes.
+/// The entry that a registration removes.
 enum What {
     Reporter(Arc<Slot>),
     Action(Arc<Doer>),
@@ -323,7 +323,7 @@ fn whole(store: &mut Store) {
     let _ = process::figures(allocator.as_ref(), store);
 }
 
-/// What a process reported about its memory at one moment.
+/// The report of a process about its memory at one moment.
 pub struct Measurement {
     store: Store,
     faults: Vec<Fault>,

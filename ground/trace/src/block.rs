@@ -33,7 +33,7 @@ pub(crate) const MAX_EVENTS_RAW: u32 = 16 << 20;
 /// The largest raw length of any other block, in bytes.
 pub(crate) const MAX_META_RAW: u32 = 64 << 20;
 
-/// What a block holds. Blocks of unknown kinds are skipped.
+/// The kinds of blocks. Blocks of unknown kinds are skipped.
 pub(crate) mod kind {
     pub(crate) const PROCESS: u8 = 1;
     pub(crate) const NODES: u8 = 2;

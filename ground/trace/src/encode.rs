@@ -408,7 +408,7 @@ impl EventEncoder {
     }
 }
 
-/// What [`Cell::how`] stands for.
+/// The functions that [`Cell::how`] stands for, by number.
 pub(crate) const ALLOC_FNS: [AllocFn; 7] = [
     AllocFn::Malloc,
     AllocFn::Calloc,
@@ -419,7 +419,7 @@ pub(crate) const ALLOC_FNS: [AllocFn; 7] = [
     AllocFn::NewArray,
 ];
 
-/// What the byte of a `FREE_BY` stands for.
+/// The functions that the byte of a `FREE_BY` stands for, by number.
 pub(crate) const FREE_FNS: [FreeFn; 5] = [
     FreeFn::Free,
     FreeFn::FreeSized,

@@ -72,7 +72,7 @@ pub enum FreeFn {
     DeleteArray = 4,
 }
 
-/// One event, in its place in the order of the whole process.
+/// An event, with its number in the order of the whole process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The position in the order of the process (E1).
@@ -85,7 +85,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What was done. Sizes and lengths are bytes.
+/// The kind of an event, with its data. Sizes and lengths are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
     /// A block was acquired.

@@ -164,7 +164,7 @@ pub struct Snapshot {
     pub mappings: Vec<Mapping>,
 }
 
-/// One mapping of a snapshot. Bytes.
+/// A mapping of a snapshot. Figures are bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mapping {
@@ -198,7 +198,7 @@ pub struct Mapping {
     pub runs_known: bool,
 }
 
-/// What a mapping is.
+/// The kind of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingKind {

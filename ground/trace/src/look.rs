@@ -72,7 +72,7 @@ pub struct LookRegion {
     pub name: String,
 }
 
-/// What a region is.
+/// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionKind {

@@ -30,7 +30,7 @@ pub(crate) struct Window {
     bytes: [u8; WINDOW_BYTES],
 }
 
-/// One `struct iovec`.
+/// A `struct iovec`.
 #[repr(C)]
 struct Piece {
     at: u64,

@@ -138,7 +138,7 @@ impl Frame {
     }
 }
 
-/// One thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
+/// A thread's remembered stack and scratch. About 1 MB of address space; all-zero memory is
 /// a valid, empty state (unwind.U4), and pages are touched only as deep as stacks go.
 #[repr(C)]
 pub struct StackState {
@@ -198,7 +198,7 @@ pub struct Capture<'a> {
     pub foreign: bool,
 }
 
-/// What a walk found: `fresh` frames in the scratch, which follow `keep` kept ones.
+/// The result of a walk: `fresh` frames in the scratch, which follow `keep` kept ones.
 pub(crate) struct Walked {
     pub(crate) fresh: usize,
     pub(crate) keep: usize,
@@ -218,7 +218,7 @@ pub(crate) struct Plain {
     pub(crate) bp: u64,
 }
 
-/// What is known of the remembered frames: the words of the first `good` hold; a word of the frame at
+/// The known state of the remembered frames: the words of the first `good` hold; a word of the frame at
 /// `bad` does not.
 pub(crate) struct Trusted {
     pub(crate) good: usize,

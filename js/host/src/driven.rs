@@ -32,11 +32,11 @@ use crate::heap::{self, Left};
 use crate::natives::Output;
 use crate::tab::{Program, Tab};
 
-/// A tab of which no timer is due for so long is at rest.
+/// A tab of which no timer is due for so long is idle.
 const REST_MS: u64 = 50;
 /// Between two looks at most.
 const LOOK: Duration = Duration::from_millis(100);
-/// If nothing is said: what a tab may take until it is at rest.
+/// If nothing is said: what a tab may take until it is idle.
 const TIMEOUT_MS: u64 = 60_000;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Request {
     timeout_ms: Option<u64>,
 }
 
-/// A tab that is not at rest yet, and whom to tell.
+/// A tab that is not idle yet, and where its answer goes.
 struct Opening {
     id: u64,
     tab: usize,
@@ -153,15 +153,15 @@ impl Driven<'_> {
             return;
         };
         let soon = self.now_ms() + REST_MS;
-        let rests = tab.next_ms().is_none_or(|at| at > soon);
+        let is_idle = tab.next_ms().is_none_or(|at| at > soon);
         let late = opening.began.elapsed() > opening.limit;
-        if !rests && !late {
+        if !is_idle && !late {
             return;
         }
         let busy = || format!("busy for {} s", opening.limit.as_secs());
         let failed = match &tab.failure {
             Some(failure) => Some(failure.text().to_owned()),
-            None => (!rests).then(busy),
+            None => (!is_idle).then(busy),
         };
         let load_ms = u64::try_from(opening.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         say(
@@ -186,7 +186,7 @@ impl Driven<'_> {
         }
     }
 
-    /// What a request asks for; `None` if the answer comes later.
+    /// Does what a request asks for; `None` if the answer comes later.
     fn act(&mut self, request: Request) -> Result<Option<Value>> {
         match request.what.as_str() {
             "open" => {
@@ -229,13 +229,13 @@ impl Driven<'_> {
             "report" => {
                 let rows: Vec<_> = self.tabs.values().filter_map(Tab::row).collect();
                 // The stock heap tells of no tenants and of nothing that is left (heap.H1): absent, not 0.
-                let told = !rows.is_empty() || heap::NAME == "skinflint";
+                let is_known = !rows.is_empty() || heap::NAME == "skinflint";
                 Ok(Some(json!({
                     "heap": heap::NAME,
                     "boa": crate::BOA,
                     "tabs": self.tabs.len(),
-                    "tenants": told.then_some(rows),
-                    "left": told.then_some(&self.left),
+                    "tenants": is_known.then_some(rows),
+                    "left": is_known.then_some(&self.left),
                 })))
             }
             other => bail!("{other}: open, close, gc or report"),

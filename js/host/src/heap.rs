@@ -30,7 +30,7 @@ mod stock;
 #[cfg(not(feature = "ours"))]
 pub use stock::*;
 
-/// What the command line asks of the heap.
+/// The heap's settings, from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Collect at every nth allocation.
@@ -61,7 +61,7 @@ pub struct Size {
     pub after: f64,
 }
 
-/// How a policy placed a tab's objects, from its first to the moment when all programs were at rest.
+/// How a policy placed a tab's objects, from its first to the moment when all programs were idle.
 #[derive(Serialize, Clone, Debug, Default)]
 pub struct Placement {
     /// The policy.
@@ -110,7 +110,7 @@ pub struct Placement {
     pub longest_end_ms: f64,
 }
 
-/// One step of a collection.
+/// A step of a collection.
 #[derive(Serialize, Clone, Debug)]
 pub struct Event {
     /// When it ended, in ms since the log began.
@@ -137,7 +137,7 @@ pub struct Event {
     pub freed_elsewhere: u64,
 }
 
-/// What a tenant holds.
+/// The memory of a tenant.
 #[derive(Serialize, Clone, Debug, Default)]
 pub struct Row {
     /// The tab's name.
@@ -154,7 +154,7 @@ pub struct Row {
     pub collections: u64,
 }
 
-/// What was alive when a tenant ended.
+/// The objects that were alive when a tenant ended.
 #[derive(Serialize, Clone, Debug)]
 pub struct Left {
     /// Whose.
@@ -176,7 +176,7 @@ pub struct Slices {
     pub longest_us: f64,
 }
 
-/// Who freed the objects.
+/// Numbers of freed objects, by where they were freed.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
 pub struct Freed {
     /// While the program stood still.
@@ -188,7 +188,7 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// What was freed between two looks.
+    /// Returns the numbers freed between two looks.
     pub fn since(self, before: Freed) -> Freed {
         Freed {
             in_pauses: self.in_pauses - before.in_pauses,
@@ -220,7 +220,7 @@ const ENDS: [&str; 3] = ["whole", "young", "final"];
 /// Lines of the log that are kept for the report; later ones are counted.
 const KEPT: usize = 100_000;
 
-/// What the heap did.
+/// The log of the heap's steps.
 #[derive(Default)]
 struct Log {
     /// Since when its times count.
@@ -333,7 +333,7 @@ pub fn pauses(by_cpu: bool) -> BTreeMap<String, Summary> {
     })
 }
 
-/// How often each reason was given.
+/// Returns how often each reason was given.
 pub fn reasons() -> BTreeMap<String, u64> {
     LOG.with_borrow(|log| log.reasons.clone())
 }

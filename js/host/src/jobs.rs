@@ -80,7 +80,7 @@ impl Jobs {
         self.timers.borrow_mut().retain(|key, _| key.1 != number);
     }
 
-    /// When the next timer is due, if there is one.
+    /// Returns when the next timer is due, if there is one.
     pub fn next_ms(&self) -> Option<u64> {
         self.timers.borrow().keys().next().map(|key| key.0)
     }

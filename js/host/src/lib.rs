@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 use clap::Parser as _;
 use skinflint_js_options::JsArgs;
 
-/// What a program is made of.
+/// The parts of a program that the build chooses.
 pub struct Build {
     /// `system` or `skinflint`.
     pub malloc: &'static str,
@@ -53,7 +53,7 @@ static ARENA: OnceLock<fn() -> Option<Box<dyn Arena>>> = OnceLock::new();
 
 /// Whether `malloc_trim` would do anything.
 static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
-/// What the allocator says of itself ([`Build::allocator`]).
+/// The allocator's own figures ([`Build::allocator`]).
 static ALLOCATOR: OnceLock<fn() -> String> = OnceLock::new();
 
 /// The engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.

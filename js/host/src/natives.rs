@@ -84,13 +84,13 @@ impl Output {
             .replace(lines.iter().map(String::clone).collect());
     }
 
-    /// What was kept, and how many lines were not.
+    /// Returns the lines that were kept, and the number of those that were not.
     pub fn take(&self) -> (Vec<String>, usize) {
         (self.lines.take(), self.cut.get())
     }
 }
 
-/// What natives know of their tab.
+/// The state of a tab that its native functions use.
 #[derive(Clone)]
 pub struct TabState {
     /// Its number, from 1.

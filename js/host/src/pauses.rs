@@ -33,7 +33,7 @@ pub struct Pauses {
     longest_ns: u64,
 }
 
-/// What is said of them, in microseconds.
+/// A summary of pauses, in microseconds.
 #[derive(Serialize, Clone, Debug, Default)]
 pub struct Summary {
     /// How many.

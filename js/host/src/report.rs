@@ -51,7 +51,7 @@ pub struct Instant {
     pub allocator: Option<serde_json::Value>,
 }
 
-/// Everything.
+/// The report of a run.
 #[derive(Serialize, Debug)]
 pub struct Report {
     /// `stock` or `skinflint`.

@@ -1,7 +1,7 @@
 //! A run from the first tab to the last: open, then, close, and memory at each instant.
 //!
 //! ```text
-//!   read files ─► open N tabs, turns until all are at rest ─► then … ─► close half ─► all but one ─► report
+//!   read files ─► open N tabs, turns until all are idle ─► then … ─► close half ─► all but one ─► report
 //!                          └── instant "open"      └── "then"   └── "half closed"  └── "all but one closed"
 //! ```
 //!
@@ -33,7 +33,7 @@ use crate::watch;
 const STILL: f64 = 0.005;
 /// Between two looks.
 const LOOK_MS: u64 = 150;
-/// Between two looks while every tab waits for a timer: a heap at rest is due after 20 s.
+/// Between two looks while every tab waits for a timer: an idle heap is due after 20 s.
 const LOOK_AT_REST: Duration = Duration::from_secs(1);
 /// Most looks, and so 12 s at most.
 const LOOKS: usize = 80;
@@ -158,7 +158,7 @@ fn start(args: &JsArgs) -> Result<()> {
     })
 }
 
-/// What this program is not: the command starts the right one, a person may not.
+/// Refuses options that another build serves: the command starts the right program, a person may not.
 fn check(args: &JsArgs, build: &Build) -> Result<()> {
     let heap = match args.heap {
         Heap::Stock => "stock",
@@ -211,7 +211,7 @@ impl Run<'_> {
         for number in 0..tabs {
             self.tab(&files[number % files.len()]);
         }
-        self.turns();
+        self.run_until_idle();
         self.freed = heap::freed();
     }
 
@@ -223,15 +223,15 @@ impl Run<'_> {
         let before = heap::freed();
         for program in programs {
             self.tab(program);
-            self.turns();
+            self.run_until_idle();
         }
         let both = self.freed.zip(before).zip(heap::freed());
         self.freed = both.map(|((open, before), after)| open.plus(after.since(before)));
         self.instant("then");
     }
 
-    /// Turns until every tab is at rest (R2).
-    fn turns(&mut self) {
+    /// Runs timers and reactions until every tab is idle (R2).
+    fn run_until_idle(&mut self) {
         loop {
             let mut any = false;
             for tab in &mut self.tabs {
@@ -274,7 +274,7 @@ impl Run<'_> {
         }
     }
 
-    /// What an operator could do about the C library's allocator; ours needs no such call.
+    /// Trims the C library's allocator, as an operator could; ours needs no such call.
     fn trim(&self) -> bool {
         if crate::MALLOC_IS_SYSTEM.get() != Some(&true) {
             return false;
@@ -321,13 +321,13 @@ impl Run<'_> {
         let allocator = ask.and_then(|ask| serde_json::from_str(&ask()).ok());
         heap::drain();
         let rows: Vec<_> = self.tabs.iter().filter_map(Tab::row).collect();
-        let told = !rows.is_empty();
+        let has_rows = !rows.is_empty();
         self.memory.push(Instant {
             at,
             tabs: self.tabs.iter().filter(|tab| tab.is_open()).count(),
             rss_bytes: rss,
-            system_bytes: told.then(|| rows.iter().map(|row| row.system_bytes).sum()),
-            user_bytes: told.then(|| rows.iter().map(|row| row.user_bytes).sum()),
+            system_bytes: has_rows.then(|| rows.iter().map(|row| row.system_bytes).sum()),
+            user_bytes: has_rows.then(|| rows.iter().map(|row| row.user_bytes).sum()),
             outside_bytes: Some(outside).filter(|&bytes| bytes > 0),
             allocator,
         });

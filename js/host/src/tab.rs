@@ -241,14 +241,14 @@ impl Tab {
             let script = Script::parse(source, None, &mut context)
                 .map_err(|error| syntax(&error, program))?;
             let value = script.evaluate(&mut context).map_err(exception)?;
-            let told = !value.is_undefined() && !value.is_object();
-            tab.result = told.then(|| value.display().to_string());
+            let is_shown = !value.is_undefined() && !value.is_object();
+            tab.result = is_shown.then(|| value.display().to_string());
             drop(context);
             tab.settle()
         });
     }
 
-    /// When it wants to run again, in ms of the clock.
+    /// Returns when it wants to run again, in ms of the clock.
     pub fn next_ms(&self) -> Option<u64> {
         self.engine.as_ref()?;
         self.jobs.next_ms()
@@ -401,17 +401,17 @@ impl Tab {
         drop(guard);
     }
 
-    /// Whether it can still run.
+    /// Reports whether it can still run.
     pub fn is_open(&self) -> bool {
         self.tenant.is_some()
     }
 
-    /// What it holds, where the heap says it.
+    /// Returns the memory that it holds, where the heap says it.
     pub fn row(&self) -> Option<Row> {
         self.tenant.as_ref()?.row()
     }
 
-    /// What the policy did that places its objects, and its processor time till now.
+    /// Returns what the policy did that places its objects, and its processor time till now.
     pub fn placement(&self) -> Option<Placement> {
         let cpu_ms = self.cpu.as_secs_f64() * 1e3;
         let placement = self.tenant.as_ref()?.placement()?;

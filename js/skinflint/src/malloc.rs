@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     skinflint_js_host::main(skinflint_js_host::Build {
         malloc: "skinflint",
         sees_pauses: true,
-        allocator: Some(told),
+        allocator: Some(figures),
         arena: Some(arena),
     })
 }
@@ -34,7 +34,7 @@ fn arena() -> Option<Box<dyn Arena>> {
 }
 
 /// The allocator's figures, those that are resident included.
-fn told() -> String {
+fn figures() -> String {
     let mut snapshot = Box::new(skinflint_alloc::stats::Snapshot::new());
     let mut text = Vec::new();
     if skinflint_alloc::stats::snapshot(&mut snapshot, true) {

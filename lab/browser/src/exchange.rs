@@ -8,7 +8,7 @@
 //!
 //! Not here: the formats, and what is served of them.
 
-/// One request and its answer, as recorded.
+/// A request and its answer, as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
     /// The page it belongs to; that page starts at its first HTML. `None` starts no page.

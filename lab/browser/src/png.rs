@@ -8,7 +8,7 @@
 //! I1  Any installed browser draws: none is needed beside those that were measured.
 //! I2  Drawing is bounded, and ended as a measured browser is (family.rs).
 //!
-//! Not here: what is drawn (page.rs).
+//! Not here: what is drawn (report_page.rs).
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -29,7 +29,7 @@ use crate::{har, warc};
 /// The most bytes of a recording that is unpacked in memory.
 const LARGEST: u64 = 4 << 30;
 
-/// One recorded answer.
+/// A recorded answer.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// HTTP status.

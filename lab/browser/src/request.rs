@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::plan::Plan;
 use crate::start::Subject;
 
-/// What the caller asks for.
+/// The caller's request.
 pub struct Request<'a> {
     /// The plan.
     pub plan: Plan,

@@ -1,12 +1,12 @@
 //! The result of a series: its runs, a row of figures for each browser, and ratios between them.
 //!
 //! ```text
-//!   series.rs ─► Series { rows, versus, proofs, runs } ─► result.json, page.rs
+//!   series.rs ─► Series { rows, versus, proofs, runs } ─► result.json, report_page.rs
 //! ```
 //!
 //! U1  These types are the file `result.json`: a field that is renamed there is one of another version.
 //!
-//! Not here: how figures are computed (series.rs), how they are drawn (page.rs).
+//! Not here: how figures are computed (series.rs), how they are drawn (report_page.rs).
 
 use serde::{Deserialize, Serialize};
 

@@ -71,7 +71,7 @@ pub struct Job<'a> {
     pub progress: &'a (dyn Fn(&str) + Sync),
 }
 
-/// One load.
+/// A load of a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Name of the page.

@@ -30,7 +30,7 @@ pub const BUDGET: f64 = 0.012;
 /// The longest time between two exact looks, however expensive they are.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// One look.
+/// A sample of the process tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time since the browser was started, ms.

@@ -11,7 +11,7 @@
 //! E3  One browser runs at a time, or one of each (`parallel`), never two of the same program; each run names what
 //!     ran beside it.
 //!
-//! Not here: one run (run.rs), the picture (page.rs).
+//! Not here: one run (run.rs), the picture (report_page.rs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ fn write(request: &Request, series: &Series) -> Result<()> {
         &request.out.join("result.json"),
         &serde_json::to_vec_pretty(series)?,
     )?;
-    let page = crate::page::render(series, &request.out);
+    let page = crate::report_page::render(series, &request.out);
     write_whole(&request.out.join("index.html"), page.as_bytes())
 }
 

@@ -57,7 +57,7 @@ pub enum Driver {
     Host,
 }
 
-/// What is measured: a browser, how it is driven, on which allocator.
+/// The subject of a measurement: a browser, how it is driven, on which allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// Name in tables and files.

@@ -13,7 +13,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use skinflint_compare::peers::Places;
+use skinflint_compare::peers::SearchPaths;
 use skinflint_js_options::{self as js, Heap, Malloc};
 use skinflint_launch::installed;
 
@@ -87,7 +87,7 @@ fn on(browser: &Subject, name: &str) -> Result<Subject> {
     if name == "own" {
         return browser.on("own", None);
     }
-    let found = match Places::installed().find(name) {
+    let found = match SearchPaths::installed().find(name) {
         Ok(found) => found,
         Err(missing) => bail!("--allocators {name}: {}; {}", missing.why, missing.get),
     };

@@ -4,9 +4,9 @@
 //!   Series ─► a row for each figure, a column for each subject ─► differences, what was left, doubts: a line each
 //! ```
 //!
-//! Not here: the page (page.rs), the figures (figures.rs).
+//! Not here: the page (report_page.rs), the figures (figures.rs).
 
-use crate::page;
+use crate::report_page;
 use crate::result::{Row, Series};
 
 /// Renders the table for a terminal: one row for each figure, one column for each browser.
@@ -24,9 +24,9 @@ pub fn render(series: &Series) -> String {
     rows.push(heads("failed loads", &|row| {
         format!("{} of {}", row.failed_loads, row.loads)
     }));
-    for name in page::names(&series.rows) {
+    for name in report_page::names(&series.rows) {
         rows.push(heads(&name, &|row| match row.figure(&name) {
-            Some(spread) => match page::say_spread(&name, spread) {
+            Some(spread) => match report_page::say_spread(&name, spread) {
                 (mid, range) if range.is_empty() => mid,
                 (mid, range) => format!("{mid} [{range}]"),
             },
@@ -59,12 +59,12 @@ pub fn render(series: &Series) -> String {
         out.push('\n');
     }
     for one in &series.versus {
-        out += &format!("{}\n", page::say_versus(one));
+        out += &format!("{}\n", report_page::say_versus(one));
     }
     for run in series.runs.iter().filter(|run| run.complete) {
-        out += &format!("left: {}\n", page::say_left(run));
+        out += &format!("left: {}\n", report_page::say_left(run));
     }
-    for doubt in page::doubts_of(series) {
+    for doubt in report_page::doubts_of(series) {
         out += &format!("note: {doubt}\n");
     }
     out

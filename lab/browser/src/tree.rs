@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use skinflint_procfs::process::{command_line, has_environment, thread_name};
 use skinflint_procfs::stat::{Stat, ticks};
-use skinflint_procfs::{OS_PAGE_BYTES, Place, Processes, pids, rollup};
+use skinflint_procfs::{Membership, OS_PAGE_BYTES, Processes, pids, rollup};
 
 /// The name of the mark.
 pub const MARK: &str = "SKINFLINT_TABS";
@@ -107,13 +107,13 @@ impl Tree {
         members
     }
 
-    fn place(&self, pid: u32, stat: Option<&Stat>) -> Place {
+    fn place(&self, pid: u32, stat: Option<&Stat>) -> Membership {
         match stat {
-            _ if self.strangers.contains(&pid) => Place::Outside,
-            Some(stat) if stat.is_dead() => Place::Outside,
-            Some(_) if pid == self.root => Place::Inside,
-            Some(stat) if self.seen.contains(&(pid, stat.started_ticks)) => Place::Inside,
-            _ => Place::AsParent,
+            _ if self.strangers.contains(&pid) => Membership::Outside,
+            Some(stat) if stat.is_dead() => Membership::Outside,
+            Some(_) if pid == self.root => Membership::Inside,
+            Some(stat) if self.seen.contains(&(pid, stat.started_ticks)) => Membership::Inside,
+            _ => Membership::AsParent,
         }
     }
 

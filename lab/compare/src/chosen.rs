@@ -1,7 +1,7 @@
 //! Chooses the allocators of a comparison: those that were asked for, as far as they are there, and the reference.
 //!
 //! ```text
-//!   names, reference ─► peers::Places ─► allocators in the order of columns, missing ones with the reason
+//!   names, reference ─► peers::SearchPaths ─► allocators in the order of columns, missing ones with the reason
 //! ```
 //!
 //! H1  The reference is among them, or there is no comparison.
@@ -12,7 +12,7 @@
 use anyhow::{Result, bail};
 
 use crate::model::{Allocator, Missing};
-use crate::peers::{self, Places};
+use crate::peers::{self, SearchPaths};
 
 /// The columns of a comparison.
 pub struct Chosen {
@@ -28,7 +28,7 @@ pub struct Chosen {
 ///
 /// # Errors
 /// If the reference is not there, or two allocators would have one name.
-pub fn choose(with: &[String], wanted: &str, places: &Places) -> Result<Chosen> {
+pub fn choose(with: &[String], wanted: &str, paths: &SearchPaths) -> Result<Chosen> {
     let mut names: Vec<String> = match with.is_empty() {
         true => peers::DEFAULT
             .iter()
@@ -47,7 +47,7 @@ pub fn choose(with: &[String], wanted: &str, places: &Places) -> Result<Chosen> 
             continue;
         }
         seen.push(name);
-        match places.find(name) {
+        match paths.find(name) {
             Ok(allocator) => {
                 if found.iter().any(|other| other.name == allocator.name) {
                     bail!(

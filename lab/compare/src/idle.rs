@@ -1,4 +1,4 @@
-//! Decides whether a process tree rests: it has no work, and does not merely get no processor.
+//! Decides whether a process tree is idle: it has no work, and does not merely get no processor.
 //!
 //! ```text
 //!   window   ├── ran ──┤ waited for a processor ├────────── slept ──────────┤ now
@@ -107,7 +107,7 @@ impl Thread {
     }
 }
 
-/// The window in which a tree may prove that it rests. Times are since the run's start.
+/// The window in which a tree may prove that it is idle. Times are since the run's start.
 #[derive(Debug)]
 pub struct IdleWindow {
     idle: Duration,
@@ -195,7 +195,7 @@ mod tests {
             let at = IDLE * nth;
             assert!(!window.was_idle(at, seen(&[thread(300 * u64::from(nth), 0, false)])));
         }
-        // It rests from then on.
+        // It is idle from then on.
         assert!(!window.is_due(IDLE * 50 - ms(1)));
         assert!(window.was_idle(IDLE * 50, seen(&[thread(300 * 49, 0, false)])));
     }

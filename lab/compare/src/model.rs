@@ -189,7 +189,7 @@ pub struct Check {
     pub served_by: String,
 }
 
-/// One allocator under one program.
+/// An allocator under one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Column {
     /// The allocator's name.
@@ -209,7 +209,7 @@ pub struct Column {
 /// A sample: milliseconds since the start, bytes.
 pub type Point = (f64, u64);
 
-/// One run.
+/// A run of one allocator.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Run {
     /// The round, from 1.
@@ -366,7 +366,7 @@ pub enum Sure {
     TooFewRuns,
 }
 
-/// One figure of one allocator under one program.
+/// A figure of one allocator under one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     /// The figure.

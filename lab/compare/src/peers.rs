@@ -39,7 +39,7 @@ pub const DEFAULT: &[&str] = &[
 /// The name of the program's own allocator, whatever it is linked with: nothing is preloaded.
 pub const OWN: &str = "own";
 
-/// A name, and the places where it may be found.
+/// A name, and where it may be found.
 struct Known {
     name: &'static str,
     /// Names in peers.json, the preferred one first.
@@ -102,9 +102,9 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// The places to search.
+/// The paths that are searched for allocators.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct SearchPaths {
     /// `libskinflint.so`, or why it is missing.
     pub skinflint: Option<PathBuf>,
     /// Lists as `cargo xtask peers` writes them; the first that exists counts.
@@ -113,14 +113,14 @@ pub struct Places {
     pub folders: Vec<PathBuf>,
 }
 
-impl Places {
-    /// Returns the places of this machine: our own library, the lists of built peers, the system's folders.
-    pub fn installed() -> Places {
-        Places::of_system(installed::allocator().ok(), installed::peers())
+impl SearchPaths {
+    /// Returns the paths of this machine: our own library, the lists of built peers, the system's folders.
+    pub fn installed() -> SearchPaths {
+        SearchPaths::of_system(installed::allocator().ok(), installed::peers())
     }
 
     /// Returns the system's folders, and the lists beside a program of ours or named by the environment.
-    pub fn of_system(skinflint: Option<PathBuf>, lists: Vec<PathBuf>) -> Places {
+    pub fn of_system(skinflint: Option<PathBuf>, lists: Vec<PathBuf>) -> SearchPaths {
         let mut folders = vec![
             PathBuf::from("/usr/local/lib"),
             PathBuf::from("/usr/lib/x86_64-linux-gnu"),
@@ -128,7 +128,7 @@ impl Places {
             PathBuf::from("/usr/lib"),
         ];
         folders.retain(|folder| folder.is_dir());
-        Places {
+        SearchPaths {
             skinflint,
             lists,
             folders,
@@ -387,8 +387,8 @@ fn ask(program: &str, arguments: &[OsString]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn places(folder: &Path) -> Places {
-        Places {
+    fn paths(folder: &Path) -> SearchPaths {
+        SearchPaths {
             skinflint: None,
             lists: vec![folder.join("peers.json")],
             folders: vec![folder.to_owned()],
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn what_is_not_there_says_how_to_get_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        let here = places(folder.path());
+        let here = paths(folder.path());
         for name in DEFAULT.iter().filter(|name| **name != "glibc") {
             let missing = here.find(name).expect_err("nothing is there");
             assert_eq!(missing.name, *name);
@@ -418,7 +418,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let text = folder.path().join("text.so");
         fs::write(&text, "no library").expect("written");
-        let why = |path: &str| places(folder.path()).find(path).expect_err("refused").why;
+        let why = |path: &str| paths(folder.path()).find(path).expect_err("refused").why;
         assert!(why(&text.to_string_lossy()).contains("not a library"));
         let own = std::env::current_exe().expect("this test");
         let said = why(&own.to_string_lossy());
@@ -432,7 +432,7 @@ mod tests {
     fn a_damaged_list_is_an_error_and_not_an_absence() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("peers.json"), "{\"peers\": 3}").expect("written");
-        let missing = places(folder.path()).find("jemalloc").expect_err("damaged");
+        let missing = paths(folder.path()).find("jemalloc").expect_err("damaged");
         assert!(missing.why.contains("not a list"), "{missing:?}");
     }
 }

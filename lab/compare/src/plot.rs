@@ -11,7 +11,7 @@
 //! G2  The run with the median peak is drawn (model::Column::typical).
 //! G3  Text is escaped; nothing is fetched, and nothing runs.
 //!
-//! Not here: axes, colours, where names stand (`view::plot`); tables and the page around them (page.rs).
+//! Not here: axes, colours, where names stand (`view::plot`); tables and the page around them (report_page.rs).
 
 use std::fmt::Write as _;
 

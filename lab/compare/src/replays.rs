@@ -190,7 +190,7 @@ struct Moment {
     floor_bytes: Option<u64>,
 }
 
-/// What a replay reported.
+/// The report of a replay.
 pub struct Replayed {
     moments: Vec<Moment>,
     ops: u64,

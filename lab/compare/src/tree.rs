@@ -26,7 +26,7 @@ use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::link;
 use skinflint_procfs::stat::ticks;
 use skinflint_procfs::status::memory;
-use skinflint_procfs::{Memory, Place, Processes, Rollup, Stat, rollup, stat};
+use skinflint_procfs::{Membership, Memory, Processes, Rollup, Stat, rollup, stat};
 
 /// The memory that the processes of a tree hold at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,8 +109,8 @@ impl Tree {
         self.unsettled.retain(|pid, _| now.has(*pid));
         self.strangers.retain(|pid| now.has(*pid));
         let place = |pid, _: Option<&Stat>| match self.members.contains(&pid) {
-            true => Place::Inside,
-            false => Place::AsParent,
+            true => Membership::Inside,
+            false => Membership::AsParent,
         };
         // All orphans are ours (T2); of the first process of a container, which gets all, none.
         let belongs = |pid| now.belongs(pid, self.own, place, |_| self.own > 1);

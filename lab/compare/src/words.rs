@@ -8,7 +8,7 @@
 //!     bare ratio is distinct.
 //! W2  Text that comes from programs (stderr, paths) has no control characters.
 //!
-//! Not here: layout (table.rs, page.rs).
+//! Not here: layout (table.rs, report_page.rs).
 
 use skinflint_view::units;
 

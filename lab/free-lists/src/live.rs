@@ -42,7 +42,7 @@ struct Bits {
 
 /// The figures of a space.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Outcome {
     /// The figures of a run. Its times are those of collections and of sweeping; `mutator` and `promotion` are 0: the
     /// program has them.
     pub run: Run,
@@ -71,7 +71,7 @@ pub struct Placed {
     undead: u64,
     background_ns: u64,
     samples: Samples,
-    told: Told,
+    outcome: Outcome,
 }
 
 /// Returns the client's number of an object.
@@ -116,7 +116,7 @@ impl Placed {
             undead: 0,
             background_ns: 0,
             samples: Samples::default(),
-            told: Told::default(),
+            outcome: Outcome::default(),
         })
     }
 
@@ -159,10 +159,10 @@ impl Placed {
 
     /// Counts one more object: sweeping beside the program, samples, and whether a collection is due (L3).
     fn account(&mut self, bytes: u64) {
-        self.told.objects += 1;
-        self.told.bytes += bytes;
+        self.outcome.objects += 1;
+        self.outcome.bytes += bytes;
         self.live_bytes += bytes;
-        self.told.peak_live_bytes = self.told.peak_live_bytes.max(self.live_bytes);
+        self.outcome.peak_live_bytes = self.outcome.peak_live_bytes.max(self.live_bytes);
         self.undead += bytes;
         self.since += bytes;
         self.since_sample += bytes;
@@ -289,7 +289,7 @@ impl Placed {
         });
         let ended = cpu_now() - start;
         debug_assert_eq!(live as u64, self.live_bytes);
-        let run = &mut self.told.run;
+        let run = &mut self.outcome.run;
         run.finishing += finished;
         run.ending += ended;
         run.latency_max = run.latency_max.max(finished + ended);
@@ -306,12 +306,12 @@ impl Placed {
     }
 
     /// Collects a last time, sweeps everything, and returns the figures so far. The space can still be used.
-    pub fn finish(&mut self) -> Told {
+    pub fn finish(&mut self) -> Outcome {
         self.collect();
         self.space.finish_sweep();
         let (figures, sizes) = (self.space.figures(), self.samples.sizes());
-        let mut told = self.told.clone();
-        told.run = Run {
+        let mut outcome = self.outcome.clone();
+        outcome.run = Run {
             background: std::time::Duration::from_nanos(self.background_ns),
             sweeping: std::time::Duration::from_nanos(figures.sweeping_ns_total),
             committed: sizes.committed,
@@ -320,9 +320,9 @@ impl Placed {
             needed: sizes.needed,
             wasted: sizes.wasted,
             figures,
-            ..told.run
+            ..outcome.run
         };
-        told
+        outcome
     }
 }
 
@@ -365,7 +365,7 @@ mod tests {
     const CLIENT: u32 = 77;
 
     /// Runs a trace on a live space, each object written whole and read again when it dies.
-    fn live(strategy: Strategy, steps: &[Step]) -> Told {
+    fn live(strategy: Strategy, steps: &[Step]) -> Outcome {
         let mut placed = Placed::new(strategy, plan(), CLIENT).expect("address space");
         let mut at: HashMap<u64, (NonNull<u8>, usize)> = HashMap::new();
         for step in steps {
@@ -439,12 +439,12 @@ mod tests {
             .iter()
             .filter(|s| s.studied || s.name == "tight")
         {
-            let told = live(*strategy, &steps);
+            let outcome = live(*strategy, &steps);
             let replayed = run(&script, *strategy, plan()).expect("it fits");
             let name = strategy.name;
-            assert_eq!(told.objects, script.objects, "{name}");
-            assert_eq!(told.bytes, script.bytes, "{name}");
-            assert_eq!(told.peak_live_bytes, script.peak_live_bytes, "{name}");
+            assert_eq!(outcome.objects, script.objects, "{name}");
+            assert_eq!(outcome.bytes, script.bytes, "{name}");
+            assert_eq!(outcome.peak_live_bytes, script.peak_live_bytes, "{name}");
             let figures = |run: &Run| {
                 let mut figures = run.figures;
                 figures.sweeping_ns_total = 0;
@@ -460,9 +460,9 @@ mod tests {
                     figures,
                 )
             };
-            assert_eq!(figures(&told.run), figures(&replayed), "{name}");
+            assert_eq!(figures(&outcome.run), figures(&replayed), "{name}");
             assert!(
-                told.run.collections > 3,
+                outcome.run.collections > 3,
                 "{name}: it must collect to tell anything"
             );
         }

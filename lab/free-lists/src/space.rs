@@ -67,7 +67,7 @@ impl Default for Settings {
     }
 }
 
-/// What a space has done and what it holds.
+/// The figures of a space: its work, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Bytes of pages.

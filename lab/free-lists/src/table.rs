@@ -208,7 +208,7 @@ pub static MORE_2K: Table = Table {
     },
 };
 
-/// One class.
+/// The table with a single class.
 pub static SINGLE: Table = Table {
     name: "single",
     min: &[24],

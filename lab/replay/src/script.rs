@@ -64,9 +64,9 @@ pub mod op {
     pub const HIGH: u32 = 9;
     /// Start this thread.
     pub const START: u32 = 10;
-    /// This thread ends.
+    /// The thread ends.
     pub const END: u32 = 11;
-    /// This many microseconds have passed, by the recording.
+    /// Time has passed in the recording: this many microseconds.
     pub const TIME: u32 = 12;
 
     /// Words of an operation by its low four bits; 0 where there is none.
@@ -355,7 +355,7 @@ impl Chunk {
     }
 }
 
-/// One operation.
+/// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is described at its number in `op`")]
 pub enum Op {

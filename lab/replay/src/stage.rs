@@ -54,7 +54,7 @@ pub struct Posted {
     pub time_ns: u64,
 }
 
-/// One recorded thread.
+/// A recorded thread.
 #[repr(C, align(128))]
 pub struct Part {
     posted: AtomicU32,
@@ -72,7 +72,7 @@ pub struct Part {
     pub tally: UnsafeCell<Tally>,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 pub struct Stage {
     /// Our memory.
     pub memory: Memory,

@@ -33,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest wait for an answer: a snapshot of a large program takes seconds.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a session can be told to do.
+/// A command to a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
@@ -131,7 +131,7 @@ impl Reply {
     }
 }
 
-/// What answers requests.
+/// The side that answers requests.
 pub(crate) trait Answer {
     /// Does what is asked, and returns the answer; `number` counts requests.
     fn answer(&self, request: &Request, number: u64) -> Reply;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// Runs `client` against a socket that is open meanwhile.
-    fn with_desk(client: impl FnOnce(&Path)) {
+    fn with_socket(client: impl FnOnce(&Path)) {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = ControlSocket::open(folder.path()).expect("a socket");
         let over = AtomicBool::new(false);
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn requests_and_answers() {
-        with_desk(|folder| {
+        with_socket(|folder| {
             let socket = folder.join(NAME);
             let mode = std::fs::metadata(&socket).expect("it").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_answered_in_words() {
-        with_desk(|folder| {
+        with_socket(|folder| {
             let long = vec![b'x'; REQUEST_BYTES + 1];
             for (nonsense, answer) in [
                 (&b"{\"do\":\"jump\"}\n"[..], "unknown variant `jump`"),

@@ -20,7 +20,7 @@ use skinflint_procfs::stat;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
 use crate::held::{Held, Watched};
-use crate::kin::{Kin, Told};
+use crate::kin::{Kin, ReadNotice};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
@@ -58,8 +58,8 @@ pub struct ChildEnd {
     pub max_rss_bytes: Option<u64>,
 }
 
-/// What other threads tell the drain.
-pub enum Tell {
+/// A message of another thread to the drain.
+pub enum Message {
     /// A process said hello.
     Process {
         /// It.
@@ -80,7 +80,7 @@ pub enum Tell {
     Stop,
 }
 
-/// One ring.
+/// A ring of a process.
 struct Slot {
     region: Arc<Region>,
     index: usize,
@@ -88,7 +88,7 @@ struct Slot {
     broken: bool,
 }
 
-/// What only the drain knows about a process.
+/// The drain's own state of a process.
 struct Draining {
     process: Arc<Process>,
     slots: Vec<Slot>,
@@ -119,7 +119,7 @@ pub struct Drain {
     notifier: Arc<NotifierMemory>,
     kin: Kin,
     /// The notices of processes that are not known yet.
-    unplaced: Vec<Told>,
+    unplaced: Vec<ReadNotice>,
     output: Output,
     sampler: Sender<Ask>,
     watched: Option<(Watched, Sender<Held>)>,
@@ -160,18 +160,18 @@ impl Drain {
     }
 
     /// Runs until told to stop, or until every sender is gone.
-    pub fn run(mut self, tells: &Receiver<Tell>, count: impl Fn(usize)) {
+    pub fn run(mut self, messages: &Receiver<Message>, count: impl Fn(usize)) {
         let mut stop = false;
         while !stop {
             // ORDER: Acquire; a wake after this reading ends the wait below at once.
             let seen = self.notifier.page().wake.load(Ordering::Acquire);
-            // Before the tells: a process says hello before it leaves a notice, so its hello is among them.
+            // Before the messages: a process says hello before it leaves a notice, so its hello is among them.
             self.take_notices();
             loop {
-                match tells.try_recv() {
-                    Ok(Tell::Stop) | Err(TryRecvError::Disconnected) => stop = true,
-                    Ok(tell) => {
-                        self.told(tell);
+                match messages.try_recv() {
+                    Ok(Message::Stop) | Err(TryRecvError::Disconnected) => stop = true,
+                    Ok(message) => {
+                        self.handle(message);
                         continue;
                     }
                     Err(TryRecvError::Empty) => {}
@@ -186,7 +186,7 @@ impl Drain {
             self.by_the_clock();
             count(self.running());
             if !stop {
-                self.rest(seen, fullest, begun.elapsed());
+                self.sleep(seen, fullest, begun.elapsed());
             }
         }
         let all: Vec<usize> = self.living.keys().copied().collect();
@@ -196,7 +196,7 @@ impl Drain {
     }
 
     /// Sleeps for a time that suits the rings (U3). `fullest`: the words of the fullest ring.
-    fn rest(&self, seen: u32, fullest: usize, took: Duration) {
+    fn sleep(&self, seen: u32, fullest: usize, took: Duration) {
         let page = self.session.page();
         if fullest > RING_WORDS / 2 {
             return;
@@ -217,15 +217,15 @@ impl Drain {
         page.sleeping.store(0, Ordering::Relaxed);
     }
 
-    fn told(&mut self, tell: Tell) {
-        match tell {
-            Tell::Process { process, became } => self.begin(process, became),
-            Tell::Region(index, region) => {
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Process { process, became } => self.begin(process, became),
+            Message::Region(index, region) => {
                 if let Some(draining) = self.living.get_mut(&index) {
                     draining.add_region(&region);
                 }
             }
-            Tell::Mark(name, waiting) => {
+            Message::Mark(name, waiting) => {
                 for draining in self.living.values_mut() {
                     let waiting = waiting.clone();
                     draining.mark_from_outside(&name, &self.output, &self.sampler, waiting);
@@ -236,7 +236,7 @@ impl Drain {
                     }
                 }
             }
-            Tell::Look(waiting) => {
+            Message::Look(waiting) => {
                 for draining in self.living.values_mut() {
                     let done = draining
                         .process
@@ -249,7 +249,7 @@ impl Drain {
                     let _ = self.sampler.send(ask);
                 }
             }
-            Tell::Child(end) => {
+            Message::Child(end) => {
                 self.children.insert(end.pid, end);
                 for draining in self
                     .living
@@ -259,7 +259,7 @@ impl Drain {
                     draining.child = Some(end);
                 }
             }
-            Tell::Stop => {}
+            Message::Stop => {}
         }
     }
 
@@ -360,7 +360,7 @@ impl Drain {
                 continue;
             }
             let Some(since) = draining.ended_at else {
-                // Its last hello may have come since the tells were read: it is closed at the next look.
+                // Its last hello may have come since the messages were read: it is closed at the next look.
                 draining.ended_at = Some(Instant::now());
                 continue;
             };
@@ -373,8 +373,8 @@ impl Drain {
                 // It may never be waited for (a daemon whose new parent does not): a zombie's status is readable too.
                 draining.zombie_status = zombie.and_then(|stat| stat.wait_status);
             }
-            let told = waited_for || draining.zombie_status.is_some();
-            let known = draining.child.is_some() || told && !ours;
+            let has_status = waited_for || draining.zombie_status.is_some();
+            let known = draining.child.is_some() || has_status && !ours;
             let may_close = known || since.elapsed() > STATUS_PATIENCE;
             // A child that is being loaded has had no chance to say hello yet.
             let is_awaited = since.elapsed() <= KIN_PATIENCE && self.kin.awaits(index);

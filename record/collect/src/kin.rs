@@ -51,7 +51,7 @@ use search::Search;
 const MOST_MISSED: usize = 4096;
 /// A notice that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct ReadNotice {
     kind: u32,
     pid: u32,
     token: u64,
@@ -61,8 +61,8 @@ pub struct Told {
 }
 
 /// Takes all whole notices out of the notifier. Returns them, and the number of notices that found no room.
-pub fn take_notices(notifier: &NotifierPage) -> (Vec<Told>, u32) {
-    let mut told = Vec::new();
+pub fn take_notices(notifier: &NotifierPage) -> (Vec<ReadNotice>, u32) {
+    let mut notices = Vec::new();
     for notice in &notifier.notices {
         // ORDER: Acquire; pairs with the recorder's Release: a whole notice's fields are written.
         if notice.state.load(Ordering::Acquire) != NOTICE_WHOLE {
@@ -75,7 +75,7 @@ pub fn take_notices(notifier: &NotifierPage) -> (Vec<Told>, u32) {
         }
         let end = path.iter().position(|&byte| byte == 0);
         path.truncate(end.unwrap_or(NOTICE_PATH_BYTES));
-        told.push(Told {
+        notices.push(ReadNotice {
             kind: notice.kind.load(Ordering::Relaxed),
             pid: notice.pid.load(Ordering::Relaxed),
             // ORDER: as said above.
@@ -86,8 +86,8 @@ pub fn take_notices(notifier: &NotifierPage) -> (Vec<Told>, u32) {
         // ORDER: Release; pairs with the recorder's Acquire: the fields have been read.
         notice.state.store(NOTICE_FREE, Ordering::Release);
     }
-    told.sort_by_key(|told| told.time_ns);
-    (told, notifier.missed.swap(0, Ordering::Relaxed)) // ORDER: Relaxed; a counter.
+    notices.sort_by_key(|notice| notice.time_ns);
+    (notices, notifier.missed.swap(0, Ordering::Relaxed)) // ORDER: Relaxed; a counter.
 }
 
 /// All that is known about missed and lost processes.
@@ -139,30 +139,30 @@ impl Kin {
     }
 
     /// Takes in a notice. `living`: the processes that are being recorded. Returns whether one of them left it.
-    pub fn told(&mut self, told: &Told, living: &[Living<'_>]) -> bool {
-        let by_token = living.iter().find(|living| living.token == told.token);
+    pub fn take_in(&mut self, notice: &ReadNotice, living: &[Living<'_>]) -> bool {
+        let by_token = living.iter().find(|living| living.token == notice.token);
         // A copy without a heap call has the token of the process that it copies, whose trace may be closed.
-        let missed = self.missed.get(&told.pid);
+        let missed = self.missed.get(&notice.pid);
         let origin = by_token.or_else(|| {
             let index = missed?.origin;
             living.iter().find(|living| living.process.index == index)
         });
         if let Some(origin) = origin {
-            self.told_by(origin.process, told, living);
+            self.take_in_from(origin.process, notice, living);
         }
         origin.is_some()
     }
 
-    fn told_by(&mut self, process: &Process, told: &Told, living: &[Living<'_>]) {
-        let kind = told.kind & !(NOTICE_WITHOUT_US | NOTICE_FILTERED);
+    fn take_in_from(&mut self, process: &Process, notice: &ReadNotice, living: &[Living<'_>]) {
+        let kind = notice.kind & !(NOTICE_WITHOUT_US | NOTICE_FILTERED);
         let pid = match kind {
-            NOTICE_SPAWN if told.pid == 0 => self.number_of_a_shell(),
+            NOTICE_SPAWN if notice.pid == 0 => self.number_of_a_shell(),
             // A process in another PID namespace gives the id that it sees itself.
-            NOTICE_EXEC | NOTICE_STAYED if told.pid == process.own_pid() => process.pid,
-            _ => search::as_we_see_it(told.pid, process, kind == NOTICE_SPAWN),
+            NOTICE_EXEC | NOTICE_STAYED if notice.pid == process.own_pid() => process.pid,
+            _ => search::as_we_see_it(notice.pid, process, kind == NOTICE_SPAWN),
         };
         let (what, how) = match kind {
-            NOTICE_SPAWN if told.pid == 0 && !process.attached => (LostKind::Program, How::Shell),
+            NOTICE_SPAWN if notice.pid == 0 && !process.attached => (LostKind::Program, How::Shell),
             NOTICE_LOST => (LostKind::Copy, How::Unreachable),
             NOTICE_MEETS => (LostKind::Copy, How::Meeting),
             NOTICE_STAYED => {
@@ -171,23 +171,23 @@ impl Kin {
                 self.search.add(pid);
                 return;
             }
-            NOTICE_EXEC if pid == process.pid => (LostKind::Exec, How::Told),
+            NOTICE_EXEC if pid == process.pid => (LostKind::Exec, How::Announced),
             // Children of an attached program were not asked for.
             NOTICE_EXEC | NOTICE_SPAWN if process.attached => return,
-            NOTICE_EXEC | NOTICE_SPAWN => (LostKind::Program, How::Told),
+            NOTICE_EXEC | NOTICE_SPAWN => (LostKind::Program, How::Announced),
             _ => return,
         };
         let missing = Missing {
             origin: process.index,
             what,
             how,
-            time_ns: told.time_ns,
+            time_ns: notice.time_ns,
             path: match how {
                 How::Unreachable | How::Meeting => process.info.exe.clone(),
-                _ => told.path.clone(),
+                _ => notice.path.clone(),
             },
-            without_us: told.kind & NOTICE_WITHOUT_US != 0,
-            is_kept_away: told.kind & NOTICE_FILTERED != 0,
+            without_us: notice.kind & NOTICE_WITHOUT_US != 0,
+            is_kept_away: notice.kind & NOTICE_FILTERED != 0,
         };
         self.miss(pid, missing, living);
     }
@@ -265,7 +265,7 @@ impl Kin {
                 How::Unreachable | How::Meeting => LostWhy::Unreachable,
                 _ if is_kept_away => LostWhy::Unreachable,
                 How::Quiet => LostWhy::Quiet,
-                How::Told | How::Found | How::Shell => LostWhy::Unknown,
+                How::Announced | How::Found | How::Shell => LostWhy::Unknown,
             },
             most_bytes: None,
             dark_looks: 0,

@@ -15,7 +15,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What drain, sampler and acceptor share about a process.
+/// A process, as drain, sampler and acceptor share it.
 pub struct Process {
     /// The index in the session, the key of everything about the process.
     pub index: usize,

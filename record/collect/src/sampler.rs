@@ -45,7 +45,7 @@ const RUNS_LIMIT: u64 = 64 << 30;
 /// How long samples are gathered after the first before they are written.
 const RSS_BATCH: Duration = Duration::from_millis(500);
 
-/// What other threads ask of the sampler.
+/// A request of another thread to the sampler.
 pub enum Ask {
     /// A process begins.
     Begin(Arc<Process>),
@@ -78,7 +78,7 @@ struct Watched {
     known: Known,
 }
 
-/// What snapshots of a process know from those before.
+/// Knowledge that snapshots of a process keep from those before.
 struct Known {
     /// The ends of the objects of its bss mappings, by path.
     ends: HashMap<String, Option<u64>>,

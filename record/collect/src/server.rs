@@ -163,7 +163,7 @@ impl Listener {
     }
 }
 
-/// What an arrival has sent.
+/// The message that an arrival has sent.
 pub enum Heard {
     /// Nothing yet.
     Nothing(Arrival),

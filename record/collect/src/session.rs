@@ -22,7 +22,7 @@ use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 use crate::arrivals::Arrivals;
 use crate::control::{self, Reply, Request, State, Status};
 pub use crate::drain::ChildEnd;
-use crate::drain::{Drain, Tell};
+use crate::drain::{Drain, Message};
 use crate::folder;
 use crate::held::{self, Held, Watched};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
@@ -56,13 +56,13 @@ pub struct Options {
 /// seconds, and other programs may be looked at before it.
 const LOOK_PATIENCE_MS: u32 = 30_000;
 
-/// What the acceptor and the caller share.
+/// The state that the acceptor and the caller share.
 struct Meeting {
     options: Options,
     session: Arc<SessionMemory>,
     notifier: Arc<NotifierMemory>,
     output: Output,
-    tells: Sender<Tell>,
+    messages: Sender<Message>,
     known: Mutex<Known>,
     stop: AtomicBool,
     /// Whether a detach was requested.
@@ -96,7 +96,7 @@ impl Known {
     }
 }
 
-/// What is kept, for as long as the session lasts, about a process that said hello. Its rings are not
+/// A record, kept for as long as the session lasts, of a process that said hello. Its rings are not
 /// part of it, and are released when it has ended: a build has thousands of processes.
 struct Met {
     index: usize,
@@ -175,7 +175,7 @@ impl Session {
         }
         let (output, writer) = Output::start(options.level)?;
         let (asks, asked) = channel();
-        let (tells, told) = channel();
+        let (messages, received) = channel();
         let living = Arc::new(AtomicUsize::new(0));
         let meeting = Arc::new(Meeting {
             joining: AtomicBool::new(options.attached),
@@ -183,7 +183,7 @@ impl Session {
             session: Arc::clone(&session),
             notifier: Arc::clone(&notifier),
             output: output.clone(),
-            tells,
+            messages,
             known: Mutex::default(),
             stop: AtomicBool::new(false),
             leave: AtomicBool::new(false),
@@ -205,7 +205,7 @@ impl Session {
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for a caller that waits.
         let drain = spawn("drain", move || {
-            drain.run(&told, |n| count.store(n, Ordering::Relaxed))
+            drain.run(&received, |n| count.store(n, Ordering::Relaxed))
         })?;
         let door = Arc::clone(&meeting);
         let acceptor = spawn("accept", move || accept(&door, &listener))?;
@@ -257,13 +257,13 @@ impl Session {
 
     /// Notes that a child has been waited for.
     pub fn child_ended(&self, end: ChildEnd) {
-        let _ = self.meeting.tells.send(Tell::Child(end));
+        let _ = self.meeting.messages.send(Message::Child(end));
         self.wake();
     }
 
     /// Marks this moment in every process.
     pub fn mark(&self, name: &str) {
-        self.meeting.tell(Tell::Mark(name.to_owned(), None));
+        self.meeting.send(Message::Mark(name.to_owned(), None));
     }
 
     /// Marks this moment in every process, and waits until the marks are set and memory has been read.
@@ -278,7 +278,7 @@ impl Session {
     /// Looks at the programs' pointers, as at the end, and waits for it: the programs go on and are about to be left.
     pub fn look_now(&self) {
         let (waiting, done) = channel();
-        self.meeting.tell(Tell::Look(waiting));
+        self.meeting.send(Message::Look(waiting));
         // It ends when all senders are dropped, or with patience: what is not read by then is missing from the trace.
         let _ = done.recv_timeout(Duration::from_millis(u64::from(LOOK_PATIENCE_MS)));
     }
@@ -335,7 +335,7 @@ impl Session {
     pub fn finish(self) -> Vec<Recorded> {
         // ORDER: Relaxed; looked at within a poll's time-out.
         self.meeting.stop.store(true, Ordering::Relaxed);
-        let _ = self.meeting.tells.send(Tell::Stop);
+        let _ = self.meeting.messages.send(Message::Stop);
         self.wake();
         let Session {
             meeting,
@@ -364,8 +364,8 @@ impl Session {
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Meeting {
-    fn tell(&self, tell: Tell) {
-        let _ = self.tells.send(tell);
+    fn send(&self, message: Message) {
+        let _ = self.messages.send(message);
         self.wake();
     }
 
@@ -393,7 +393,7 @@ impl Meeting {
     /// Makes a mark, and waits until the snapshots have been taken.
     fn mark(&self, name: &str) -> Reply {
         let (waiting, done) = channel();
-        self.tell(Tell::Mark(name.to_owned(), Some(waiting)));
+        self.send(Message::Mark(name.to_owned(), Some(waiting)));
         match done.recv_timeout(SNAPSHOT_PATIENCE) {
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Reply::refused(format!(
                 "the mark {name:?} is set, but reading the memory takes longer than {SNAPSHOT_PATIENCE:?}; its \
@@ -556,7 +556,9 @@ fn meet(meeting: &Meeting, caller: Caller) {
                 return caller.refuse(libc::ESRCH);
             };
             lock(&process.regions).push(Arc::clone(&region));
-            let _ = meeting.tells.send(Tell::Region(index, Arc::clone(&region)));
+            let _ = meeting
+                .messages
+                .send(Message::Region(index, Arc::clone(&region)));
             caller.hello.token
         }
         _ => return caller.refuse(libc::EPROTO),
@@ -608,7 +610,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     if known.main_pid == Some(pid) {
         give_name(meeting, &mut known, index);
     }
-    let _ = meeting.tells.send(Tell::Process { process, became });
+    let _ = meeting.messages.send(Message::Process { process, became });
     token
 }
 

@@ -13,7 +13,7 @@ use crate::tree::Tree;
 /// The address that stands for frames that are missing at the outer end of a stack.
 pub const TRUNCATED_PC: u64 = 1;
 
-/// What a ring holds beside events.
+/// A record of a ring that is no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
     /// Another thread writes from here on.

@@ -102,7 +102,7 @@ impl Layout {
     }
 }
 
-/// What is known of the arenas of one process from snapshot to snapshot.
+/// The arenas of one process, as far as they are known from snapshot to snapshot.
 #[derive(Debug)]
 pub(crate) struct Arenas {
     layout: Option<Layout>,

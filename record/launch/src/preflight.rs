@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 /// The number of programs that a chain of interpreters in `#!` lines may have.
 const INTERPRETERS: usize = 4;
 
-/// What the program is started for: the words for a refusal.
+/// The purpose for which the program is started: the words for a refusal.
 pub struct Purpose {
     /// The subcommand, for examples.
     subcommand: &'static str,

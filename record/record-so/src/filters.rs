@@ -26,7 +26,7 @@ use skinflint_base::{env, sys};
 
 use crate::process;
 
-/// What the filters of this process kill at: bits.
+/// The system calls at which the filters of this process kill, as bits.
 static KILLED: AtomicU32 = AtomicU32::new(0);
 const EVENTS: u32 = 1;
 const THREADS: u32 = 2;
@@ -103,7 +103,7 @@ const OF_THE_MEETING: [Call; 8] = [
     call(libc::SYS_close, [FD, 0, 0, 0]),
 ];
 
-/// What is known before a filter is installed.
+/// The state before a filter is installed.
 pub struct Before {
     /// The id of the process if it is a child of vfork, else 0 (T3).
     child: u32,

@@ -254,7 +254,7 @@ fn map_for_us_alone(fd: c_int, bytes: usize) -> *mut u8 {
     at
 }
 
-/// What a meeting with the collector yields.
+/// The result of a meeting with the collector.
 struct Met {
     token: u64,
     session: *mut u8,

@@ -23,7 +23,7 @@ pub const LOOK_NS: u64 = 20_000_000;
 /// The longest waits without a sign of life: if the collector is gone, and if it may only be stopped.
 const GONE_NS: u64 = 300_000_000;
 const SILENT_NS: u64 = 5_000_000_000;
-/// What [`SILENT_AT`] is before any wait was over.
+/// The value of [`SILENT_AT`] before any wait was over.
 const NEVER: u64 = u64::MAX;
 
 /// The tick at which a wait was over (Q3).

@@ -19,7 +19,7 @@ use crate::process;
 /// checker test it; change it there.
 pub type Ring = Writer<Recorder>;
 
-/// What the writer needs from the recorder.
+/// The recorder's services to the writer.
 pub struct Recorder;
 
 impl Outside for Recorder {

@@ -45,7 +45,7 @@ pub struct Target<'a> {
     pub level: i32,
 }
 
-/// What the user should know while a program is attached to, in words.
+/// News for the user while a program is attached to, in words.
 pub enum News<'a> {
     /// The recording has begun.
     Begun(&'a str),

@@ -19,7 +19,7 @@ const SCRIPT: &str = include_str!("attach.py");
 /// The longest that gdb may take: it reads the symbols of every library.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What gdb's script printed.
+/// The lines that gdb's script printed.
 #[derive(serde::Deserialize, Debug)]
 struct Said {
     result: Option<i64>,

@@ -127,7 +127,7 @@ impl Local {
     }
 
     /// Ends everything that waits for its end, between the program's own work.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn end_waiting(&self) {
         if !self.busy.replace(true) {
             self.end_queued(usize::MAX);
             self.end_doomed(usize::MAX);

@@ -36,8 +36,8 @@ use crate::trace::Tracer;
 
 /// The least number of objects popped for each one allocated.
 const LEAST: usize = 8;
-/// The turns of following and opening pairs in one slice.
-const TURNS: usize = 4;
+/// The most passes of following and opening pairs in one slice.
+const PASSES: usize = 4;
 /// The number of unmarked objects that are examined at once: a millisecond or two.
 pub(crate) const FEW: usize = 4096;
 /// The most trial deletions of a cycle.
@@ -131,7 +131,7 @@ impl Local {
             return false;
         };
         let mut left = marking.budget;
-        for _ in 0..TURNS {
+        for _ in 0..PASSES {
             if marking.trial.is_some() {
                 marking.try_some(&mut left);
             } else {

@@ -158,7 +158,7 @@ pub struct GcBox<T: Trace + ?Sized + 'static> {
 type TraceFn = unsafe fn(Erased, &mut Tracer);
 type ObjectFn = unsafe fn(Erased);
 
-/// What the collector knows about the type of an object.
+/// The collector's knowledge of an object's type.
 pub(crate) struct VTable {
     /// Reports the edges.
     pub(crate) trace: TraceFn,

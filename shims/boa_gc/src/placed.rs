@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 use std::rc::Rc;
 
 use skinflint_free_lists::Strategy;
-use skinflint_free_lists::live::{ALIGN, MAX_OBJECT, Placed, Told, client_of};
+use skinflint_free_lists::live::{ALIGN, MAX_OBJECT, Outcome, Placed, client_of};
 use skinflint_free_lists::replay::Plan;
 use skinflint_gc::{OutOfMemory, Shortage};
 
@@ -141,7 +141,7 @@ impl Objects {
     }
 
     /// Returns the strategy, what it did, and the objects and bytes of X1.
-    fn told(&self) -> (&'static str, Told, [u64; 2]) {
+    fn outcome(&self) -> (&'static str, Outcome, [u64; 2]) {
         let mut placed = self.placed.borrow_mut();
         let outside = self.outside.each_ref().map(Cell::get);
         (placed.strategy(), placed.finish(), outside)
@@ -163,10 +163,13 @@ impl Local {
     }
 
     /// Returns what a policy did in a tenant, after a last cycle.
-    pub(crate) fn told_of(&self, tenant: &Rc<Tenant>) -> Option<(&'static str, Told, [u64; 2])> {
+    pub(crate) fn outcome_of(
+        &self,
+        tenant: &Rc<Tenant>,
+    ) -> Option<(&'static str, Outcome, [u64; 2])> {
         let objects = tenant.placed.as_ref()?;
         self.abandon_marking(tenant);
         self.forget_foreign(tenant);
-        Some(objects.told())
+        Some(objects.outcome())
     }
 }

@@ -25,7 +25,7 @@ use std::fmt;
 use std::rc::Rc;
 
 pub use skinflint_free_lists::Strategy;
-pub use skinflint_free_lists::live::Told;
+pub use skinflint_free_lists::live::Outcome;
 pub use skinflint_free_lists::replay::Size;
 pub use skinflint_gc::{Growth, Reason};
 
@@ -74,7 +74,7 @@ pub struct Row {
     pub collections: u64,
 }
 
-/// What a tenant left at its end.
+/// The objects that a tenant left at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Number of objects that are still referred to from outside.
@@ -91,7 +91,7 @@ pub struct Placement {
     /// The policy's name.
     pub policy: &'static str,
     /// The figures of what it did and held.
-    pub told: Told,
+    pub outcome: Outcome,
     /// Number of objects that it does not place: larger than half a page, or aligned to more than a word.
     pub outside_objects: u64,
     /// Bytes of these objects.
@@ -145,7 +145,7 @@ pub enum Step {
     SweepSlice,
 }
 
-/// One pause.
+/// A pause.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Why the collection that it belongs to was begun.
@@ -267,10 +267,11 @@ impl Tenant {
     /// Returns what the policy that places its objects did ([`place_by`]), after a last cycle; `None` if its heap
     /// places them. Do not call it within a finalizer.
     pub fn placement(&self) -> Option<Placement> {
-        let (policy, told, [outside_objects, outside_bytes]) = local::get().told_of(&self.heap)?;
+        let (policy, outcome, [outside_objects, outside_bytes]) =
+            local::get().outcome_of(&self.heap)?;
         Some(Placement {
             policy,
-            told,
+            outcome,
             outside_objects,
             outside_bytes,
         })
@@ -380,7 +381,7 @@ pub fn tick(now_ns: u64) -> usize {
     let local = local::get();
     let growth = local.growth.get();
     let mut collected = 0;
-    local.rest();
+    local.end_waiting();
     for tenant in local.all_tenants() {
         if tenant.closed.get() && tenant.objects() == 0 {
             local.forget_tenant(&tenant);

@@ -35,7 +35,7 @@ impl Tracer {
     }
 }
 
-/// What is to be done before a collected value ends, in place of `Drop`: the value and what it leads to are still
+/// The work to be done before a collected value ends, in place of `Drop`: the value and what it leads to are still
 /// whole.
 pub trait Finalize {
     /// Does nothing, unless a type says otherwise.

@@ -9,8 +9,8 @@
 
 use boa_gc::skinflint::{self, OutOfMemory, Strategy, Tenant, place_by, stats};
 use boa_gc::{Finalize, Gc, GcRefCell, Trace, WeakGc, force_collect};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use skinflint_base::random::Random;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[derive(Trace, Finalize)]
 struct Node {
@@ -120,15 +120,15 @@ fn in_tenant(policy: Option<Strategy>, seed: u64, steps: u64, stress: u32) -> (u
         match (policy, tenant.placement()) {
             (Some(policy), Some(placement)) => {
                 assert_eq!(placement.policy, policy.name);
-                let told = &placement.told;
+                let outcome = &placement.outcome;
                 assert_eq!(
-                    told.objects + placement.outside_objects,
+                    outcome.objects + placement.outside_objects,
                     stats().made,
                     "all are placed"
                 );
-                assert!(told.run.collections > 1 && told.run.figures.refills_total > 0);
+                assert!(outcome.run.collections > 1 && outcome.run.figures.refills_total > 0);
             }
-            (policy, told) => assert!(policy.is_none() && told.is_none()),
+            (policy, outcome) => assert!(policy.is_none() && outcome.is_none()),
         }
         assert_eq!(tenant.end().objects_left, 0);
         read
@@ -184,7 +184,10 @@ fn what_no_policy_places_lies_in_the_heap_and_is_counted() {
         let small = Gc::new(Leaf([6; 2]));
         drop(inside);
         let placement = tenant.placement().expect("a policy");
-        assert_eq!((placement.told.objects, placement.outside_objects), (1, 2));
+        assert_eq!(
+            (placement.outcome.objects, placement.outside_objects),
+            (1, 2)
+        );
         assert_eq!(tenant.row().objects, 3);
         // A page of 256 KiB, and the heap's chunk for the other two.
         assert!(tenant.row().chunks >= 2);
@@ -213,8 +216,8 @@ fn a_limit_is_the_tenants_alone_and_room_comes_back() {
             }))
         };
         let failed = failed.expect_err("there is a limit");
-        let told = failed.downcast_ref::<OutOfMemory>().expect("in words");
-        assert!(told.why.contains("\"small\""), "{told}");
+        let outcome = failed.downcast_ref::<OutOfMemory>().expect("in words");
+        assert!(outcome.why.contains("\"small\""), "{outcome}");
         assert!(kept.len() > 5_000, "{}", kept.len());
         assert!(
             kept.iter()
@@ -262,7 +265,10 @@ fn tenants_under_a_policy_mark_beside_each_other() {
             let far = seen.next.borrow().clone();
             assert!(far.is_none_or(|far| far.stamp() <= step));
         }
-        assert!(one.placement().is_some_and(|p| p.told.run.collections > 2));
+        assert!(
+            one.placement()
+                .is_some_and(|p| p.outcome.run.collections > 2)
+        );
         let collections = one.row().collections + two.row().collections;
         assert!(collections > 2, "marked {collections} times");
         held.clear();

@@ -78,9 +78,9 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     };
     let bit = 1u64 << (slot % 64);
     // SAFETY: the slot is below `slots`, or the one behind (span.S8).
-    let window = unsafe { span.window(slot / 64) };
+    let overlay = unsafe { span.overlay(slot / 64) };
     // SAFETY: as above.
-    let slot_bits = unsafe { &(*window).slot_bits };
+    let slot_bits = unsafe { &(*overlay).slot_bits };
     if slot_bits.is_dead(bit) {
         return not_live(p, span, slot);
     }
@@ -92,7 +92,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     if top != magazine.end.get() {
         // SAFETY: there is room below `end`.
         unsafe {
-            top.write(Entry::new(p, window, bit));
+            top.write(Entry::new(p, overlay, bit));
             magazine.top.set(top.add(1));
         }
         return;

@@ -98,7 +98,7 @@ pub fn start(who: Who) -> bool {
         if !pool.region.place(&options) {
             return false;
         }
-        range::place(pool.region.base());
+        range::set_base(pool.region.base());
         // SAFETY: offset 0 of META is the dummy descriptor, which no other code writes.
         let dummy = unsafe { &*at::<Header>(0) };
         // ORDER: the pool's lock is held.

@@ -1,14 +1,14 @@
 //! Where a heap's spans come from, and where they go.
 //!
 //! ```text
-//!   new_span ──► an empty span of another class, turned ──► the pool: dirty run, shorter dirty run, clean run
+//!   new_span ──► an empty span of another class, converted ──► the pool: dirty run, shorter dirty run, clean run
 //!   give_span ──► the pool: dirty and clean pages apart
 //! ```
 //!
-//! N1  A span is turned to another class where it lies: with the same pages and the same descriptor, no new entry of
+//! N1  A span is converted to another class where it lies: with the same pages and the same descriptor, no new entry of
 //!     MAP and no lock but the heap's. It must have one of the lengths of its new class, and its descriptor enough
 //!     units for its new slots, so a thread that reads it by mistake stays within it.
-//! N2  Empty spans that cannot be turned go to the pool before more pages are touched than ever before, and not sooner:
+//! N2  Empty spans that cannot be converted go to the pool before more pages are touched than ever before, and not sooner:
 //!     other classes of this heap will need them as they are.
 //!
 //! Not here: lists (`lists`), the choice of the next span (`heap`), holes in spans (`holes`).
@@ -84,7 +84,7 @@ impl Heap {
         // SAFETY: as the caller promises.
         unsafe {
             // Spans that this heap keeps for other classes go first (N1, N2).
-            if let Some(span) = self.turned(class, pages) {
+            if let Some(span) = self.converted(class, pages) {
                 return (span, false);
             }
             // ORDER: the lock is held.
@@ -117,12 +117,12 @@ impl Heap {
         })
     }
 
-    /// Turns an empty span of another class into one of this class (N1): the longest that is not far longer than
+    /// Converts an empty span of another class to one of this class (N1): the longest that is not far longer than
     /// wanted. Cost: a look at one span of each class that has empty ones, and two stores for each 64 slots.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
-    unsafe fn turned(&self, class: usize, wanted: u32) -> Option<*mut Span> {
+    unsafe fn converted(&self, class: usize, wanted: u32) -> Option<*mut Span> {
         // ORDER: the lock is held, throughout.
         if self.empty_pages.load(Ordering::Relaxed) == 0 {
             return None;

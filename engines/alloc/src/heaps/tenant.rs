@@ -40,7 +40,7 @@ use crate::mechanism::{publish, remote};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tenant(NonZeroU64);
 
-/// What a tenant holds.
+/// The memory that a tenant holds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Holds {
     /// Live blocks.

@@ -1,7 +1,7 @@
 //! An entry of a magazine: a block, and the way to its bit.
 //!
 //! ```text
-//!   [ block │ window ─► a descriptor as seen from some of its bits │ bit ]
+//!   [ block │ overlay ─► the descriptor, with the bits of 64 of its slots │ bit ]
 //! ```
 //!
 //! Not here: magazines (`heap`), descriptors (`span`).
@@ -13,9 +13,9 @@ use super::bits::SlotBits;
 /// Offset in bytes of the bit words in a descriptor.
 pub const WORDS_AT: usize = 40;
 
-/// A descriptor as seen from some of its bits; see [`Span::window`].
+/// A descriptor laid out so that the bits of 64 of its slots have a fixed offset; see [`Span::overlay`].
 #[repr(C)]
-pub struct Window {
+pub struct Overlay {
     header: [u64; WORDS_AT / 8],
     /// The bits of 64 slots.
     pub slot_bits: SlotBits,
@@ -26,9 +26,9 @@ pub struct Window {
 pub struct Entry {
     /// Address of the block.
     pub block: *mut u8,
-    /// The window in which the block's bits are.
-    pub window: *const Window,
-    /// The block's bit in that window: an atomic, so that the compiler loads it first, and then changes the word of D
+    /// The overlay with the block's bits.
+    pub overlay: *const Overlay,
+    /// The block's bit in the overlay: an atomic, so that the compiler loads it first, and then changes the word of D
     /// in its place.
     pub bit: AtomicU64,
 }
@@ -36,10 +36,10 @@ pub struct Entry {
 impl Entry {
     /// Creates an entry from its fields.
     #[inline(always)]
-    pub fn new(block: *mut u8, window: *const Window, bit: u64) -> Entry {
+    pub fn new(block: *mut u8, overlay: *const Overlay, bit: u64) -> Entry {
         Entry {
             block,
-            window,
+            overlay,
             bit: AtomicU64::new(bit),
         }
     }

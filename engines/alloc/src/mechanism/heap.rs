@@ -162,7 +162,7 @@ const _: () = assert!(core::mem::size_of::<Heap>() <= 12 * 1024);
 /// uses are never touched.
 pub const ENTRIES: usize = MAX_CLASSES * 16;
 
-/// They begin on a page and fill the last one, so that their pages can be given back without other data.
+/// Entries begin on a page and fill the last one, so that their pages can be given back without other data.
 const _: () = assert!((ENTRIES * core::mem::size_of::<Entry>()).is_multiple_of(4096));
 
 const _: () = {
@@ -294,7 +294,7 @@ impl Heap {
         unsafe {
             let entry = top.sub(1);
             magazine.top.set(entry);
-            let word = &(*(*entry).window).slot_bits.dead;
+            let word = &(*(*entry).overlay).slot_bits.dead;
             let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
             // The bit is set (H5).
             word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (span.S2)

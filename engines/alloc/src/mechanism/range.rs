@@ -137,7 +137,7 @@ pub fn offset_of<T>(object: *const T) -> u32 {
 }
 
 /// Sets BASE and META (G1). The lock under which the range is mapped is held.
-pub fn place(base: usize) {
+pub fn set_base(base: usize) {
     // ORDER: G1; the lock's release publishes it to threads that come through it, blocks to the others.
     // [reason: handed]
     range().base.store(base, Ordering::Release);

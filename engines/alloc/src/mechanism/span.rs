@@ -29,7 +29,7 @@ use skinflint_pages::{OWNER_NONE, PAGE, PAGE_SHIFT};
 
 use super::bits::SlotBits;
 use super::class;
-use super::entry::{Entry, WORDS_AT, Window};
+use super::entry::{Entry, Overlay, WORDS_AT};
 use super::range::base;
 
 /// Kind of a small span's descriptor.
@@ -208,7 +208,7 @@ impl Span {
     /// # Safety
     /// `i < self.words()`; nothing but the bits may be read through the result.
     #[inline(always)]
-    pub unsafe fn window(&self, i: usize) -> *const Window {
+    pub unsafe fn overlay(&self, i: usize) -> *const Overlay {
         // SAFETY: as in `slot_bits`.
         unsafe {
             core::ptr::from_ref(self)
@@ -328,7 +328,7 @@ impl Span {
                 unsafe {
                     at = at.sub(1);
                     let block = (base + slot as usize * size) as *mut u8;
-                    at.write(Entry::new(block, self.window(i), bit));
+                    at.write(Entry::new(block, self.overlay(i), bit));
                 }
             }
             slot_bits.free.store(bits, Ordering::Relaxed); // ORDER: as above

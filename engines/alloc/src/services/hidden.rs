@@ -18,7 +18,7 @@ use core::arch::naked_asm;
 use skinflint_base::sync::AtomicU32;
 use skinflint_base::sys;
 
-/// What all of them share with the process. Descriptors are not in it: that is the caller's choice.
+/// The flags of what all hidden threads share with the process. Descriptors are left to the caller.
 const SHARED: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_SIGHAND

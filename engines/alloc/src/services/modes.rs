@@ -12,7 +12,7 @@ use skinflint_base::sync::Ordering;
 
 use crate::heaps::slow::HARDENED;
 
-/// One in N blocks stands between guard pages.
+/// Sampling: one in N blocks stands between guard pages.
 pub const SAMPLE: u32 = 1;
 /// Large blocks stand between guard pages.
 pub const GUARD: u32 = 2;

@@ -84,7 +84,7 @@ static SHIFT: AtomicU32 = AtomicU32::new(0);
 static SEED: AtomicU64 = AtomicU64::new(0);
 static DIVISOR: AtomicU32 = AtomicU32::new(1);
 
-/// What the samples say about the live small blocks of threads.
+/// An estimate from the samples: the live small blocks of threads.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Estimate {
     /// Number of live samples.

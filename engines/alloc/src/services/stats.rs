@@ -121,7 +121,7 @@ pub struct Events {
     pub failures: u64,
 }
 
-/// What the allocator holds at a moment.
+/// The allocator's figures at a moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Bytes mapped for HEAP.

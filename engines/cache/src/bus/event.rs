@@ -52,7 +52,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What one listener did.
+/// The part of one listener in a round.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The listener's name.
@@ -71,7 +71,7 @@ pub struct Row {
     pub panicked: bool,
 }
 
-/// One round of the bus.
+/// A round of the bus, as the log has it.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Number of the round, from 1.

@@ -56,7 +56,7 @@ const TICK: Duration = Duration::from_millis(500);
 /// How often the process's groups are looked up again.
 const FOLLOW_TICKS: u32 = 10;
 
-/// What a bus watches, and how it gives memory back.
+/// Settings of a bus: the signals that it watches, and how it gives memory back.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Gives free memory back to the system; found by name unless the program sets it ([`Trim::find`]).

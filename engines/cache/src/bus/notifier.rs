@@ -27,7 +27,7 @@ use skinflint_base::sys;
 use super::level::Level;
 use super::tickets::Tickets;
 
-/// One bus's notifier.
+/// A bus's notifier.
 #[derive(Debug)]
 pub struct Notifier {
     wake: OwnedFd,
@@ -48,7 +48,7 @@ pub const WAITERS: usize = 8;
 /// Notifiers without a bus (H2).
 static IDLE: Mutex<Vec<&'static Notifier>> = Mutex::new(Vec::new());
 
-/// What was asked since the last [`Notifier::take`].
+/// The requests since the last [`Notifier::take`].
 #[derive(Clone, Copy, Debug)]
 pub struct Rung {
     /// The highest level that was posted.

@@ -40,7 +40,7 @@ fn bounded(said: usize, resident: usize) -> usize {
     }
 }
 
-/// What a round is about.
+/// The cause and the aim of a round.
 #[derive(Clone, Copy, Debug)]
 pub struct What {
     /// The signal that caused it.

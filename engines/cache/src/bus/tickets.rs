@@ -29,7 +29,7 @@ pub struct Tickets {
     rounds: AtomicU32,
 }
 
-/// What [`Tickets::take`] found.
+/// The tickets that [`Tickets::take`] found.
 pub struct Posted {
     /// The highest level that was posted; 0: nothing is to be done, and the tickets are to be answered at once (T2).
     pub level: u32,

@@ -36,7 +36,7 @@ const STALLS: [(&str, u32, Level); 3] = [
 /// Windows that are tried, in ms: without CAP_SYS_RESOURCE the kernel takes multiples of two seconds only.
 const WINDOWS_MS: [u32; 2] = [1_000, 2_000];
 
-/// What a descriptor is about.
+/// The signal that a descriptor is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum About {
     Stall(Source, Level),

@@ -122,7 +122,7 @@ pub(super) enum Phase {
     Destroy,
 }
 
-/// What a collector has done so far, and what it holds.
+/// Counts of a collector: its work so far, and what it holds.
 #[derive(Clone, Debug, Default)]
 pub struct CycleCounts {
     /// Number of boxes that are not freed.

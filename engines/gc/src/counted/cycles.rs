@@ -97,10 +97,10 @@ impl Inner {
                 unsafe { trace(this, &mut tracer) };
             }
         }
-        let mut told = tracer.take_counted();
-        look(number, &told);
+        let mut edges = tracer.take_counted();
+        look(number, &edges);
         let mut units = 1;
-        for &to in &told.counted {
+        for &to in &edges.counted {
             units += 1;
             let to = to.cast::<Header>();
             // SAFETY: told pointers are counted.
@@ -117,9 +117,9 @@ impl Inner {
                 graph.edges.push(node as u32);
             }
         }
-        told.counted.clear();
-        told.anchors.clear();
-        tracer.counted = Some(told);
+        edges.counted.clear();
+        edges.anchors.clear();
+        tracer.counted = Some(edges);
         tracer.forget_listed();
         *self.tracer.borrow_mut() = Some(tracer);
         let mut graph = self.graph.borrow_mut();

@@ -112,9 +112,9 @@ impl Roots for Both<'_> {
     }
 
     fn reached(&mut self, tracer: &mut Tracer) -> bool {
-        let told = tracer.take_counted();
+        let edges = tracer.take_counted();
         tracer.counted = Some(Box::default());
-        for header in told.counted {
+        for header in edges.counted {
             // SAFETY: told pointers are counted. A box that nothing in a heap held may be no node.
             let header = unsafe { header.cast::<Header>().as_ref() };
             if header.has(NODE) && header.is_of(self.inner) {
@@ -147,11 +147,11 @@ impl Inner {
             self.graph.borrow_mut().nodes[node].inner += times;
         }
         let mut anchors: Vec<Vec<NonNull<u8>>> = Vec::new();
-        let mut told: HashSet<(u32, RootId)> = HashSet::new();
+        let mut reported: HashSet<(u32, RootId)> = HashSet::new();
         let own = |heap: &u32| set.iter().any(|own| own.id() == *heap);
         let look = |_: usize, edges: &CountedEdges| {
             let ours = edges.anchors.iter().filter(|(heap, _, _)| own(heap));
-            told.extend(ours.clone().map(|(heap, id, _)| (*heap, *id)));
+            reported.extend(ours.clone().map(|(heap, id, _)| (*heap, *id)));
             anchors.push(ours.map(|(_, _, object)| *object).collect());
         };
         let mut look = look;
@@ -179,7 +179,7 @@ impl Inner {
                 .borrow()
                 .with_ids()
                 .filter(|(id, _, from)| {
-                    *from == From::Heap(number) && !told.contains(&(heap.id(), *id))
+                    *from == From::Heap(number) && !reported.contains(&(heap.id(), *id))
                 })
                 .map(|(_, object, _)| object)
                 .collect::<Vec<_>>();

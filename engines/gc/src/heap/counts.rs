@@ -30,7 +30,7 @@ impl SweepCounts {
     }
 }
 
-/// What a heap holds, in bytes that add up: `held = heads + cells + free + used_up`.
+/// The bytes of a heap, which add up: `held = heads + cells + free + used_up`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holds {
     /// Bytes of arenas in use, and of heads of chunks.

@@ -1,4 +1,4 @@
-//! The interval after which a heap is collected though no threshold is reached and its program never rests.
+//! The interval after which a heap is collected though no threshold is reached and it is never idle.
 //!
 //! ```text
 //!   collection ─ first look … looks, and something is taken now and then … ─ `interval` has passed ─► collect
@@ -11,7 +11,7 @@
 //!     the time is not marked for nothing; a collection for growth says that times have changed.
 //!
 //! The reason: a page that has grown, and then only blinks a cursor, takes ten objects a second. No threshold is
-//! reached for hours, and a rest never begins (`trigger`: Idle).
+//! reached for hours, and the heap is never idle (`trigger`: Idle).
 //!
 //! Not here: when a look is taken (`timer`), what was taken since (`trigger`).
 

@@ -111,11 +111,11 @@ pub(crate) fn tell_roots(
 ) {
     for heap in set {
         for (object, from) in heap.roots.borrow().all() {
-            let told = |id: u32| {
+            let is_in_set = |id: u32| {
                 heap.world.counted.get() == Some(id)
                     || collected.get(id as usize).copied().unwrap_or(false)
             };
-            if !matches!(from, From::Heap(id) if told(id)) {
+            if !matches!(from, From::Heap(id) if is_in_set(id)) {
                 tracer.edge(object);
             }
         }

@@ -70,7 +70,7 @@ struct Inner {
     counts: SourceCounts,
 }
 
-/// What a source has done so far.
+/// Counts of a source so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceCounts {
     /// Megabytes that heaps have.

@@ -1,16 +1,16 @@
-//! A thread that does something each period, until it is told to stop.
+//! A thread that does something each period, until it is stopped.
 //!
 //! ```text
-//!   the thread: rest(period) ─┬─ over ─────► does it, and rests again          the lock is not held meanwhile
+//!   the thread: wait(period) ─┬─ over ─────► does it, and waits again          the lock is not held meanwhile
 //!                             └─ stopped ──► ends
-//!   its owner:  stop() ─► the thread is woken if it rests, and else finds it when it comes to rest ─► joined
+//!   its owner:  stop() ─► the thread is woken if it waits, and else finds it at its next wait ─► joined
 //! ```
 //!
-//! H1  A stop is heard: the flag is written and read under the lock that a rest gives up only by waiting, so there is no
-//!     moment between the look and the wait.
+//! H1  A stop is heard: the flag is written and read under the lock that `wait` gives up only while it sleeps, so there is no
+//!     moment between the look and the sleep.
 //! H2  After a stop was heard nothing more is done. The thread that joins waits for what is being done when the stop
 //!     comes.
-//! H3  A rest that ends early, as waits may, is continued: a period is never shorter than requested.
+//! H3  A wait that ends early, as those on a condition variable may, is continued: a period is never shorter than requested.
 //!
 //! Models: `tests/models.rs`, where the clock is a thread.
 //!
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::sync::{Condvar, Mutex, MutexGuard, wait_timeout_while};
 
-/// Whether the thread is to end.
+/// A request that the thread end.
 pub(crate) struct Stop {
     stopped: Mutex<bool>,
     condvar: Condvar,
@@ -42,7 +42,7 @@ impl Stop {
     }
 
     /// Waits for a period, or until the thread is to end; returns whether it is. For the thread.
-    pub(crate) fn rest(&self, period: Duration) -> bool {
+    pub(crate) fn wait(&self, period: Duration) -> bool {
         *wait_timeout_while(&self.condvar, self.lock(), period, |stopped| !*stopped)
     }
 

@@ -1,4 +1,4 @@
-//! Sweeping in a heap: on demand, at rest, to the end; and what becomes of swept arenas.
+//! Sweeping in a heap: on demand, when idle, to the end; and where swept arenas go.
 //!
 //! ```text
 //!   pending, or done by the sweeper ─► sweep_one ─► settle ─┬─ objects left: on its space's list

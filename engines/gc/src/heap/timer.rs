@@ -1,10 +1,10 @@
-//! Heaps at rest, and memory that is short: what is collected and given back when nothing is allocated.
+//! Collecting and giving back where nothing is allocated: idle heaps, and pressure.
 //!
 //! ```text
 //!   the host's loop ── tick(now) ──► each heap: nothing taken for `idle_ns`?
 //!        ▲                              ├─ something since the last collection ─► due: Idle ─► collected, given back
 //!        │ wakes it                     └─ nothing, and free memory is kept    ─► given back
-//!        │                              no rest, but long since anything was collected? ─► due: Interval ─► collected
+//!        │                              not idle, but long since anything was collected? ─► due: Interval ─► collected
 //!   Asker: a thread that calls a closure each period, and touches no heap
 //!
 //!   pressure(level) ─► Moderate: sweeps, gives back what is free      Critical: collects everything first
@@ -13,9 +13,9 @@
 //! The reason: browsers learned that a heap that grew fast is not looked at again when its page goes quiet, since all
 //! triggers are allocations; 20 seconds is Firefox's time.
 //!
-//! T1  A rest is measured between two ticks, by the host's clock: without ticks there is no rest. The same holds for the
+//! T1  Idle time is measured between two ticks, by the host's clock: without ticks no heap is idle. The same holds for the
 //!     interval since the last collection.
-//! T2  Memory is given back once at the end of a rest, until something is allocated again.
+//! T2  Memory is given back once after a heap was idle, until something is allocated again.
 //! T3  Bytes given back are the sum of the heaps' and their source's own accounts, before less after.
 //!
 //! Not here: thresholds (`trigger`), giving back during other work (`sweeping`: poll).
@@ -41,7 +41,7 @@ pub enum Pressure {
     Critical,
 }
 
-/// The effect of pressure, or of the end of a rest.
+/// The effect of pressure, or of idle time.
 #[derive(Clone, Debug, Default)]
 pub struct Relief {
     /// Bytes that the heaps and their source hold less than before: heads, arenas, free memory that was kept.
@@ -74,8 +74,8 @@ impl World {
         self.heaps().iter().map(of_heap).sum::<usize>() + kept
     }
 
-    /// Handles heaps at rest, for the loop of a host, once in some seconds; `now_ns` is from any clock that does not go
-    /// back. Gives back what heaps at rest keep, and returns those that are due for any reason: the host, which knows
+    /// Handles idle heaps, for the loop of a host, once in some seconds; `now_ns` is from any clock that does not go
+    /// back. Gives back what idle heaps keep, and returns those that are due for any reason: the host, which knows
     /// the roots, collects them ([`Heap::advance`]), and calls their [`Heap::shrink`] after it.
     pub fn tick(&self, now_ns: u64) -> Vec<Rc<Heap>> {
         let mut due = Vec::new();
@@ -130,8 +130,8 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Starts the thread. A period of half of [`Growth::idle_ns`](crate::Growth::idle_ns) finds a rest at most half as
-    /// late again.
+    /// Starts the thread. A period of half of [`Growth::idle_ns`](crate::Growth::idle_ns) finds an idle heap at most
+    /// half as late again.
     ///
     /// # Errors
     /// The system refused a thread.
@@ -142,7 +142,7 @@ impl Asker {
         let stop = Arc::new(Stop::new());
         let heard = stop.clone();
         let run = move || {
-            while !heard.rest(period) {
+            while !heard.wait(period) {
                 ask();
             }
         };

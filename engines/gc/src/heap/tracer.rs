@@ -17,7 +17,7 @@ use crate::heap::address::Chunk;
 use crate::heap::incremental::Steps;
 use crate::heap::listener::Listener;
 use crate::heap::roots::RootId;
-use crate::heap::weak::{Pair, ToldPair, WeakCell};
+use crate::heap::weak::{Pair, PairTargets, WeakCell};
 
 /// The most entries of the mark stack: one megabyte of pointers. A deep list needs one, a wide array as many as it has.
 const STACK_MOST: usize = 1 << 17;
@@ -25,7 +25,7 @@ const STACK_MOST: usize = 1 << 17;
 /// A number that no heap has.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What was reached in one heap.
+/// The objects reached in one heap, as sums.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reach {
     pub(crate) collected: bool,
@@ -58,11 +58,11 @@ pub struct Tracer {
     pub(crate) listener: Option<NonNull<dyn Listener>>,
 }
 
-/// What an object told, with nothing followed.
+/// The edges that an object reported, none of them followed.
 #[derive(Default)]
 pub(crate) struct ListedEdges {
     pub(crate) edges: Vec<NonNull<u8>>,
-    pub(crate) pairs: Vec<ToldPair>,
+    pub(crate) pairs: Vec<PairTargets>,
 }
 
 /// Counted values and anchors that were told, for the collector of counted values, which is not in this folder.

@@ -20,7 +20,7 @@
 //!     where it holds nearly that much already, at half of the room that is left ([`Room`]). Cells and the client's
 //!     bytes count together. Between two such collections at least a sixty-fourth of the limit is taken.
 //! T6  A refusal makes a collection due, unless the last one was so short ago that collections would take more than a
-//!     sixteenth of the time ([`REST`]): a tenant that is really full gets the refusal, and goes on.
+//!     sixteenth of the time ([`PAUSES_APART`]): a tenant that is really full gets the refusal, and goes on.
 //!
 //! The tables: [`Growth::SPIDERMONKEY`] is what Firefox does (2026): 1.5 while collections are rare, between 3 and 1.5
 //! by size while they come within a second. [`Growth::TIGHT`] trades time for memory, [`Growth::ADAPTIVE`] as much time
@@ -81,8 +81,8 @@ pub struct Growth {
     /// After this time without an allocation the heap is collected, if anything was allocated since the last
     /// collection.
     pub idle_ns: u64,
-    /// After this time since the last collection the heap is collected, if anything was allocated since, though the
-    /// program does not rest; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
+    /// After this time since the last collection the heap is collected, if anything was allocated since, though it is
+    /// not idle; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
     /// ([`Interval`]). `u64::MAX`: never.
     pub interval_ns: u64,
     /// The share from which the factor is computed by what collections cost; it begins with `factor`, and the other two
@@ -129,8 +129,8 @@ impl Growth {
         ..Growth::TENANT
     };
 
-    /// As much room as a tenth of the processor time pays for, between [`TIGHT`](Growth::TIGHT)'s and
-    /// [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
+    /// The table that gives as much room as a tenth of the processor time pays for, between
+    /// [`TIGHT`](Growth::TIGHT)'s and [`TENANT`](Growth::TENANT)'s: tight for programs that compute, wide for those that allocate.
     pub const ADAPTIVE: Growth = Growth {
         share: Some(Share {
             target: 0.1,
@@ -166,7 +166,7 @@ impl Growth {
 }
 
 /// A refusal makes a collection due when this many times the length of the last pause has passed since (T6).
-const REST: u64 = 16;
+const PAUSES_APART: u64 = 16;
 
 /// The room of a heap below its limit (T5).
 #[derive(Clone, Copy)]
@@ -192,7 +192,7 @@ impl Room {
     }
 }
 
-/// One collection, of one heap.
+/// A collection of one heap.
 #[derive(Clone, Copy, Debug)]
 pub struct Collection {
     /// The reason.
@@ -232,10 +232,10 @@ pub struct Collection {
     pub overflows: u64,
 }
 
-/// The consequence of a heap's rest.
+/// The consequence of a heap's idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IdleAction {
-    /// Nothing: it is no rest, or all was done.
+    /// Nothing: it is not idle, or all was done.
     Nothing,
     /// A collection, for [`Reason::Idle`] or [`Reason::Interval`]: something was taken since the last one.
     Collect(Reason),
@@ -363,7 +363,7 @@ impl Triggers {
             .back()
             .map(|last| (last.started_ns, last.pause_ns));
         let rested = last.is_none_or(|(started_ns, pause_ns)| {
-            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(REST)
+            now_ns.saturating_sub(started_ns) >= pause_ns.saturating_mul(PAUSES_APART)
         });
         if rested {
             self.raise(Reason::Shortage);
@@ -466,8 +466,8 @@ impl Triggers {
         }
     }
 
-    /// Returns what a rest requires, whether nothing was taken between a look at least `idle_ns` ago and now; without
-    /// one, what the interval since the last collection requires.
+    /// Returns what an idle heap requires, one from which nothing was taken between a look at least `idle_ns` ago and now;
+    /// of another heap, what the interval since the last collection requires.
     pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
         let growth = self.growth.get();
         let taken = self.taken_total.get();

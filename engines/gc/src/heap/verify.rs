@@ -75,10 +75,10 @@ pub(crate) fn walk(
 ) -> HashSet<NonNull<u8>> {
     let mut listing = Tracer::listing();
     tell_roots(set, collected, roots, &mut listing);
-    let mut told = listing.take_listed();
+    let mut listed = listing.take_listed();
     let mut reached = HashSet::new();
-    let mut pairs = std::mem::take(&mut told.pairs);
-    let mut queue: VecDeque<NonNull<u8>> = told.edges.into();
+    let mut pairs = std::mem::take(&mut listed.pairs);
+    let mut queue: VecDeque<NonNull<u8>> = listed.edges.into();
     loop {
         while let Some(object) = queue.pop_front() {
             if reached.contains(&object) {
@@ -89,9 +89,9 @@ pub(crate) fn walk(
                 continue;
             }
             must_be_object(object);
-            let told = listed_by(object);
-            queue.extend(told.edges);
-            pairs.extend(told.pairs);
+            let listed = listed_by(object);
+            queue.extend(listed.edges);
+            pairs.extend(listed.pairs);
         }
         let open = pairs.len();
         pairs.retain(|&(key, value)| {
@@ -131,8 +131,8 @@ pub(crate) fn reached(set: &[&Heap], walked: &HashSet<NonNull<u8>>, tracer: &Tra
             }
         }
     }
-    let told: u64 = set.iter().map(|heap| tracer.reach(heap.id).cells).sum();
-    assert_eq!(told, marked as u64, "marks are counted");
+    let listed: u64 = set.iter().map(|heap| tracer.reach(heap.id).cells).sum();
+    assert_eq!(listed, marked as u64, "marks are counted");
     assert!(
         if more {
             marked >= walked.len()

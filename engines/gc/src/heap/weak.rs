@@ -38,4 +38,4 @@ pub struct Pair {
 }
 
 /// Key and value of a pair.
-pub(crate) type ToldPair = (Option<NonNull<u8>>, Option<NonNull<u8>>);
+pub(crate) type PairTargets = (Option<NonNull<u8>>, Option<NonNull<u8>>);

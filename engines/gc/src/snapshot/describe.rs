@@ -63,7 +63,7 @@ impl Node<'_> {
     }
 }
 
-/// What a client knows of its objects beyond their kinds: for runtimes whose objects carry their own type.
+/// A client's knowledge of its objects beyond their kinds: for runtimes whose objects carry their own type.
 ///
 /// ```
 /// use core::ptr::NonNull;

@@ -33,7 +33,7 @@ const SHOWN: usize = 12;
 const UNSEEN: u32 = u32::MAX;
 const ROOT: u32 = u32::MAX - 1;
 
-/// One step of a path that keeps an object alive.
+/// A step of a path that keeps an object alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The edge that leads here from the step before, as that object's kind names it; empty: it has no name, or this is
@@ -248,8 +248,8 @@ impl Walk<'_> {
 fn each_root(heaps: &[&Heap], visit: &mut dyn FnMut(NonNull<u8>, From)) {
     for heap in heaps {
         for (object, from) in heap.roots.borrow().all() {
-            let told = |id: u32| heaps.iter().any(|heap| heap.id == id);
-            if !matches!(from, From::Heap(id) if told(id)) {
+            let is_in_set = |id: u32| heaps.iter().any(|heap| heap.id == id);
+            if !matches!(from, From::Heap(id) if is_in_set(id)) {
                 visit(object, from);
             }
         }
@@ -257,10 +257,10 @@ fn each_root(heaps: &[&Heap], visit: &mut dyn FnMut(NonNull<u8>, From)) {
 }
 
 /// The arenas, by which an object's place is found from its number.
-struct Places(Vec<(u32, Arena)>);
+struct Arenas(Vec<(u32, Arena)>);
 
-impl Places {
-    fn of(heaps: &[&Heap], numbering: &Numbering) -> Places {
+impl Arenas {
+    fn of(heaps: &[&Heap], numbering: &Numbering) -> Arenas {
         let mut arenas = Vec::new();
         for heap in heaps {
             each_arena(heap, |arena| {
@@ -269,7 +269,7 @@ impl Places {
             })
             .unwrap_or_else(|never: core::convert::Infallible| match never {});
         }
-        Places(arenas)
+        Arenas(arenas)
     }
 
     fn object(&self, number: u32) -> Option<NonNull<u8>> {
@@ -355,11 +355,11 @@ impl Walk<'_> {
     }
 
     /// Returns the path to an object that was reached.
-    fn path(&self, places: &Places, number: u32) -> Option<Path> {
+    fn path(&self, arenas: &Arenas, number: u32) -> Option<Path> {
         let mut objects = Vec::new();
         let mut at = number;
         while at != ROOT {
-            objects.push(places.object(at)?);
+            objects.push(arenas.object(at)?);
             at = *self.parent.get(at as usize)?;
         }
         objects.reverse();
@@ -421,9 +421,9 @@ fn walk(
     };
     walk.begin(&mut roots);
     let found = walk.go(&mut by_number, &mut by_kind);
-    let places = Places::of(heaps, &walk.numbering);
+    let arenas = Arenas::of(heaps, &walk.numbering);
     for (place, number) in found {
-        paths[place] = walk.path(&places, number);
+        paths[place] = walk.path(&arenas, number);
     }
     paths
 }

@@ -155,7 +155,7 @@ impl Runtime {
         unswept == 0
     }
 
-    /// Collects what is due in heaps at rest, and gives back what they keep; for the loop of a host, once in some
+    /// Collects what is due in idle heaps, and gives back what they keep; for the loop of a host, once in some
     /// seconds. `now_ns` is from any clock that does not go back. Heaps in which closures run are left as they are.
     pub fn tick(&self, now_ns: u64) -> Relief {
         let before = self.world.resident_bytes();
@@ -323,7 +323,7 @@ impl Tenant {
         // Refused within another closure of this tenant, or within a finalizer: it stays due (X4).
         // SAFETY: as in `collect_for`; edges are written with barriers (typed.F5).
         let _ = unsafe { self.heap.advance(&mut ()) };
-        // The same for the shared heap; its end needs every tenant to be at rest.
+        // The same for the shared heap; its end needs every tenant to be idle.
         let _ = advance_world(&self.shared);
         result
     }
@@ -355,8 +355,8 @@ impl Tenant {
         self.heap.progress()
     }
 
-    /// Collects what is due, including a rest of the length in the table, and gives free memory back after a rest; for
-    /// a timer. Returns the reason, if there was one.
+    /// Collects the heap if it is due, also because it was idle for as long as the table says, and gives free memory
+    /// back then; for a timer. Returns the reason, if there was one.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
         let reason = self.heap.tick(now_ns)?;
         self.collect_for(reason).ok()?;

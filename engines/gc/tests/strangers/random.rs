@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use skinflint_base::random::Random;
 use skinflint_gc::cc::{Anchor, Cc, Counted, Cycles, Field};
 use skinflint_gc::typed::{
     CrossEdge, Cx, Ephemeron, Gc, Handle, Locked, Opaque, Runtime, Slot, Tenant, Weak,
@@ -73,19 +74,6 @@ struct NativeEdges {
     next: Option<u64>,
 }
 
-struct Dice(u64);
-
-impl Dice {
-    /// SplitMix64.
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
-
 fn text(id: u64) -> String {
     format!("{id}: a text that is long enough to have bytes of its own")
 }
@@ -99,7 +87,7 @@ struct World {
     natives: [BTreeMap<u64, Cc<Native>>; 2],
     nodes: BTreeMap<u64, Edges>,
     native_nodes: BTreeMap<u64, NativeEdges>,
-    dice: Dice,
+    dice: Random,
     next: u64,
 }
 
@@ -153,7 +141,7 @@ impl World {
             natives: [BTreeMap::new(), BTreeMap::new()],
             nodes: BTreeMap::new(),
             native_nodes: BTreeMap::new(),
-            dice: Dice(seed),
+            dice: Random::new(seed),
             next: 0,
         }
     }
@@ -164,20 +152,20 @@ impl World {
     }
 
     fn some(&mut self, tenant: usize) -> Option<u64> {
-        let nth = self.dice.below(self.kept[tenant].len().max(1));
+        let nth = self.dice.index(self.kept[tenant].len().max(1));
         self.kept[tenant].keys().nth(nth).copied()
     }
 
     fn some_native(&mut self, runtime: usize) -> Option<u64> {
-        let nth = self.dice.below(self.natives[runtime].len().max(1));
+        let nth = self.dice.index(self.natives[runtime].len().max(1));
         self.natives[runtime].keys().nth(nth).copied()
     }
 
     fn make(&mut self, tenant: usize) {
         let id = self.id();
-        let theirs = 2 + self.dice.below(2);
+        let theirs = 2 + self.dice.index(2);
         let dies = match self.some(theirs).filter(|_| tenant < 2) {
-            Some(to) if self.dice.below(4) == 0 => self.kept[theirs].get(&to).cloned(),
+            Some(to) if self.dice.index(4) == 0 => self.kept[theirs].get(&to).cloned(),
             _ => None,
         };
         let made = self.tenants[tenant].enter(|cx| cx.keep(fresh(cx, id, dies), "kept"));
@@ -208,7 +196,7 @@ impl World {
         else {
             return;
         };
-        let (what, whose, steps) = (self.dice.below(19), self.dice.below(4), self.dice.below(3));
+        let (what, whose, steps) = (self.dice.index(19), self.dice.index(4), self.dice.index(3));
         let new = self.id();
         let mate = tenant ^ 1;
         let (beside, native) = (self.some(mate), self.some_native(of(tenant)));
@@ -302,7 +290,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        let (which, how) = (self.dice.below(4), self.dice.below(5));
+        let (which, how) = (self.dice.index(4), self.dice.index(5));
         let (runtime, cycles) = (&self.runtimes[of(which)], &self.cycles[of(which)]);
         match how {
             0 => self.tenants[which].collect().expect("at rest"),
@@ -471,8 +459,8 @@ impl World {
 
     fn run(&mut self, acts: usize) {
         for _ in 0..acts {
-            let tenant = self.dice.below(4);
-            match self.dice.below(100) {
+            let tenant = self.dice.index(4);
+            match self.dice.index(100) {
                 0..30 => self.make(tenant),
                 30..35 => self.make_native(of(tenant)),
                 35..75 => self.write(tenant),

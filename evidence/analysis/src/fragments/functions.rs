@@ -33,7 +33,7 @@ use crate::plumbing::Naming;
 /// The number of functions that the report lists.
 const ROWS: usize = 100;
 /// The number of functions of which it is known which pages they share: bits of a word, one of them for all others.
-const TOLD_APART: usize = 63;
+const DISTINGUISHED: usize = 63;
 /// The most functions that one finding combines.
 const TOGETHER: usize = 16;
 /// The number of findings of single functions.
@@ -76,7 +76,7 @@ pub(crate) fn add(
         (std::cmp::Reverse(group.tally.free_bytes), group.node)
     });
     let masks = share(&mut groups, &group_of, &order, kept);
-    for &group in order.iter().take(TOLD_APART) {
+    for &group in order.iter().take(DISTINGUISHED) {
         let group = &mut groups[group as usize];
         group.name = naming.function_name(report, group.node);
     }
@@ -168,8 +168,8 @@ fn groups(
 
 /// Gives pages of several stacks to their functions (P1), and records those of several functions.
 fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> Masks {
-    let mut bits = vec![1u64 << TOLD_APART; groups.len()];
-    for (bit, &group) in order.iter().take(TOLD_APART).enumerate() {
+    let mut bits = vec![1u64 << DISTINGUISHED; groups.len()];
+    for (bit, &group) in order.iter().take(DISTINGUISHED).enumerate() {
         bits[group as usize] = 1 << bit;
     }
     let mut masks = Masks::default();
@@ -260,7 +260,7 @@ impl Telling<'_> {
         ordered: &[&Group],
         masks: &Masks,
     ) -> Option<(Vec<usize>, u64)> {
-        let among = among.iter().copied().filter(|index| *index < TOLD_APART);
+        let among = among.iter().copied().filter(|index| *index < DISTINGUISHED);
         let among: Vec<usize> = among.take(TOGETHER).collect();
         let freed = |many| freed_together(ordered, masks, &among[..many]);
         let freed: Vec<u64> = (0..=among.len()).map(freed).collect();

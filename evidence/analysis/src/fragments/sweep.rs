@@ -3,7 +3,7 @@
 //! ```text
 //!   blocks by address ─► lay: first page, full pages, last page
 //!                           │ another page than before
-//!                           └─► turn: free bytes to holders, the page to its stacks
+//!                           └─► next: free bytes to holders, the page to its stacks
 //! ```
 //!
 //! W1  Blocks come by address and do not overlap; if one does (a damaged trace), only what lies behind the one before
@@ -131,7 +131,7 @@ impl<'a> Sweep<'a> {
         let mut bytes = self.lay_on(first, (begin, block.end), (site, block.slot));
         if last > first {
             if last > first + 1 {
-                self.turn(first + 1);
+                self.begin_page(first + 1);
                 bytes += self.lay_over((first + 1) * PAGE, last * PAGE, site);
             }
             bytes += self.lay_on(last, (begin, block.end), (site, block.slot));
@@ -143,7 +143,7 @@ impl<'a> Sweep<'a> {
     /// Takes the part of a block on one page.
     fn lay_on(&mut self, page: u64, (begin, end): (u64, u64), (site, slot): (u32, u32)) -> u64 {
         if page != self.page {
-            self.turn(page);
+            self.begin_page(page);
         }
         let bytes = self.resident(begin.max(page * PAGE), end.min((page + 1) * PAGE));
         if bytes > 0 {
@@ -190,7 +190,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Books the current page and begins another one.
-    fn turn(&mut self, next: u64) {
+    fn begin_page(&mut self, next: u64) {
         if !self.holders.is_empty() {
             self.book();
         }
@@ -246,7 +246,7 @@ impl<'a> Sweep<'a> {
 
     /// Books the last page.
     pub fn finish(mut self) -> Swept {
-        self.turn(0);
+        self.begin_page(0);
         self.swept
     }
 }

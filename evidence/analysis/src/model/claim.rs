@@ -1,4 +1,4 @@
-//! What a finding knows of its blocks until all findings are settled: which cells they are of, which rounds left them.
+//! The blocks of a finding, until all findings are settled: their cells, and the rounds that left them.
 //!
 //! ```text
 //!   Finding ──► claims: Claim (cell, blocks, bytes saved)        each block is promised once (`../claims.rs`)

@@ -1,12 +1,12 @@
-//! What to change: a finding, and what it promises.
+//! A finding: a change to make, its evidence, and what it promises.
 //!
-//! N1  What a finding promises of live blocks is promised by no other one (`claims.rs`).
+//! N1  No two findings promise the same bytes of live blocks (`claims.rs`).
 
 use serde::{Deserialize, Serialize};
 
 use super::claim::{Claim, Leaving};
 
-/// What kind of finding it is.
+/// The kind of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
@@ -35,7 +35,7 @@ pub enum FindingKind {
     Holder,
 }
 
-/// How sure a finding is.
+/// The certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
@@ -48,15 +48,15 @@ pub enum Confidence {
     Possible,
 }
 
-/// What to change.
+/// A finding: a change to make, with its evidence.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Finding {
-    /// What kind.
+    /// Its kind.
     pub kind: FindingKind,
     /// One line: the problem, with its figure.
     pub title: String,
-    /// Sentences: what was seen.
+    /// Sentences: the observation.
     pub what: String,
     /// Sentences: the change to make.
     pub change: String,
@@ -71,7 +71,7 @@ pub struct Finding {
     pub saved_allocations: u64,
     /// Blocks that the finding is about: at the instant, or over the run for growth and churn.
     pub blocks: u64,
-    /// How sure.
+    /// Its certainty.
     pub confidence: Confidence,
     /// The stack ([`Report::nodes`]); `null` for the process as a whole.
     pub node: Option<u32>,
@@ -79,13 +79,13 @@ pub struct Finding {
     pub more_nodes: Vec<u32>,
     /// Stacks of the finding in all.
     pub stacks: u64,
-    /// What another policy of growth would do to the buffers that the finding is about.
+    /// The effect of another policy of growth on the buffers that the finding is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth_what_if: Option<GrowthWhatIf>,
-    /// The bytes that the change says are saved if the reader can do it, until findings are put together.
+    /// The bytes that the text of the change promises if the reader can make it, until findings are put together.
     #[serde(skip)]
     pub would_bytes: u64,
-    /// What rounds leave behind, until findings of one function and of the same rounds are put together.
+    /// Blocks that rounds leave behind, until findings of one function and of the same rounds are put together.
     #[serde(skip)]
     pub leaving: Option<Leaving>,
     /// The blocks that the saving is of, until all findings are settled (`claims.rs`).
@@ -121,7 +121,7 @@ impl GrowthWhatIf {
     }
 }
 
-/// How a buffer could get its size.
+/// A way in which a buffer could get its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrowthPolicy {
@@ -133,7 +133,7 @@ pub enum GrowthPolicy {
     Reserving,
 }
 
-/// Title of what grew all along and was released before the end: a thing to look at, and no leak.
+/// Title of memory that grew all along and was released before the end: worth a look, and no leak.
 pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before the program ended";
 
 impl Finding {

@@ -1,12 +1,12 @@
-//! The part of the report about what points to live blocks.
+//! The part of the report about pointers to live blocks.
 //!
 //! R1  `certain`, `likely` and `unreached` add up to the live blocks of the moment; `rows` and `others` to `unreached`.
 //!
-//! Not here: how it is found out (`reach`).
+//! Not here: how it is computed (`reach`).
 
 use serde::{Deserialize, Serialize};
 
-/// What points to live blocks at a moment. Conservative: a word that looks like a pointer is one.
+/// Reachability of live blocks at a moment. It is conservative: a word that looks like a pointer is one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reachability {
@@ -14,11 +14,11 @@ pub struct Reachability {
     pub label: String,
     /// Whether this is the end: of the program, before its last destructors, or of the recording.
     pub at_end: bool,
-    /// When the program was stopped, nanoseconds since the start.
+    /// The time at which the program was stopped, nanoseconds since the start.
     pub time_ns: u64,
     /// Its place in the order of events.
     pub ticket: u64,
-    /// How long the program was stopped, nanoseconds.
+    /// Duration of the stop, nanoseconds.
     pub stopped_ns: u64,
     /// Threads that were stopped.
     pub threads: u32,

@@ -45,7 +45,7 @@ use crate::passes::wording::{bytes, count, thousands};
 const MIN_BASE: u64 = 256;
 /// The largest extra beside a class, and for W3.
 const SMALL_EXTRA: u64 = 64;
-/// What was added is much if the saving is less than this many times as large (W5).
+/// The added bytes are many if the saving is less than this many times as large (W5).
 const HEAVY: u64 = 8;
 /// The waste that a finding needs at the instant: less than a kernel page gives nothing back.
 const MIN_NOW_BYTES: u64 = 4096;

@@ -267,14 +267,14 @@ pub(super) fn jemalloc5(size: u64) -> u64 {
         .usable(size)
 }
 
-/// As [`jemalloc5`], for glibc.
+/// Returns glibc's usable size, as [`jemalloc5`] does for jemalloc.
 pub(super) fn glibc(size: u64) -> u64 {
     skinflint_sizes::Scheme::by_name("glibc")
         .expect("known")
         .usable(size)
 }
 
-/// As [`jemalloc5`], for Firefox of 2011.
+/// Returns the usable size in Firefox of 2011, as [`jemalloc5`] does for jemalloc.
 pub(super) fn mozjemalloc_2011(size: u64) -> u64 {
     skinflint_sizes::Scheme::by_name("mozjemalloc-2011")
         .expect("known")

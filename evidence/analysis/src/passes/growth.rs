@@ -66,7 +66,7 @@ const GROWING: u32 = 8;
 /// The same bound if nothing is in doubt, and the mean steps of a chain (G8).
 const SURELY_GROWING: u32 = 64;
 const SURE_HAND_STEPS: u64 = 16;
-/// What doubling copies is at most one in this many bytes copied (G8).
+/// Doubling copies at most one in this many of the bytes copied (G8).
 const DOUBT: u64 = 7;
 /// The pass over growth; see the head of the file.
 #[derive(Default)]

@@ -208,7 +208,7 @@ impl Chain {
     }
 }
 
-/// What growth by a factor takes from one size to at least another.
+/// The steps and copies by which growth by a factor gets from one size to at least another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Factored {
     /// Requested bytes: `first + first·f + first·f² + …`.

@@ -197,7 +197,7 @@ impl Phases {
     /// Counts a zombie of an ended phase that goes, or (regrown) comes back as another cell.
     fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool) {
         for name in &mut self.names {
-            name.count_zombie(cell, birth, alive, self.tail.turn());
+            name.count_zombie(cell, birth, alive, self.tail.stretch());
         }
     }
 
@@ -275,7 +275,7 @@ impl Phases {
         for family in [Some(edge.family), self.all].into_iter().flatten() {
             let name = &mut self.names[family as usize];
             let (next, live) = (self.next_serial, self.live_usable);
-            let ended = name.end(context, edge.raw, next, live, self.tail.turn());
+            let ended = name.end(context, edge.raw, next, live, self.tail.stretch());
             for cell in ended {
                 *slot(&mut self.flags, cell) |= HAS_ZOMBIES;
             }
@@ -368,7 +368,7 @@ impl Pass for Phases {
         report.completeness.notes.append(&mut self.notes);
         let mut stacks: FxHashMap<u32, Vec<(u32, Sum)>> = FxHashMap::default();
         for (number, name) in (0..).zip(&self.names) {
-            for (node, sum) in name.by_stack(context, self.tail.turn()) {
+            for (node, sum) in name.by_stack(context, self.tail.stretch()) {
                 stacks.entry(node).or_default().push((number, sum));
                 if Some(number) != self.all {
                     report.zombies.push(sum.row(&name.name, node));

@@ -94,7 +94,7 @@ impl Name {
         raw: u32,
         next: u32,
         live_usable: u64,
-        turn: u32,
+        stretch: u32,
     ) -> Vec<CellId> {
         let Some(at) = self.open.iter().position(|open| open.raw == raw) else {
             return Vec::new();
@@ -109,7 +109,7 @@ impl Name {
         for (cell, blocks) in open.born.into_iter().filter(|(_, blocks)| *blocks > 0) {
             let tomb = self.zombies.entry(cell).or_default();
             tomb.made[usize::from(half)] += blocks;
-            *tomb.live.change(turn, half) += blocks;
+            *tomb.live.change(stretch, half) += blocks;
             *by_stack.entry(context.cell(cell).node.0).or_default() += blocks;
             cells.push(cell);
         }
@@ -145,12 +145,12 @@ impl Name {
 
     /// Counts a zombie that goes, or (regrown) comes back as another cell.
     #[inline]
-    pub fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool, turn: u32) {
+    pub fn count_zombie(&mut self, cell: CellId, birth: u32, alive: bool, stretch: u32) {
         let Some(half) = self.half_of(birth) else {
             return;
         };
         if let Some(tomb) = self.zombies.get_mut(&cell) {
-            let live = tomb.live.change(turn, half);
+            let live = tomb.live.change(stretch, half);
             *live = if alive {
                 *live + 1
             } else {
@@ -189,13 +189,13 @@ impl Name {
         claims
     }
 
-    /// Returns the sums by stack, at the end of a run that ends in this turn.
-    pub fn by_stack(&self, context: &Context<'_>, turn: u32) -> FxHashMap<u32, Sum> {
+    /// Returns the sums by stack, at the end of a run that ends in this stretch.
+    pub fn by_stack(&self, context: &Context<'_>, stretch: u32) -> FxHashMap<u32, Sum> {
         let mut sums: FxHashMap<u32, Sum> = FxHashMap::default();
         for (cell, tomb) in &self.zombies {
             let key = context.cell(*cell);
             let sum = sums.entry(key.node.0).or_default();
-            let left = tomb.live.before_exit(turn);
+            let left = tomb.live.before_exit(stretch);
             let [made, live] = [tomb.made, tomb.live.now()].map(|half| half[0] + half[1]);
             sum.blocks += made;
             sum.requested += made * key.size;

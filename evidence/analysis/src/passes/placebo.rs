@@ -17,8 +17,8 @@
 //!     them at any moment.
 //! B3  Cells with two such epochs and none that failed after the first of them are suspected.
 //! B4  A pool may turn: each buffer that comes back pushes out the oldest; or it may have all sizes except the
-//!     wanted one. Then no cell shows it, but the stack does: it has large buffers ([`MIN_TURNING_SIZE`]) whose sizes
-//!     differ by half at most, from [`MIN_HELD`] to [`MAX_TURNING`] live, always about equally many, while it goes on
+//!     wanted one. Then no cell shows it, but the stack does: it has large buffers ([`MIN_ROTATING_SIZE`]) whose sizes
+//!     differ by half at most, from [`MIN_HELD`] to [`MAX_ROTATING`] live, always about equally many, while it goes on
 //!     making others. Data of which the latest are kept look the same, so nothing is promised of these.
 //!
 //! B5  A buffer that comes to a size by growing is live there, but was not made there: the next one of its size is
@@ -51,24 +51,24 @@ pub const MIN_HELD: u64 = 4;
 /// The most held blocks: thousands are data.
 pub const MAX_HELD: u64 = 1024;
 
-/// The smallest buffer of a pool that turns: small ones are messages of which the latest are kept.
-pub const MIN_TURNING_SIZE: u64 = 16 << 10;
-/// The most buffers of a pool that turns.
-pub const MAX_TURNING: u64 = 64;
+/// The smallest buffer of a pool that rotates: small ones are messages of which the latest are kept.
+pub const MIN_ROTATING_SIZE: u64 = 16 << 10;
+/// The most buffers of a pool that rotates.
+pub const MAX_ROTATING: u64 = 64;
 
 /// The pass over placebo caches; see the head of the file.
 #[derive(Default)]
 pub struct Placebo {
     cells: Vec<Watch>,
     /// Pools by site of `sites` (B4).
-    turns: Vec<Turn>,
+    rotations: Vec<Rotation>,
     sites: Sites,
     frozen: bool,
 }
 
 /// The large buffers of one stack (B4).
 #[derive(Clone, Copy, Default)]
-struct Turn {
+struct Rotation {
     live: u32,
     live_bytes: u64,
     /// Live blocks and bytes at the instant.
@@ -86,7 +86,7 @@ struct Turn {
     seen: (u64, u64),
 }
 
-impl Turn {
+impl Rotation {
     fn came(&mut self, key: &CellKey) {
         self.live += 1;
         self.live_bytes = self.live_bytes.saturating_add(key.usable);
@@ -116,7 +116,7 @@ impl Turn {
     fn end_epoch(&mut self) {
         let (least, most) = (u64::from(self.least), u64::from(self.most));
         let (smallest, largest) = self.sizes;
-        let few = least >= MIN_HELD && most <= MAX_TURNING;
+        let few = least >= MIN_HELD && most <= MAX_ROTATING;
         let steady = most - least <= least / 4 + 2;
         if few && steady && largest / 2 <= smallest {
             self.good_epochs += 1;
@@ -197,8 +197,8 @@ impl Placebo {
     fn acquired(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).acquire(block.serial);
-            if key.size >= MIN_TURNING_SIZE {
-                self.turn(context, block.cell).acquire(key);
+            if key.size >= MIN_ROTATING_SIZE {
+                self.rotation(context, block.cell).acquire(key);
             }
         }
     }
@@ -207,8 +207,8 @@ impl Placebo {
     fn came(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).live += 1;
-            if key.size >= MIN_TURNING_SIZE {
-                self.turn(context, block.cell).came(key);
+            if key.size >= MIN_ROTATING_SIZE {
+                self.rotation(context, block.cell).came(key);
             }
         }
     }
@@ -217,15 +217,15 @@ impl Placebo {
     fn released(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).release(block.serial);
-            if key.size >= MIN_TURNING_SIZE {
-                self.turn(context, block.cell).release(key);
+            if key.size >= MIN_ROTATING_SIZE {
+                self.rotation(context, block.cell).release(key);
             }
         }
     }
 
-    fn turn(&mut self, context: &Context<'_>, cell: CellId) -> &mut Turn {
+    fn rotation(&mut self, context: &Context<'_>, cell: CellId) -> &mut Rotation {
         let site = self.sites.of(context, cell);
-        slot(&mut self.turns, CellId(site as u32))
+        slot(&mut self.rotations, CellId(site as u32))
     }
 }
 
@@ -251,8 +251,8 @@ impl Pass for Placebo {
         for watch in &mut self.cells {
             watch.at_instant = (watch.live, watch.held.min(watch.live));
         }
-        for turn in &mut self.turns {
-            turn.at_instant = (turn.live, turn.live_bytes);
+        for rotation in &mut self.rotations {
+            rotation.at_instant = (rotation.live, rotation.live_bytes);
         }
         self.frozen = true;
     }
@@ -270,20 +270,20 @@ impl Pass for Placebo {
             .map(|(cell, watch)| finding(context, CellId(cell as u32), watch))
             .collect();
         let told: FxHashSet<u32> = findings.iter().filter_map(|one| one.node).collect();
-        for (site, turn) in self.turns.iter().enumerate().take(self.sites.len()) {
+        for (site, rotation) in self.rotations.iter().enumerate().take(self.sites.len()) {
             let node = self.sites.node(site).0;
-            if turn.good_epochs >= 2 && !told.contains(&node) {
-                findings.push(turning(node, turn));
+            if rotation.good_epochs >= 2 && !told.contains(&node) {
+                findings.push(rotating(node, rotation));
             }
         }
         push_ranked(report, findings);
     }
 }
 
-/// Makes the finding on a pool that turns, or has other sizes than the wanted ones (B4).
-fn turning(node: u32, turn: &Turn) -> Finding {
-    let (live, live_bytes) = turn.at_instant;
-    let sizes = match turn.seen {
+/// Makes the finding on a pool that rotates, or has other sizes than the wanted ones (B4).
+fn rotating(node: u32, rotation: &Rotation) -> Finding {
+    let (live, live_bytes) = rotation.at_instant;
+    let sizes = match rotation.seen {
         (smallest, largest) if smallest == largest => bytes(largest),
         (smallest, largest) => format!("{} to {}", bytes(smallest), bytes(largest)),
     };
@@ -294,12 +294,12 @@ fn turning(node: u32, turn: &Turn) -> Finding {
             "This stack keeps {} of {sizes}, {} in all, always about as many, and went on making others: {}, none of which one of the kept ones served. It looks like a pool that is asked for another size, or not asked; it may also be data of which the latest are kept.",
             count(u64::from(live), "buffer"),
             bytes(live_bytes),
-            count(turn.reusable, "acquisition"),
+            count(rotation.reusable, "acquisition"),
         ),
         change: "If this is a pool, take any buffer from it that is large enough, and keep no more than are used at a time."
             .to_owned(),
         now_bytes: live_bytes,
-        saved_allocations: turn.reusable,
+        saved_allocations: rotation.reusable,
         blocks: u64::from(live),
         confidence: Confidence::Possible,
         node: Some(node),
@@ -414,8 +414,8 @@ mod tests {
         assert!(d.finish().findings.is_empty());
     }
 
-    /// A pool of so many buffers that turns; the sizes are drawn from `least` on, `spread` wide.
-    fn turning_pool(many: usize, least: u64, spread: u64) -> Vec<Finding> {
+    /// A pool of so many buffers that rotates; the sizes are drawn from `least` on, `spread` wide.
+    fn rotating_pool(many: usize, least: u64, spread: u64) -> Vec<Finding> {
         let (mut d, mut pool) = (driver(), VecDeque::new());
         for i in 0..3000u64 {
             pool.push_back(d.alloc(1, least + i * 7919 % spread));
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_turns_is_told_and_nothing_is_promised_of_it() {
-        let found = turning_pool(32, 70_000, 40_000);
+        let found = rotating_pool(32, 70_000, 40_000);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(
             (found[0].node, found[0].saved_bytes, found[0].blocks),
@@ -441,12 +441,12 @@ mod tests {
             found[0].saved_allocations
         );
         // All of one size, too.
-        assert_eq!(turning_pool(32, 70_000, 1).len(), 1);
+        assert_eq!(rotating_pool(32, 70_000, 1).len(), 1);
         // A spare or two, data, messages, and sizes of which few would fit.
-        assert_eq!(turning_pool(3, 70_000, 40_000).len(), 0);
-        assert_eq!(turning_pool(64, 70_000, 40_000).len(), 0);
-        assert_eq!(turning_pool(32, 10_000, 6000).len(), 0);
-        assert_eq!(turning_pool(32, 20_000, 40_000).len(), 0);
+        assert_eq!(rotating_pool(3, 70_000, 40_000).len(), 0);
+        assert_eq!(rotating_pool(64, 70_000, 40_000).len(), 0);
+        assert_eq!(rotating_pool(32, 10_000, 6000).len(), 0);
+        assert_eq!(rotating_pool(32, 20_000, 40_000).len(), 0);
     }
 
     #[test]
@@ -534,12 +534,12 @@ mod tests {
     #[test]
     fn a_pool_that_turns_is_of_large_buffers_and_says_their_sizes() {
         let title = |least, spread| {
-            let found = turning_pool(32, least, spread);
+            let found = rotating_pool(32, least, spread);
             found.first().map(|one| one.title.clone())
         };
         let told = |sizes: &str| Some(format!("Buffers of {sizes} are kept while others are made"));
-        assert_eq!(title(MIN_TURNING_SIZE, 1), told("16.0 KiB"));
-        assert_eq!(title(MIN_TURNING_SIZE - 1, 1), None);
+        assert_eq!(title(MIN_ROTATING_SIZE, 1), told("16.0 KiB"));
+        assert_eq!(title(MIN_ROTATING_SIZE - 1, 1), None);
         assert_eq!(title(20_480, 4097), told("20.0 KiB to 24.0 KiB"));
     }
 }

@@ -19,7 +19,7 @@ use crate::passes::classes::Classes;
 use crate::passes::slop_worth::{ELEMENT_MAX, MIN_BYTES, MIN_PERCENT};
 use crate::passes::wording::{bytes, count, percent, thousands};
 
-/// This many of four live blocks of a stack are of one class (L1).
+/// At least this many of four live blocks of a stack are of one class (L1).
 const OF_FOUR: u64 = 3;
 /// The size of the block in which several are to be kept.
 const PAGE_BYTES: u64 = 1 << 20;

@@ -18,7 +18,7 @@
 use skinflint_trace::Look;
 
 use super::live::Live;
-use super::places::{Place, Places, Standing};
+use super::roots::{Roots, Standing, WordAt};
 
 /// How a word points to the block that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -33,7 +33,7 @@ pub enum Quality {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edge {
     /// The place of the word.
-    pub place: Place,
+    pub place: WordAt,
     /// The block that it leads to.
     pub to: u32,
     /// How it points there.
@@ -46,7 +46,7 @@ pub type Words<'a> = dyn FnMut(&mut dyn FnMut(u64, u64)) -> bool + 'a;
 /// Edges and roots.
 pub struct Graph {
     /// The words in roots: their places, the blocks they lead to, and how.
-    pub roots: Vec<(Place, u32, Quality)>,
+    pub roots: Vec<(WordAt, u32, Quality)>,
     first: Vec<usize>,
     /// (block and quality, offset of the word in its block in words)
     edges: Vec<(u32, u32)>,
@@ -58,12 +58,7 @@ const ADDRESS_BITS: u64 = (1 << 48) - 1;
 
 impl Graph {
     /// Builds the graph of these blocks, by address; `None` if words are missing or out of order.
-    pub fn of(
-        blocks: &[Live],
-        look: &Look,
-        places: &Places,
-        words: &mut Words<'_>,
-    ) -> Option<Graph> {
+    pub fn of(blocks: &[Live], look: &Look, roots: &Roots, words: &mut Words<'_>) -> Option<Graph> {
         let mut graph = Graph {
             roots: Vec::new(),
             first: vec![0; blocks.len() + 1],
@@ -72,7 +67,7 @@ impl Graph {
         };
         let index = Index::of(blocks);
         let (mut at, mut last, mut ordered) = (0, 0, true);
-        let mut standing = places.sweep();
+        let mut standing = roots.sweep();
         let whole = words(&mut |address, value| {
             ordered &= address >= last;
             last = address;
@@ -106,7 +101,7 @@ impl Graph {
                 Standing::Allocator => false,
             };
             if counts {
-                graph.roots.push((Place::Memory(address), to, quality));
+                graph.roots.push((WordAt::Memory(address), to, quality));
             }
         });
         while at < blocks.len() {
@@ -117,7 +112,7 @@ impl Graph {
             if let Some((to, quality, _)) = index.target(blocks, register.value) {
                 graph
                     .roots
-                    .push((Place::Register(number as u32), to, quality));
+                    .push((WordAt::Register(number as u32), to, quality));
             }
         }
         (whole && ordered).then_some(graph)
@@ -129,7 +124,7 @@ impl Graph {
         let start = self.starts[from];
         let edges = &self.edges[self.first[from]..self.first[from + 1]];
         edges.iter().map(move |&(to, word)| Edge {
-            place: Place::Memory(start + u64::from(word) * 8),
+            place: WordAt::Memory(start + u64::from(word) * 8),
             to: to & !INSIDE,
             quality: if to & INSIDE == 0 {
                 Quality::Begin

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   look's words ─► in a live block? ───────────► edge: block → block (graph.rs)
-//!                └► in a root (places.rs)? ─────► root → block
+//!                └► in a root (roots.rs)? ─────► root → block
 //!                └► in the allocator's memory ──► nothing
 //!   roots ─► mark: first along pointers to a block's begin, then along all ─► reached, certainly or likely
 //!   the rest ─► strongly connected components ─► leaders: no edge comes in from outside (leaders.rs)
@@ -29,15 +29,15 @@ mod find;
 mod graph;
 mod leaders;
 mod live;
-mod places;
 mod reached;
+mod roots;
 mod rows;
 
 pub use find::find;
 pub use graph::{Graph, Quality, Words};
 pub use live::Live;
-pub use places::{Maker, Place, Places, region_of};
 pub use reached::{Leader, Reach, Reached, Step};
+pub use roots::{Maker, Roots, WordAt, region_of};
 pub use rows::ReachPass;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 
 use super::graph::{Graph, Quality};
 use super::live::Live;
-use super::places::Place;
+use super::roots::WordAt;
 
 /// How a block was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,7 +30,7 @@ pub enum Reached {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// The place of the word, or the register.
-    pub place: Place,
+    pub place: WordAt,
     /// The block's index.
     pub block: u32,
 }
@@ -42,7 +42,7 @@ pub struct Reach {
     /// How each was reached.
     pub reached: Vec<Reached>,
     /// The word by which each was first met; for an unreached block, on the way from its leader.
-    pub(super) via: Vec<Option<Place>>,
+    pub(super) via: Vec<Option<WordAt>>,
     /// Unreached graphs, oldest leader first.
     pub leaders: Vec<Leader>,
     /// The leader of each unreached block, else `u32::MAX`.
@@ -100,7 +100,7 @@ impl Reach {
     }
 
     /// Notes that a block was met; returns whether this was the first time.
-    pub(super) fn meet(&mut self, block: u32, place: Place, how: Reached) -> bool {
+    pub(super) fn meet(&mut self, block: u32, place: WordAt, how: Reached) -> bool {
         let reached = &mut self.reached[block as usize];
         if *reached != Reached::Not {
             return false;
@@ -124,7 +124,7 @@ impl Reach {
         let mut at = block;
         while let Some(place) = self.via[at as usize] {
             steps.push(Step { place, block: at });
-            let Place::Memory(addr) = place else { break };
+            let WordAt::Memory(addr) = place else { break };
             // A word that lies in no block is in a root.
             match self.requested_at(addr) {
                 Some(from) if steps.len() <= self.blocks.len() => at = from,

@@ -48,12 +48,12 @@ fn reach(look: &Look, blocks: Vec<Live>, words: &[(u64, u64)]) -> Result<Reach, 
         path: "/libc.so.6".into(),
     };
     let intervals = Intervals::default();
-    let places = Places::new(look, &blocks, &maker, &intervals, &|owner: &Owner| {
+    let roots = Roots::new(look, &blocks, &maker, &intervals, &|owner: &Owner| {
         owner.by_allocator
     });
     let mut words = words.to_vec();
     words.sort_unstable();
-    find(look, blocks, &places, &mut |each| {
+    find(look, blocks, &roots, &mut |each| {
         words.iter().for_each(|&(at, value)| each(at, value));
         true
     })
@@ -76,9 +76,9 @@ fn a_list_is_held_by_its_head_and_lost_with_it() {
     let held = reach(&look(), live(3), &words).expect("whole");
     assert_eq!((states(&held).as_str(), held.leaders.len()), ("ccc", 0));
     let path = held.path(2);
-    let places: Vec<Place> = path.iter().map(|step| step.place).collect();
-    let expected = [DATA, block(0), block(1) + 8].map(Place::Memory);
-    assert_eq!(places, expected);
+    let words: Vec<WordAt> = path.iter().map(|step| step.place).collect();
+    let expected = [DATA, block(0), block(1) + 8].map(WordAt::Memory);
+    assert_eq!(words, expected);
     let lost = reach(&look(), live(3), &chain).expect("whole");
     assert_eq!(states(&lost), "---");
     let leader = Leader {
@@ -183,7 +183,7 @@ fn registers_and_thread_local_storage_are_roots() {
     let words = [(HEAP + 0x8080, block(1)), (HEAP + 0x8100, block(2))];
     let found = reach(&look, live(3), &words).expect("whole");
     assert_eq!(states(&found), "cc-");
-    assert_eq!(found.path(0)[0].place, Place::Register(0));
+    assert_eq!(found.path(0)[0].place, WordAt::Register(0));
 }
 
 #[test]
@@ -219,10 +219,10 @@ fn anonymous_memory_is_whose_mapping_it_is() {
             path: "/libx.so".into(),
         };
         let blocks = live(4);
-        let places = Places::new(&look, &blocks, &maker, &intervals, &|owner| {
+        let roots = Roots::new(&look, &blocks, &maker, &intervals, &|owner| {
             owner.by_allocator
         });
-        let found = find(&look, blocks, &places, &mut |each| {
+        let found = find(&look, blocks, &roots, &mut |each| {
             words.iter().for_each(|&(at, value)| each(at, value));
             true
         });
@@ -243,8 +243,8 @@ fn what_is_missing_has_no_verdict() {
     );
     let (whole, blocks) = (look(), live(1));
     let intervals = Intervals::default();
-    let places = Places::new(&whole, &blocks, &Maker::default(), &intervals, &|_| false);
-    assert!(find(&whole, blocks, &places, &mut |_| false).is_err());
+    let roots = Roots::new(&whole, &blocks, &Maker::default(), &intervals, &|_| false);
+    assert!(find(&whole, blocks, &roots, &mut |_| false).is_err());
 }
 
 #[test]
@@ -403,8 +403,8 @@ fn near_a_module_anonymous_memory_is_a_root() {
         path: "/usr/lib/libskinflint.so".into(),
     };
     let blocks = live(2);
-    let places = Places::new(&look, &blocks, &maker, &Intervals::default(), &|_| false);
-    let found = find(&look, blocks, &places, &mut |each| {
+    let roots = Roots::new(&look, &blocks, &maker, &Intervals::default(), &|_| false);
+    let found = find(&look, blocks, &roots, &mut |each| {
         words.iter().for_each(|&(at, value)| each(at, value));
         true
     });

@@ -3,7 +3,7 @@
 use super::parser::Parser;
 use super::tree::{Id, Node, Quals};
 
-/// What a function's name tells about the signature that follows.
+/// The facts about the signature that follows, as a function's name gives them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct About {
     /// The name ends in template arguments: a return type follows.

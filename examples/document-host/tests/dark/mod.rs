@@ -1,7 +1,7 @@
-//! The viewer's dark matter: recorded, asked, and found by stack.
+//! The host's dark matter: recorded, asked, and found by stack.
 //!
 //! ```text
-//!   skinflint run --dark-matter --at full ─► viewer --memory [--plant] on libskinflint.so ◄─ view-all
+//!   skinflint run --dark-matter --at full ─► document-host --memory [--plant] on libskinflint.so ◄─ view-all
 //!   skinflint ctl mark full ─► answered ─► quit ─► skinflint dark-matter … --json
 //! ```
 //!

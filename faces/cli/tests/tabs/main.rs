@@ -9,7 +9,7 @@
 //! B3  Run by `make tabs-test`, which installs browsers and driver; if anything is missing, the test fails and names
 //!     it. With SKINFLINT_LONG=1 also the corpus: 29 pages, 30 windows, two cycles.
 //!
-//! Not here: the parts (lab/browser), other ways to drive and to record (ways.rs).
+//! Not here: the parts (lab/browser), other drivers and recorders (drivers.rs).
 
 use std::fs;
 use std::io::Read;
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use skinflint_test_support::need;
 
+mod drivers;
 #[path = "../whole/signals.rs"]
 mod signals;
-mod ways;
 
 const SKINFLINT: &str = env!("CARGO_BIN_EXE_skinflint");
 const MIB: u64 = 1 << 20;

@@ -16,7 +16,7 @@
 use crate::ring::{SlotHeader, tag, word};
 use crate::sync::{Ordering, Word};
 
-/// What a writer needs from outside, and how large its ring may be: the recorder's is in its
+/// The services that a writer needs from outside, and the bound of its ring: the recorder's is in its
 /// `emit.rs`, the tests have their own.
 pub trait Outside {
     /// The capacity of a new ring, in words; a power of two.

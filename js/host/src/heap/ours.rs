@@ -19,12 +19,12 @@ use skinflint_objects::{Info, Shared, hooks};
 
 use super::{Event, Freed, Left, Placement, Row, Settings, Size, Slices};
 
-/// What is under the engine.
+/// The name of the heap under the engine.
 pub const NAME: &str = "skinflint";
 
 thread_local! {
     /// Objects freed in pauses and by other threads, as events told it.
-    static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static FREED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
     static RECORDING: RefCell<Option<std::path::PathBuf>> = const { RefCell::new(None) };
 }
@@ -49,12 +49,12 @@ impl Tenant {
         self.inner.enter()
     }
 
-    /// Whether it is within its limit, with what it holds outside; it is entered. If not: in words.
+    /// Checks that it is within its limit, with the bytes that it holds outside; it is entered. If not: why, in words.
     pub fn within_limit(&self) -> Result<(), String> {
         self.inner.within_limit().map_err(|error| error.to_string())
     }
 
-    /// What it holds.
+    /// Returns the memory that it holds.
     pub fn row(&self) -> Option<Row> {
         let row = self.inner.row();
         Some(Row {
@@ -67,7 +67,7 @@ impl Tenant {
         })
     }
 
-    /// What its policy did, if it has one.
+    /// Returns what its policy did, if it has one.
     pub fn placement(&self) -> Option<Placement> {
         self.inner.placement().map(placement)
     }
@@ -84,7 +84,7 @@ impl Tenant {
     }
 }
 
-/// What is allocated in it is the engine's own.
+/// Does work whose allocations are the engine's own.
 pub fn system<T>(work: impl FnOnce() -> T) -> T {
     ours::system(work)
 }
@@ -134,8 +134,8 @@ pub fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-fn placement(told: ours::Placement) -> Placement {
-    let (run, figures) = (&told.told.run, &told.told.run.figures);
+fn placement(placed: ours::Placement) -> Placement {
+    let (run, figures) = (&placed.outcome.run, &placed.outcome.run.figures);
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     let size = |size: ours::Size| Size {
         mean: size.mean,
@@ -143,13 +143,13 @@ fn placement(told: ours::Placement) -> Placement {
         after: size.after,
     };
     Placement {
-        policy: told.policy.to_owned(),
+        policy: placed.policy.to_owned(),
         cpu_ms: 0.0,
-        objects: told.told.objects,
-        bytes: told.told.bytes,
-        peak_live_bytes: told.told.peak_live_bytes,
-        outside_objects: told.outside_objects,
-        outside_bytes: told.outside_bytes,
+        objects: placed.outcome.objects,
+        bytes: placed.outcome.bytes,
+        peak_live_bytes: placed.outcome.peak_live_bytes,
+        outside_objects: placed.outside_objects,
+        outside_bytes: placed.outside_bytes,
         cycles: run.collections,
         pages: size(run.committed),
         with_tables: size(run.with_tables),
@@ -169,8 +169,8 @@ fn placement(told: ours::Placement) -> Placement {
 }
 
 fn heard(event: &ours::Event) {
-    TOLD.set({
-        let (in_pauses, elsewhere) = TOLD.get();
+    FREED.set({
+        let (in_pauses, elsewhere) = FREED.get();
         (
             in_pauses + event.freed_in_pause,
             elsewhere + event.freed_elsewhere,
@@ -214,17 +214,17 @@ pub fn idle() {
     ours::tick(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// Whether a panic was a tenant's limit, in words.
+/// Returns the words of a panic that was a tenant's limit; `None` for any other.
 pub fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     payload
         .downcast_ref::<OutOfMemory>()
         .map(OutOfMemory::to_string)
 }
 
-/// Who freed objects, from the first on.
+/// Returns the numbers of freed objects, from the first on.
 pub fn freed() -> Option<Freed> {
     let stats = ours::stats();
-    let (in_pauses, elsewhere) = TOLD.get();
+    let (in_pauses, elsewhere) = FREED.get();
     let all = stats.by_count + stats.by_examination;
     Some(Freed {
         in_pauses,

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use super::{Freed, Left, Placement, Row, Settings, Slices};
 use crate::watch;
 
-/// What is under the engine.
+/// The name of the heap under the engine.
 pub const NAME: &str = "stock";
 
 /// Stands for a tab; there are no tenants here.

@@ -17,7 +17,7 @@ use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 /// No program on this machine has addresses or sizes from this limit on: the event is damaged.
 const ADDRESS_LIMIT: u64 = 1 << 47;
 
-/// What of a trace is not replayed as it is.
+/// The parts of a trace that are not replayed as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
     /// Releases of blocks that were never seen acquired.
@@ -32,7 +32,7 @@ pub struct LeftOut {
     pub damaged_events: u64,
 }
 
-/// What an event does to a block. Sizes are requested bytes.
+/// The effect of an event on a block. Sizes are requested bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
     /// A block is put into a free slot.

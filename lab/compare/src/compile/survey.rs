@@ -42,7 +42,7 @@ pub struct ThreadEvents {
     pub last_ticket: u64,
 }
 
-/// What the addresses of a stack's aligned blocks have in common.
+/// The alignment that the addresses of a stack's aligned blocks have in common.
 #[derive(Default)]
 pub struct Alignments {
     /// Bits that were ever set in an address, and how many blocks there were.

@@ -65,7 +65,7 @@ impl Share {
     }
 }
 
-/// What snapshots saw of large blocks.
+/// The touched parts of large blocks, as snapshots saw them.
 pub struct Touched {
     snapshots: Vec<Snapshot>,
     next: usize,

@@ -12,7 +12,7 @@ use super::Draining;
 use crate::process::lock;
 use crate::server;
 
-/// What is noted of a process that said hello, and has not recorded anything since.
+/// The note on a process that said hello, and has not recorded anything since.
 const NEVER_BEGAN: &str = "recording never began: the process met the collector, and had no room for the recorder's \
      descriptors or memory, was kept from them by a filter of system calls, or ended at that moment";
 

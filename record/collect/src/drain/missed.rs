@@ -29,8 +29,8 @@ impl Drain {
 
     /// Takes what processes have left in the notifier.
     pub(super) fn take_notices(&mut self) {
-        let (told, _) = take_notices(self.notifier.page());
-        self.unplaced.extend(told);
+        let (notices, _) = take_notices(self.notifier.page());
+        self.unplaced.extend(notices);
     }
 
     /// Gives the notices from before `until_ns` to what is known of missed processes; those of unknown processes stay.
@@ -41,7 +41,7 @@ impl Drain {
         }
         // The hello of the process that left the notice may still wait to be read.
         self.with_kin(|kin, living| {
-            all.retain(|told| told.time_ns > until_ns || !kin.told(told, living));
+            all.retain(|notice| notice.time_ns > until_ns || !kin.take_in(notice, living));
         });
         self.unplaced = all;
     }

@@ -37,7 +37,7 @@ pub(super) const INNER: u32 = 1 << 31;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
     /// By a notice of the program that it was about to become.
-    Told,
+    Announced,
     /// By searching: it ran a program without the recorder.
     Found,
     /// By searching: it is a copy of its origin, and has made no heap call yet.
@@ -87,7 +87,7 @@ pub struct Living<'a> {
     pub process: &'a Process,
 }
 
-/// What is new about a missed process.
+/// News about a missed process.
 pub(super) struct Missing {
     pub(super) origin: usize,
     pub(super) what: LostKind,
@@ -142,11 +142,11 @@ impl Missed {
             }
             How::Quiet => return self.look_at_copy(pid),
             How::Shell => {}
-            How::Told | How::Found => {
+            How::Announced | How::Found => {
                 let (exe, maps) = (link(pid, "exe"), maps(pid));
                 // These are the old program's figures, as long as the process has not become the new one.
                 if maps.iter().any(|line| is_recorder(&line.name)) {
-                    return self.how == How::Told;
+                    return self.how == How::Announced;
                 }
                 // What is seen of a program that is being loaded, and may yet say hello, would hide what was before it.
                 let is_known = !exe.is_empty() && !is_being_loaded(&exe, &maps);
@@ -189,7 +189,7 @@ impl Missed {
     pub(super) fn is_lost(&self) -> bool {
         match self.how {
             _ if self.is_filtered => true,
-            How::Told | How::Unreachable | How::Meeting | How::Shell => true,
+            How::Announced | How::Unreachable | How::Meeting | How::Shell => true,
             How::Quiet => self.since.elapsed() >= LONG || self.most_bytes >= Some(MUCH_BYTES),
             How::Found => {
                 self.dark_looks >= 2 || matches!(self.why, LostWhy::Static | LostWhy::Privileged)
@@ -200,7 +200,7 @@ impl Missed {
     /// Returns whether what it has been until now is lost, even if it becomes a program that says hello.
     pub(super) fn is_over(&self) -> bool {
         match self.how {
-            How::Told | How::Meeting | How::Shell => false,
+            How::Announced | How::Meeting | How::Shell => false,
             How::Quiet => self.most_bytes >= Some(MUCH_BYTES),
             How::Found | How::Unreachable => self.is_lost(),
         }
@@ -209,7 +209,7 @@ impl Missed {
     /// Returns whether it was a program without the recorder before it became the one at `exe`, which said hello.
     /// `folder`: where its origin worked.
     pub(super) fn was_dark(&self, exe: &str, folder: &str) -> bool {
-        if self.how != How::Told {
+        if self.how != How::Announced {
             // A copy that says hello reports all that it did.
             return self.how == How::Found && self.exe != exe && self.is_lost();
         }

@@ -52,7 +52,7 @@ struct Young {
     with_recorder: bool,
 }
 
-/// What is known of newborn processes.
+/// The newborn processes, and what is known of them.
 pub(super) struct Search {
     /// The inode of the session's notifier.
     notifier: u64,
@@ -62,7 +62,7 @@ pub(super) struct Search {
     next_programs: Option<Instant>,
 }
 
-/// What a young process is.
+/// The state of a young process.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Is {
     /// Gone, a thread, or nothing of ours.
@@ -195,39 +195,39 @@ fn newest_pid(loadavg: &File) -> Option<u32> {
     text.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 
-/// Returns our number of a process that came out of `origin`, or is it, and that is `told` to itself, or with
-/// `to_origin` to its origin. If none lives that can be it: `told`, or with [`INNER`] if it is no number of ours.
-pub(super) fn as_we_see_it(told: u32, origin: &Process, to_origin: bool) -> u32 {
+/// Returns our number of `origin`, or of a process that came out of it. `given` is the number that the process has for
+/// itself, or with `to_origin` for `origin`. If no such process lives: `given`, or with [`INNER`] if it is no number of ours.
+pub(super) fn as_we_see_it(given: u32, origin: &Process, to_origin: bool) -> u32 {
     let is_ours = origin.numbers.len() <= 1;
     if to_origin && is_ours {
-        return told;
+        return given;
     }
     let level = to_origin.then(|| origin.numbers.len() - 1);
-    let here = about(told);
+    let here = about(given);
     let is_it = |about: &About| {
         let number = match level {
             Some(level) => about.numbers.get(level),
             None => about.numbers.last(),
         };
-        number == Some(&told) && (about.tgid == origin.pid || is_younger(about.tgid, origin))
+        number == Some(&given) && (about.tgid == origin.pid || is_younger(about.tgid, origin))
     };
     let here = here.filter(is_it).map(|about| about.tgid);
     if let Some(pid) = here {
         return pid;
     }
     // The numbers of a new namespace begin at 1; larger ones are of a process that has ended.
-    if is_ours && told > SMALL {
-        return told;
+    if is_ours && given > SMALL {
+        return given;
     }
     let inside = pids().into_iter().find(|&pid| {
         let about = about(pid).filter(|about| about.numbers.len() > 1 && is_it(about));
         about.is_some() && descends_from(pid, origin.pid)
     });
-    match (inside, about(told)) {
+    match (inside, about(given)) {
         (Some(pid), _) => pid,
         // It has ended.
-        (None, None) if is_ours => told,
-        (None, _) => told | INNER,
+        (None, None) if is_ours => given,
+        (None, _) => given | INNER,
     }
 }
 

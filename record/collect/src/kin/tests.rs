@@ -47,8 +47,8 @@ fn living(process: &Process) -> [Living<'_>; 1] {
     }]
 }
 
-fn told(kind: u32, pid: u32, time_ns: u64, path: &str) -> Told {
-    Told {
+fn notice(kind: u32, pid: u32, time_ns: u64, path: &str) -> ReadNotice {
+    ReadNotice {
         kind,
         pid,
         token: 1,
@@ -104,7 +104,7 @@ fn missing(origin: usize, time_ns: u64, path: &str) -> Missing {
     Missing {
         origin,
         what: LostKind::Program,
-        how: How::Told,
+        how: How::Announced,
         time_ns,
         path: path.into(),
         without_us: false,
@@ -160,11 +160,11 @@ fn a_number_of_a_namespace_is_not_taken_for_ours() {
     inner.numbers = vec![GONE, 1];
     for hello_first in [true, false] {
         let mut kin = Kin::new(0);
-        let exec = told(NOTICE_EXEC, 1, own.start_ns, "/bin/hold");
+        let exec = notice(NOTICE_EXEC, 1, own.start_ns, "/bin/hold");
         if hello_first {
             kin.heard(&inner, &living(&own));
         }
-        assert!(kin.told(&exec, &living(&own)));
+        assert!(kin.take_in(&exec, &living(&own)));
         if !hello_first {
             assert_eq!(kin.missed.len(), 1);
             kin.heard(&inner, &living(&own));
@@ -176,8 +176,8 @@ fn a_number_of_a_namespace_is_not_taken_for_ours() {
     }
     // If it says none, it is lost, and its number is not known.
     let mut kin = Kin::new(0);
-    kin.told(
-        &told(NOTICE_EXEC, 1, own.start_ns, "/bin/hold"),
+    kin.take_in(
+        &notice(NOTICE_EXEC, 1, own.start_ns, "/bin/hold"),
         &living(&own),
     );
     let lost = kin.origin_ends(0, &living(&own));
@@ -207,8 +207,8 @@ fn static_file() -> (tempfile::TempDir, String) {
 fn a_program_between_two_recorded_ones_is_lost() {
     let shell = process(0, GONE, "/bin/sh");
     let mut kin = Kin::new(0);
-    kin.told(
-        &told(NOTICE_EXEC, GONE, shell.start_ns, "/bin/sx"),
+    kin.take_in(
+        &notice(NOTICE_EXEC, GONE, shell.start_ns, "/bin/sx"),
         &living(&shell),
     );
     let missed = kin.missed.get_mut(&GONE).expect("it");
@@ -229,8 +229,8 @@ fn a_program_between_two_recorded_ones_is_lost() {
     let (_folder, path) = static_file();
     for (exe, count) in [("/bin/hold", 1), (path.as_str(), 0)] {
         let mut kin = Kin::new(0);
-        kin.told(
-            &told(NOTICE_EXEC, GONE, shell.start_ns, &path),
+        kin.take_in(
+            &notice(NOTICE_EXEC, GONE, shell.start_ns, &path),
             &living(&shell),
         );
         kin.heard_as(GONE, u64::MAX, exe, &living(&shell));
@@ -246,8 +246,8 @@ fn a_program_whose_notice_is_read_late_is_lost() {
     let late = |exe: &str, flags: u32| {
         let mut kin = Kin::new(0);
         kin.heard_as(GONE, u64::MAX, exe, &living(&shell));
-        let exec = told(NOTICE_EXEC | flags, GONE, shell.start_ns, &still);
-        kin.told(&exec, &living(&shell));
+        let exec = notice(NOTICE_EXEC | flags, GONE, shell.start_ns, &still);
+        kin.take_in(&exec, &living(&shell));
         assert!(kin.missed.is_empty());
         kin.take(0).iter().map(|lost| lost.why).collect::<Vec<_>>()
     };
@@ -259,9 +259,9 @@ fn a_program_whose_notice_is_read_late_is_lost() {
 #[test]
 fn a_copy_that_ends_at_its_hello_is_lost() {
     let own = process(0, std::process::id(), "/bin/origin");
-    let meets = |pid| told(NOTICE_MEETS, pid, own.start_ns + 1, "");
+    let meets = |pid| notice(NOTICE_MEETS, pid, own.start_ns + 1, "");
     let mut kin = Kin::new(0);
-    kin.told(&meets(GONE), &living(&own));
+    kin.take_in(&meets(GONE), &living(&own));
     assert_eq!(kin.missed.len(), 1);
     // Its hello comes with the same time, whatever its number is in its own namespace.
     let mut copy = process(1, 77, "/bin/origin");
@@ -271,7 +271,7 @@ fn a_copy_that_ends_at_its_hello_is_lost() {
     // It lives, and is waited for.
     let child = Sleeping::start();
     let pid = child.0.id();
-    kin.told(&meets(pid), &living(&own));
+    kin.take_in(&meets(pid), &living(&own));
     assert!(kin.awaits(0) && !kin.awaits(1));
     drop(child);
     kin.look(&living(&own));
@@ -293,7 +293,7 @@ fn a_program_that_a_lonely_copy_becomes_is_missed() {
     let own = process(0, std::process::id(), "/bin/origin");
     let child = Sleeping::start();
     let pid = child.0.id();
-    for notice in [true, false] {
+    for by_notice in [true, false] {
         let mut kin = Kin::new(0);
         let copy = Missing {
             what: LostKind::Copy,
@@ -301,12 +301,12 @@ fn a_program_that_a_lonely_copy_becomes_is_missed() {
             ..missing(0, own.start_ns, "/bin/origin")
         };
         kin.miss(pid, copy, &living(&own));
-        if notice {
-            let exec = Told {
+        if by_notice {
+            let exec = ReadNotice {
                 token: 99,
-                ..told(NOTICE_EXEC, pid, own.start_ns + 1, "/bin/cat")
+                ..notice(NOTICE_EXEC, pid, own.start_ns + 1, "/bin/cat")
             };
-            assert!(kin.told(&exec, &living(&own)));
+            assert!(kin.take_in(&exec, &living(&own)));
         } else {
             // It is a cat, and none of the origin's program.
             kin.look(&living(&own));
@@ -315,7 +315,7 @@ fn a_program_that_a_lonely_copy_becomes_is_missed() {
             .missed
             .get(&pid)
             .map(|missed| (missed.what, missed.origin));
-        assert_eq!(missed, Some((LostKind::Program, 0)), "{notice}");
+        assert_eq!(missed, Some((LostKind::Program, 0)), "{by_notice}");
     }
 }
 
@@ -360,13 +360,13 @@ fn a_process_that_a_filter_has_ended_is_named_with_it() {
 fn a_program_that_is_kept_away_is_lost() {
     let own = process(0, GONE, "/bin/origin");
     let mut kin = Kin::new(0);
-    let exec = told(
+    let exec = notice(
         NOTICE_SPAWN | NOTICE_FILTERED,
         GONE + 1,
         own.start_ns,
         "/bin/hold",
     );
-    kin.told(&exec, &living(&own));
+    kin.take_in(&exec, &living(&own));
     let lost = kin.origin_ends(0, &living(&own));
     assert_eq!(lost.len(), 1);
     assert_eq!(
@@ -381,8 +381,8 @@ fn a_copy_that_cannot_be_recorded_is_looked_at_until_it_ends() {
     let own = process(0, std::process::id(), "/bin/origin");
     let child = Sleeping::start();
     let mut kin = Kin::new(0);
-    let lost = told(NOTICE_LOST, child.0.id(), own.start_ns, "");
-    kin.told(&lost, &living(&own));
+    let lost = notice(NOTICE_LOST, child.0.id(), own.start_ns, "");
+    kin.take_in(&lost, &living(&own));
     assert!(kin.lost.is_empty(), "it lives");
     kin.look(&living(&own));
     drop(child);
@@ -513,11 +513,11 @@ fn a_child_without_a_notice_is_found_by_its_pid() {
 #[test]
 fn a_shell_without_the_recorder_is_lost_once() {
     let own = process(0, std::process::id(), "/bin/origin");
-    let shell = told(NOTICE_SPAWN | NOTICE_WITHOUT_US, 0, own.start_ns, "/bin/sh");
+    let shell = notice(NOTICE_SPAWN | NOTICE_WITHOUT_US, 0, own.start_ns, "/bin/sh");
     for (dark_looks, numbers) in [(2, [0, GONE + 1]), (1, [0, 0])] {
         let mut kin = Kin::new(0);
-        kin.told(&shell, &living(&own));
-        kin.told(&shell, &living(&own));
+        kin.take_in(&shell, &living(&own));
+        kin.take_in(&shell, &living(&own));
         assert_eq!(kin.missed.len(), 2);
         // The search finds one of the two shells under its own number, by which what it holds can be read.
         let missing = Missing {

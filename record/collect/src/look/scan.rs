@@ -152,7 +152,7 @@ impl Words<'_> {
     }
 }
 
-/// What is read: the mappings, less what is left out.
+/// The memory to read: the mappings, less what is left out.
 struct Plan {
     regions: Vec<LookRegion>,
     registers: Vec<LookRegister>,

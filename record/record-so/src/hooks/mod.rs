@@ -18,7 +18,7 @@ pub mod process_ends;
 mod starts;
 mod threads;
 
-/// What we export under the names of the real functions, for loading.rs, which puts them into tables by hand.
+/// The functions that we export under the names of the real ones, for loading.rs, which puts them into tables by hand.
 pub mod exports {
     pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
     pub use super::filters::prctl;

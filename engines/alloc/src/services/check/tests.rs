@@ -112,9 +112,9 @@ fn a_bit_for_a_list_without_a_span_is_named() {
     let books = Books::new();
     let word = &books.heap.has_empty[class::base_class(64) / 64];
     let bit = 1 << (class::base_class(64) % 64);
-    let turn = |_: &mut Pool| _ = word.fetch_xor(bit, Ordering::Relaxed); // ORDER: the locks are held (C1)
+    let flip = |_: &mut Pool| _ = word.fetch_xor(bit, Ordering::Relaxed); // ORDER: the locks are held (C1)
     let at = core::ptr::from_ref(books.heap) as usize;
-    named(&books.while_wrong(1, turn, turn), "H6: ", at);
+    named(&books.while_wrong(1, flip, flip), "H6: ", at);
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn a_bit_that_cannot_be_is_named() {
     assert_eq!(slots, 64, "the mark is in a word of its own");
     // SAFETY: the words that the span has.
     let slot_bits = [0, 1].map(|word| unsafe { span.slot_bits(word) });
-    let turned = |word: &AtomicU64, bit: u32| {
+    let flipped = |word: &AtomicU64, bit: u32| {
         // ORDER: the locks are held (C1).
-        let turn = |_: &mut Pool| _ = word.fetch_xor(1 << bit, Ordering::Relaxed);
-        books.while_wrong(3, turn, turn)
+        let flip = |_: &mut Pool| _ = word.fetch_xor(1 << bit, Ordering::Relaxed);
+        books.while_wrong(3, flip, flip)
     };
     for (word, bit, what) in [
         (&slot_bits[0].free, 5, "S1: a slot in F and not in D"),
@@ -175,7 +175,7 @@ fn a_bit_that_cannot_be_is_named() {
         (&slot_bits[1].dead, 0, "S8: no mark behind the last slot"),
         (&slot_bits[1].dead, 1, "S8: no mark behind the last slot"),
     ] {
-        let said = turned(word, bit);
+        let said = flipped(word, bit);
         named(&said, what, span.start());
         assert_eq!(said[1], Ok(()), "bits are looked at by level 3");
     }

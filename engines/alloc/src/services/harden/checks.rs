@@ -25,7 +25,7 @@ use crate::mechanism::range::{self, base, limit};
 use crate::mechanism::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::services::modes::{self, has};
 
-/// What the engine's slow paths call while the hardening is on.
+/// The functions that the engine's slow paths call while the hardening is on.
 pub const PATHS: Hardening = Hardening {
     new_heap,
     malloc: malloc_small,

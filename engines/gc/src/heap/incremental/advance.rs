@@ -143,10 +143,10 @@ impl Tracer {
         }
         let holder = steps.pair_holders[steps.pair_at];
         steps.pair_at += 1;
-        steps.told = Some(Vec::new());
+        steps.listed = Some(Vec::new());
         self.trace_whole(holder, false);
-        let told = self.steps.as_mut().and_then(|steps| steps.told.take());
-        for (key, value) in told.into_iter().flatten() {
+        let listed = self.steps.as_mut().and_then(|steps| steps.listed.take());
+        for (key, value) in listed.into_iter().flatten() {
             if let (Some(key), Some(value)) = (key, value)
                 && self.is_reached(key)
             {

@@ -108,9 +108,9 @@ impl Marking {
         let began_ns = clock.wall_ns();
         let mut left = budget.edges.max(1);
         while left > 0 {
-            let told = self.tell_roots(heaps, left);
-            if told > 0 {
-                left -= told;
+            let done = self.tell_roots(heaps, left);
+            if done > 0 {
+                left -= done;
             } else {
                 let most = left.min(CLOCK);
                 let done = self.tracer.advance(most);

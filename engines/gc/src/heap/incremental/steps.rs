@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use std::collections::{HashMap, HashSet};
 
 use crate::heap::address::Arena;
-use crate::heap::weak::ToldPair;
+use crate::heap::weak::PairTargets;
 
 /// The most times that an object that is changed repeatedly is traced again in slices (incremental.I7).
 const AGAIN: u32 = 4;
@@ -30,7 +30,7 @@ pub(crate) enum Note {
     Locked = 4,
 }
 
-/// What a tracer remembers between slices: objects (incremental.I3).
+/// The state that a tracer keeps between slices: objects (incremental.I3).
 #[derive(Default)]
 pub(crate) struct Steps {
     pub(super) noted: u8,
@@ -46,7 +46,7 @@ pub(crate) struct Steps {
     /// A delayed arena, and its cells that are still to be traced.
     pub(super) arena: Option<(Arena, [u64; 4])>,
     /// Pairs of the holder that is being looked at; `None`: there is none.
-    pub(super) told: Option<Vec<ToldPair>>,
+    pub(super) listed: Option<Vec<PairTargets>>,
     /// The next holder of pairs, the number of cells marked when the round began, and that when the last whole round
     /// found nothing.
     pub(super) pair_at: usize,
@@ -68,8 +68,8 @@ impl Steps {
 
     pub(crate) fn pair(&mut self, key: Option<NonNull<u8>>, value: Option<NonNull<u8>>) {
         self.noted |= Note::Weak as u8 | Note::Pair as u8;
-        if let Some(told) = &mut self.told {
-            told.push((key, value));
+        if let Some(listed) = &mut self.listed {
+            listed.push((key, value));
         }
     }
 

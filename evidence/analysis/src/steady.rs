@@ -1,9 +1,9 @@
-//! What becomes of memory that is free at a moment: whether the program rests with it, takes it again, or is about
-//! to end.
+//! Memory that is free at a moment, and afterwards: the program stays steady with it, takes it again, or is about to
+//! end.
 //!
 //! ```text
 //!              ▼ the moment
-//!   live  ▂▄▆█▇▂▂▂▂▂▂▂▂▂▁|   rests: for a span of time it does not fall
+//!   live  ▂▄▆█▇▂▂▂▂▂▂▂▂▂▁|   steady: for a span of time it does not fall
 //!   live  ▂▄▆█▇▆▅▄▃▂▁|       ends: it falls all the way, and there is no span left
 //!   live  ▂▄▆█▂▂█▂▂█▂▂█▂▂▁   takes it again: how far it rises within a span
 //! ```
@@ -11,12 +11,12 @@
 //! E1  A span is a tenth of the run, at least 100 ms and at most a second; in a run so long that the curve has no
 //!     such detail, it is four intervals of the curve. Under jemalloc it is at least the decay that is advised: free
 //!     pages go back after that time, so what is free for less would not go.
-//! E2  A program rests after a moment if somewhere between it and the end there is a span over which live memory ends
+//! E2  A program is steady after a moment if somewhere between it and the end there is a span over which live memory ends
 //!     no more than a hundredth of its peak lower than it begins. Destructors at the end of a program only lower it;
 //!     a daemon's release is followed by time. How much it acquires tells nothing: a daemon without work acquires
 //!     nothing.
 //! E3  The end is where the program began to exit, if a snapshot was taken then: what the recorder does
-//!     afterwards is no rest.
+//!     afterwards does not make it steady.
 //! E4  What live memory rises by within a span is taken again: the free memory of that moment was working memory.
 //!     What goes from resident memory within it, and is not live memory that fell, is already given back.
 //! E5  What is free for less than a tenth of the run before its end, at most ten seconds, is not kept for long.
@@ -38,19 +38,19 @@ pub(crate) const JEMALLOC_DECAY_MS: u64 = 500;
 const PART: u64 = 10;
 /// The fewest intervals of the curve that a span has.
 const INTERVALS: u64 = 4;
-/// At rest, live memory may fall by one part in this many of the peak (E2).
+/// In a steady span live memory may fall by one part in this many of the peak (E2).
 const FALL: u64 = 100;
 
 /// The data of the run after moments.
 #[derive(Clone, Copy)]
-pub(crate) struct Rest<'a> {
+pub(crate) struct Steady<'a> {
     timeline: &'a Timeline,
     /// The time at which the program begins to exit (E3).
     end_ns: u64,
     span_ns: u64,
 }
 
-/// What becomes of free memory within a span after a moment (E4).
+/// The fate of free memory within a span after a moment (E4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Then {
     /// The bytes that live memory rises above its level at the moment.
@@ -59,9 +59,9 @@ pub(crate) struct Then {
     pub gone_bytes: u64,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> Steady<'a> {
     /// Creates the data of a run that ended then. Cost: none.
-    pub fn of(facts: &Facts, timeline: &'a Timeline, end_ns: u64) -> Rest<'a> {
+    pub fn of(facts: &Facts, timeline: &'a Timeline, end_ns: u64) -> Steady<'a> {
         let exit = facts.snapshots.iter().rev();
         let exit = exit
             .filter(|one| one.cause == SnapshotCause::Exit)
@@ -73,7 +73,7 @@ impl<'a> Rest<'a> {
             false => SHORTEST_NS,
         };
         let span_ns = (end_ns / PART).clamp(shortest, LONGEST_NS);
-        Rest {
+        Steady {
             timeline,
             end_ns: exit.unwrap_or(end_ns).min(end_ns),
             span_ns: span_ns.max(interval.saturating_mul(INTERVALS)),
@@ -97,13 +97,13 @@ impl<'a> Rest<'a> {
         levels.get(interval).copied().unwrap_or(0)
     }
 
-    /// Reports whether the program rests after a moment (E2).
-    pub fn rests(&self, time_ns: u64) -> bool {
-        self.resting_levels(time_ns).next().is_some()
+    /// Reports whether the program is steady after a moment (E2).
+    pub fn is_steady_after(&self, time_ns: u64) -> bool {
+        self.steady_levels(time_ns).next().is_some()
     }
 
-    /// Returns the levels at which it rests after a moment (E2).
-    fn resting_levels(&self, time_ns: u64) -> impl Iterator<Item = u64> {
+    /// Returns the levels at which it is steady after a moment (E2).
+    fn steady_levels(&self, time_ns: u64) -> impl Iterator<Item = u64> {
         let ends = &self.timeline.heap_t_ns;
         let peak = self.timeline.live_usable_bytes.iter().max().copied();
         let may_fall = peak.unwrap_or(0) / FALL;
@@ -116,15 +116,15 @@ impl<'a> Rest<'a> {
             let to_ns = from_ns.saturating_add(self.span_ns);
             let then = self.level(self.interval(to_ns));
             // An interval's level is its highest: that of the first one may be from before the moment.
-            let rests = to_ns <= self.end_ns && self.level(interval) <= then + may_fall;
-            rests.then_some(then)
+            let is_steady = to_ns <= self.end_ns && self.level(interval) <= then + may_fall;
+            is_steady.then_some(then)
         })
     }
 
-    /// Returns how far the live memory of a moment has fallen, at most, where the program rests afterwards; 0 if it
-    /// does not rest any more.
-    pub fn falls_until_rest(&self, time_ns: u64, live_bytes: u64) -> u64 {
-        let levels = self.resting_levels(time_ns);
+    /// Returns how far the live memory of a moment has fallen, at most, where the program is steady afterwards; 0
+    /// if it never is again.
+    pub fn falls_until_steady(&self, time_ns: u64, live_bytes: u64) -> u64 {
+        let levels = self.steady_levels(time_ns);
         let lowest = levels.min().unwrap_or(live_bytes);
         live_bytes.saturating_sub(lowest)
     }
@@ -174,9 +174,9 @@ mod tests {
         }
     }
 
-    fn rest<'a>(facts: &Facts, timeline: &'a Timeline) -> Rest<'a> {
+    fn steady<'a>(facts: &Facts, timeline: &'a Timeline) -> Steady<'a> {
         let end = timeline.heap_t_ns.last().copied();
-        Rest::of(facts, timeline, end.expect("a curve"))
+        Steady::of(facts, timeline, end.expect("a curve"))
     }
 
     /// Up to 10,000 and down again, in so many steps, and then so long at a level.
@@ -190,16 +190,17 @@ mod tests {
     #[test]
     fn a_daemon_rests_and_an_exit_falls() {
         let facts = Facts::default();
-        let rests = |line: &Timeline, at_ms: u64| rest(&facts, line).rests(at_ms * MS);
+        let is_steady =
+            |line: &Timeline, at_ms: u64| steady(&facts, line).is_steady_after(at_ms * MS);
         // Released within 20 ms; then 400 ms, or 80.
-        assert!(rests(&run(2, 50, 40), 130));
-        assert!(!rests(&run(2, 50, 8), 130));
+        assert!(is_steady(&run(2, 50, 40), 130));
+        assert!(!is_steady(&run(2, 50, 8), 130));
         // A slow exit: 800 ms of releases, and however long the moment is before the end.
-        assert!(!rests(&run(80, 0, 0), 110));
-        assert!(!rests(&run(80, 0, 5), 110));
+        assert!(!is_steady(&run(80, 0, 0), 110));
+        assert!(!is_steady(&run(80, 0, 5), 110));
         // The moment comes before the release, or amidst of it.
-        assert!(rests(&run(80, 50, 40), 110));
-        assert!(rests(&run(80, 50, 40), 600));
+        assert!(is_steady(&run(80, 50, 40), 110));
+        assert!(is_steady(&run(80, 50, 40), 600));
     }
 
     #[test]
@@ -216,21 +217,29 @@ mod tests {
             mappings: Vec::new(),
         };
         facts.snapshots = vec![exit(240 * MS)];
-        assert!(rest(&facts, &line).rests(130 * MS));
+        assert!(steady(&facts, &line).is_steady_after(130 * MS));
         facts.snapshots = vec![exit(220 * MS)];
-        assert!(!rest(&facts, &line).rests(130 * MS), "90 ms are no span");
+        assert!(
+            !steady(&facts, &line).is_steady_after(130 * MS),
+            "90 ms are no span"
+        );
     }
 
     #[test]
     fn what_has_gone_by_a_later_rest_is_known() {
         let facts = Facts::default();
-        let falls =
-            |line: &Timeline, at_ms: u64| rest(&facts, line).falls_until_rest(at_ms * MS, 10_000);
+        let falls = |line: &Timeline, at_ms: u64| {
+            steady(&facts, line).falls_until_steady(at_ms * MS, 10_000)
+        };
         assert_eq!(falls(&run(2, 50, 40), 95), 9_950);
         assert_eq!(falls(&run(2, 50, 8), 95), 0, "it ends at once");
         assert_eq!(falls(&run(80, 0, 0), 95), 0, "a slow exit");
         let kept = [vec![10_000; 50], run(8, 0, 0).live_usable_bytes].concat();
-        assert_eq!(falls(&curve(&kept), 95), 0, "it rests, and clears up then");
+        assert_eq!(
+            falls(&curve(&kept), 95),
+            0,
+            "it is steady, and clears up then"
+        );
     }
 
     #[test]
@@ -238,8 +247,8 @@ mod tests {
         let line = curve(&[1, 1]);
         let ends = |end_s: u64, before_ms: u64| {
             let end_ns = end_s * 1000 * MS;
-            let rest = Rest::of(&Facts::default(), &line, end_ns);
-            rest.ends_after(end_ns - before_ms * MS)
+            let steady = Steady::of(&Facts::default(), &line, end_ns);
+            steady.ends_after(end_ns - before_ms * MS)
         };
         assert_eq!([999, 1000].map(|before| ends(10, before)), [true, false]);
         assert_eq!([1999, 2000].map(|before| ends(20, before)), [true, false]);
@@ -253,13 +262,14 @@ mod tests {
     fn a_daemon_that_works_a_little_rests() {
         let mut levels = vec![10_000; 10];
         levels.extend((0..40).map(|n| 500 + n % 3 * 400));
-        assert!(rest(&Facts::default(), &curve(&levels)).rests(110 * MS));
+        assert!(steady(&Facts::default(), &curve(&levels)).is_steady_after(110 * MS));
     }
 
     #[test]
     fn a_span_grows_with_the_run_and_with_the_curve() {
         let facts = Facts::default();
-        let of = |line: &Timeline, end_ms: u64| Rest::of(&facts, line, end_ms * MS).span_ns() / MS;
+        let of =
+            |line: &Timeline, end_ms: u64| Steady::of(&facts, line, end_ms * MS).span_ns() / MS;
         let fine = curve(&[1, 1]);
         let spans = [500, 3_000, 60_000].map(|end| of(&fine, end));
         assert_eq!(spans, [100, 300, 1_000]);
@@ -270,10 +280,10 @@ mod tests {
             },
             ..Facts::default()
         };
-        let of = |end_ms: u64| Rest::of(&facts, &fine, end_ms * MS).span_ns() / MS;
+        let of = |end_ms: u64| Steady::of(&facts, &fine, end_ms * MS).span_ns() / MS;
         assert_eq!([500, 3_000, 60_000].map(of), [500, 500, 1_000], "its decay");
         let of = |line: &Timeline, end_ms: u64| {
-            Rest::of(&Facts::default(), line, end_ms * MS).span_ns() / MS
+            Steady::of(&Facts::default(), line, end_ms * MS).span_ns() / MS
         };
         let coarse = Timeline {
             heap_t_ns: vec![4_000 * MS],
@@ -291,14 +301,14 @@ mod tests {
             levels.extend(vec![2_000; after]);
             levels.extend([8_000; 20]);
             let line = curve(&levels);
-            rest(&Facts::default(), &line).then(105 * MS, 2_000)
+            steady(&Facts::default(), &line).then(105 * MS, 2_000)
         };
         assert_eq!([6, 15].map(|after| taken(after).taken_bytes), [6_000, 0]);
         // Resident memory falls by 5,000 while live memory falls by 1,000.
         let mut line = curve(&[vec![4_000; 11], vec![3_000; 30]].concat());
         line.rss_t_ns = vec![100 * MS, 150 * MS, 390 * MS];
         line.anon_bytes = vec![20_000, 15_000, 1_000];
-        let then = rest(&Facts::default(), &line).then(105 * MS, 4_000);
+        let then = steady(&Facts::default(), &line).then(105 * MS, 4_000);
         assert_eq!(
             then,
             Then {

@@ -31,9 +31,9 @@ use crate::{file, json};
 /// The largest file that may be loaded, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-const PAGE: &str = include_str!("page/page.html");
-const SCRIPT: &str = include_str!("page/page.js");
-const STYLE: &str = include_str!("page/page.css");
+const PAGE: &str = include_str!("live_page/page.html");
+const SCRIPT: &str = include_str!("live_page/page.js");
+const STYLE: &str = include_str!("live_page/page.css");
 
 /// Lines, and the notes beside them.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub struct Shown {
     pub notes: Vec<String>,
 }
 
-/// What the page shows and what it can do.
+/// The source of the page's figures, and the actions behind its buttons.
 pub trait Backend {
     /// Measures; with `with_blocks`, also the blocks that each line has measured.
     ///
@@ -60,7 +60,7 @@ pub trait Backend {
 }
 
 /// A page that is being served.
-pub struct Page<B> {
+pub struct LivePage<B> {
     server: Server,
     token: String,
     address: SocketAddr,
@@ -70,19 +70,19 @@ pub struct Page<B> {
 
 type Answer = Result<(Vec<u8>, &'static str), (u16, String)>;
 
-impl<B: Backend> Page<B> {
+impl<B: Backend> LivePage<B> {
     /// Begins to listen on a port; 0 is any port.
     ///
     /// # Errors
     /// If the port is taken, or there are no random numbers.
-    pub fn open(port: u16, backend: B) -> io::Result<Page<B>> {
+    pub fn open(port: u16, backend: B) -> io::Result<LivePage<B>> {
         let server = Server::http(("127.0.0.1", port)).map_err(io::Error::other)?;
         let address = server.server_addr().to_ip();
         let address = address.ok_or_else(|| io::Error::other("no address"))?;
         let mut random = [0u8; 16];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
         let token = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Page {
+        Ok(LivePage {
             server,
             token,
             address,

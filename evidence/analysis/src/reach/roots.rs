@@ -19,16 +19,16 @@ use skinflint_trace::{Look, LookRegion, RegionKind};
 use super::live::Live;
 use crate::maps::{Intervals, Owner};
 
-/// The place of a word.
+/// Where a word lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum WordAt {
     /// At this address.
     Memory(u64),
     /// In a register: index into [`Look::registers`].
     Register(u32),
 }
 
-/// What a word outside of blocks counts as.
+/// The standing of a word outside of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     Root,
@@ -63,8 +63,8 @@ struct Piece {
     standing: Standing,
 }
 
-/// The memory of a look, by owner.
-pub struct Places {
+/// The memory of a look, by owner: whether a word in it is a root.
+pub struct Roots {
     pieces: Vec<Piece>,
     tls: Vec<(u64, u64)>,
 }
@@ -74,15 +74,15 @@ const ARENA_BYTES: u64 = 64 << 20;
 /// The distance within which memory near a module was mapped for it by the loader.
 const NEAR: u64 = 16 << 20;
 
-impl Places {
-    /// Creates the places. `intervals` has the mappers of memory; `by_allocator` whether the allocator's own code did.
+impl Roots {
+    /// Creates the list. `intervals` has the mappers of memory; `by_allocator` whether the allocator's own code did.
     pub fn new(
         look: &Look,
         blocks: &[Live],
         maker: &Maker,
         intervals: &Intervals,
         by_allocator: &dyn Fn(&Owner) -> bool,
-    ) -> Places {
+    ) -> Roots {
         let mut starts: Vec<u64> = blocks.iter().map(|block| block.addr).collect();
         starts.sort_unstable();
         let mut pieces = Vec::new();
@@ -128,7 +128,7 @@ impl Places {
             .regions
             .iter()
             .filter(|one| one.kind == RegionKind::Tls);
-        Places {
+        Roots {
             pieces,
             tls: tls.map(|one| (one.start, one.end)).collect(),
         }
@@ -136,10 +136,7 @@ impl Places {
 
     /// Returns a sweep that answers for ascending addresses.
     pub(super) fn sweep(&self) -> Sweep<'_> {
-        Sweep {
-            places: self,
-            at: 0,
-        }
+        Sweep { roots: self, at: 0 }
     }
 }
 
@@ -160,19 +157,19 @@ pub fn region_of(look: &Look, address: u64) -> Option<&LookRegion> {
     tls.or_else(|| look.regions.iter().find(inside))
 }
 
-/// A sweep over ascending addresses; see [`Places::sweep`].
+/// A sweep over ascending addresses; see [`Roots::sweep`].
 pub(super) struct Sweep<'a> {
-    places: &'a Places,
+    roots: &'a Roots,
     at: usize,
 }
 
 impl Sweep<'_> {
     pub(super) fn at(&mut self, address: u64) -> Standing {
-        let pieces = &self.places.pieces;
+        let pieces = &self.roots.pieces;
         while self.at < pieces.len() && pieces[self.at].end <= address {
             self.at += 1;
         }
-        let tls = &self.places.tls;
+        let tls = &self.roots.tls;
         if tls
             .iter()
             .any(|&(start, end)| (start..end).contains(&address))

@@ -1,4 +1,4 @@
-//! Other ways: browsers side by side, pages that drive, BiDi, our JavaScript host, and recordings of real recorders.
+//! Other drivers: browsers side by side, pages that drive, BiDi, our JavaScript host, and recordings of real recorders.
 //!
 //! ```text
 //!   a server of this test ─┬─► skinflint tabs --record ─► .har ────┐
