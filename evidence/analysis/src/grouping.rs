@@ -316,8 +316,8 @@ fn holder(mut held: Held, total: u64) -> Finding {
         (many, Some((least, most))) if least == most => {
             format!("{} of {}", count(many, "block"), bytes(most))
         }
-        // An average of sizes that differ much is the size of no block.
-        (many, Some((least, most))) if most / 2 > least => {
+        // An average of sizes that differ by more than a quarter is the size of no block.
+        (many, Some((least, most))) if most > least.saturating_add(least / 4) => {
             let blocks = count(many, "block");
             format!("{blocks} of {} to {}", bytes(least), bytes(most))
         }

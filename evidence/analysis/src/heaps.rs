@@ -275,7 +275,7 @@ fn said(sum: Sum, resident: u64) -> OwnHeap {
                 known.name
             ),
             false => format!(
-                "{} holds {share}: it is got in large pieces, and what is in them is not seen.{doubt}",
+                "{}: {share}, got in large pieces; what is in them is not seen.{doubt}",
                 known.name
             ),
         },

@@ -73,6 +73,13 @@ pub(crate) fn merge(report: &Report, naming: &Naming, findings: Vec<Finding>) ->
         .iter_mut()
         .filter(|one| one.stacks > 1 && !one.what.is_empty())
     {
+        // The figures of its title are of the largest stack alone.
+        if finding.kind == FindingKind::Untouched {
+            finding.title = format!(
+                "Asked for and mostly not resident, from {}",
+                count(finding.stacks, "stack")
+            );
+        }
         if finding.kind != FindingKind::Leak || finding.saved_bytes > 0 {
             finding.what = format!(
                 "From {} together; of the largest: {}",

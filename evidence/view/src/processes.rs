@@ -77,7 +77,7 @@ pub fn render(report: &Processes, options: &Options) -> String {
         ),
     )
     .with(Ink::Plain, "  ")
-    .with(Ink::Plain, format!("{} CPU", duration(totals.cpu_ns))));
+    .with(Ink::Plain, format!("{} CPU", cpu(totals.cpu_ns))));
     put(whole);
     const SAID: usize = 5;
     let unsaid = report.missing.len().saturating_sub(SAID);
@@ -152,7 +152,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
             program.name.clone(),
             count(program.processes),
             count(program.events),
-            duration(program.cpu_ns),
+            cpu(program.cpu_ns),
             bytes(program.largest_live_bytes),
             bytes(program.largest_rss_bytes),
             share(program.pss_at_peak_bytes, whole),
@@ -164,7 +164,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
             format!("{} others", rest.len()),
             count(rest.iter().map(|p| p.processes).sum()),
             count(rest.iter().map(|p| p.events).sum()),
-            duration(rest.iter().map(|p| p.cpu_ns).sum()),
+            cpu(rest.iter().map(|p| p.cpu_ns).sum()),
             String::new(),
             String::new(),
             share(rest.iter().map(|p| p.pss_at_peak_bytes).sum(), whole),
@@ -174,7 +174,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
         "sum".into(),
         count(totals.processes),
         count(totals.events),
-        duration(totals.cpu_ns),
+        cpu(totals.cpu_ns),
         String::new(),
         String::new(),
         bytes(whole),
@@ -351,7 +351,7 @@ fn page_head(out: &mut String, report: &Processes) {
         ("Processes", count(totals.processes)),
         ("Traces", count(totals.traces)),
         ("Time", duration(report.duration_ns)),
-        ("CPU", duration(totals.cpu_ns)),
+        ("CPU", cpu(totals.cpu_ns)),
         ("Blocks", count(totals.blocks)),
         ("Acquired", bytes(totals.acquired_bytes)),
     ];
@@ -455,7 +455,7 @@ fn page_programs(out: &mut String, report: &Processes) {
                 count(program.processes),
                 count(program.events),
                 count(program.blocks),
-                duration(program.cpu_ns),
+                cpu(program.cpu_ns),
                 bytes(program.largest_live_bytes),
                 bytes(program.largest_rss_bytes),
                 share(program.pss_at_peak_bytes, whole),
@@ -470,7 +470,7 @@ fn page_programs(out: &mut String, report: &Processes) {
             count(totals.processes),
             count(totals.events),
             count(totals.blocks),
-            duration(totals.cpu_ns),
+            cpu(totals.cpu_ns),
             String::new(),
             String::new(),
             bytes(whole),
@@ -585,6 +585,15 @@ fn link(path: &str) -> String {
         }
     }
     out
+}
+
+/// Formats CPU time, which the kernel counts in ticks of 10 ms for processes that it did not hand to us: none of them is
+/// not no time.
+fn cpu(cpu_ns: u64) -> String {
+    match cpu_ns {
+        0 => "–".to_owned(),
+        some => duration(some),
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,10 @@
 //! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins free
 //! memory (pinned.rs), functions with all that they call (through.rs).
 
+use std::collections::HashMap;
+
 use skinflint_analysis::model::{
-    Books, Completeness, Finding, FindingKind, Instant, InstantKind, Program, Report,
+    Books, Completeness, Frame, Instant, InstantKind, Program, Report,
 };
 
 use crate::advice::{fewest_lines, findings, kept};
@@ -25,6 +27,9 @@ use crate::stack;
 pub use crate::style::Style;
 use crate::through;
 use crate::units::{bytes, count, duration, percent, plural};
+
+/// A reading this long before the end is not that of the end.
+const STALE_NS: u64 = 50_000_000;
 
 /// Renders the screen; every line ends in `
 /// ` and is at most as wide as the width.
@@ -202,12 +207,12 @@ fn instant_name(instant: &Instant) -> String {
     }
 }
 
-/// Returns the kernel's high-water mark if it is more than a twentieth above the peak that was read: then the table is
-/// not of the peak.
+/// Returns the kernel's high-water mark if it is more than a fiftieth above the peak that was read, and half a mebibyte:
+/// then the table is not of the peak. That much is within the plateau of which the peak is one reading.
 fn above_the_peak(report: &Report, instant: &Instant) -> Option<u64> {
     let read = instant.books.as_ref()?.resident_bytes;
     let mark = report.program.max_rss_bytes?;
-    (instant.kind == InstantKind::Peak && mark > read + read / 20).then_some(mark)
+    (instant.kind == InstantKind::Peak && mark > read + (read / 50).max(512 << 10)).then_some(mark)
 }
 
 fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
@@ -347,14 +352,7 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
             "{} of live blocks are not resident",
             bytes(books.live_not_resident_bytes)
         );
-        let untouched = report
-            .findings
-            .iter()
-            .filter(|f| f.kind == FindingKind::Untouched);
-        let largest = untouched.max_by_key(|finding| absent(report, finding));
-        if let Some(frame) =
-            largest.and_then(|f| stack::interesting(report, f.node?).first().copied())
-        {
+        if let Some(frame) = most_absent(report, books.live_not_resident_bytes) {
             text += &format!(
                 " (most: {} {})",
                 stack::short_name(&frame.function),
@@ -376,16 +374,23 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     }
 }
 
-/// Returns the bytes of a finding's live blocks that are not resident.
-fn absent(report: &Report, finding: &Finding) -> u64 {
-    let is_of = |node: u32| finding.node == Some(node) || finding.more_nodes.contains(&node);
-    let sites = report.sites.iter().filter(|site| is_of(site.node));
-    sites
-        .map(|site| {
-            let there = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
-            site.live_usable_bytes.saturating_sub(there)
-        })
-        .sum()
+/// Returns the function of which more than half of the live bytes are that are not resident.
+fn most_absent(report: &Report, whole: u64) -> Option<&Frame> {
+    let mut by_function: HashMap<&str, (u64, &Frame)> = HashMap::new();
+    for site in &report.sites {
+        let there = site.live_resident_bytes.unwrap_or(site.live_usable_bytes);
+        let absent = site.live_usable_bytes.saturating_sub(there);
+        // Hundreds of thousands of stacks may have a page each.
+        if absent <= whole / 1000 {
+            continue;
+        }
+        if let Some(frame) = stack::interesting(report, site.node).first() {
+            let entry = by_function.entry(&frame.function).or_insert((0, frame));
+            entry.0 = entry.0.saturating_add(absent);
+        }
+    }
+    let most = by_function.into_values().max_by_key(|(bytes, _)| *bytes)?;
+    (most.0 > whole / 2).then_some(most.1)
 }
 
 /// Prints one line that names the other instants, so that no reader takes this one for the whole story.
@@ -429,6 +434,14 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
                     "the allocator kept {what}{} free, {} after the start",
                     bytes(kept(books)),
                     duration(instant.time_ns)
+                )
+            }
+            // The end has no reading of its own: it is that of a moment before.
+            Some(books) if instant.kind == InstantKind::End && books.skew_ns >= STALE_NS => {
+                format!(
+                    "{} resident {} before the end",
+                    bytes(books.resident_bytes),
+                    duration(books.skew_ns)
                 )
             }
             Some(books) if lacks(instant, books.resident_bytes) => format!(

@@ -591,6 +591,42 @@ fn a_recording_without_some_of_its_processes_is_incomplete() {
 }
 
 #[test]
+fn what_is_not_resident_is_named_only_by_a_function_that_has_most_of_it() {
+    let mut report = small();
+    let books = report.instants[0].books.as_mut().expect("books");
+    books.live_not_resident_bytes = 10 * MIB;
+    let at = |report: &Report| lines_of(report, false).join("\n").contains("(most: ");
+    report.sites.push(Site {
+        node: 4,
+        live_usable_bytes: 20 * MIB,
+        live_resident_bytes: Some(15 * MIB),
+        ..Site::default()
+    });
+    assert!(!at(&report), "it has half");
+    report.sites[0].live_resident_bytes = Some(14 * MIB);
+    assert!(at(&report), "{}", lines_of(&report, false).join("\n"));
+}
+
+#[test]
+fn a_reading_long_before_the_end_is_not_called_the_end() {
+    let mut report = small();
+    report.instants.push(Instant {
+        label: "end".into(),
+        kind: InstantKind::End,
+        books: Some(Books {
+            resident_bytes: 30 * MIB,
+            skew_ns: 696_000_000,
+            ..Books::default()
+        }),
+        ..Instant::default()
+    });
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: 30.0 MiB resident 696 ms before the end",
+    );
+}
+
+#[test]
 fn the_moment_at_which_most_was_kept_is_named_in_words() {
     let mut report = small();
     let kept = |kib: u64| Instant {
@@ -626,15 +662,15 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
 #[test]
 fn a_peak_that_no_look_fell_on_is_not_called_the_peak() {
     let mut report = small();
-    report.program.max_rss_bytes = Some(104 * MIB);
+    report.program.max_rss_bytes = Some(102 * MIB);
     has(
         &lines_of(&report, false),
         "Resident memory at its peak (1.00 s after the start)",
     );
-    report.program.max_rss_bytes = Some(116 * MIB);
+    report.program.max_rss_bytes = Some(103 * MIB);
     has(
         &lines_of(&report, false),
-        "Resident memory at the fullest reading (1.00 s after the start; the kernel saw 116 MiB)",
+        "Resident memory at the fullest reading (1.00 s after the start; the kernel saw 103 MiB)",
     );
 }
 
