@@ -1,4 +1,4 @@
-//! What a snapshot holds, as tables for a terminal and as JSON.
+//! The contents of a snapshot, as tables for a terminal and as JSON.
 //!
 //! ```text
 //!   FILE ─► read ─► sums by class │ dominators: who retains │ a way from the root │ differences ─► Table: text, JSON

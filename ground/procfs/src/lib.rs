@@ -1,4 +1,4 @@
-//! What the kernel says in `/proc` about processes: the one reader of all that watches them from outside.
+//! The one reader of `/proc`, for every part that watches processes from outside.
 //!
 //! ```text
 //!   /proc/PID/stat ─► Stat           status ─► About, Memory       smaps_rollup ─► Rollup
