@@ -1,6 +1,6 @@
 //! The figures of a heap: what it holds, and what was swept in it.
 //!
-//! Not here: who counts them (`client`, `sweeping`).
+//! Not here: counting them (`client`, `sweeping`).
 
 use crate::heap::sweep::{Fault, Tally};
 
