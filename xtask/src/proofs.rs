@@ -1,4 +1,4 @@
-//! Which tests prove which crate: reads, checks and shows tests/proofs.toml.
+//! The tests that prove each crate: reads, checks and shows tests/proofs.toml.
 //!
 //! ```text
 //!   tests/proofs.toml ─► Map ─┬─► check: crates, test targets and Make's targets exist ─► faults of tidy

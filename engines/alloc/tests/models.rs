@@ -385,7 +385,7 @@ fn lock_of_three() {
     });
 }
 
-/// Nobody is two: threads that go by one of the fixed names wait for each other.
+/// A fixed id is not one thread: threads that go by the same fixed id wait for each other.
 #[test]
 fn lock_of_nobodies() {
     check(PREEMPTIONS, || {
@@ -551,7 +551,7 @@ fn entries_below_the_count_are_complete() {
     });
 }
 
-/// A page's block goes from hand to hand, and the page from span to span: who has a block finds its span, though the look
+/// A page's block goes from hand to hand, and the page from span to span: a thread with a block finds its span, though the look
 /// into the page map orders nothing.
 ///
 /// Fails with Relaxed in: `Lock::unlock`, `Lock::try_lock` (by which the page goes), the exchange of `remote::push` and the

@@ -59,7 +59,7 @@ fn status_of(child: i32, act: impl FnOnce()) -> i32 {
 /// Drops something of the parent's in a child.
 ///
 /// # Safety
-/// In a child nobody uses or drops it again.
+/// In a child no thread uses or drops it again.
 unsafe fn drop_here<T>(it: &T) {
     // SAFETY: as the caller promises.
     drop(unsafe { core::ptr::read(it) });
@@ -236,7 +236,7 @@ fn forks_while_other_threads_change_private_heaps() {
     let done = AtomicBool::new(false);
     let heap = PrivateHeap::new().expect("memory");
     let mut blocks = Marked::new(1);
-    // Looked at when the threads have ended: nobody would tell them otherwise.
+    // Looked at when the threads have ended: no thread would report them otherwise.
     let mut failed = Vec::new();
     std::thread::scope(|scope| {
         for mark in 10..12 {

@@ -41,7 +41,7 @@ fn work(numbers: &mut Numbers, blocks: &mut Blocks, acts: usize) -> usize {
     refused
 }
 
-/// Takes all the free memory there is, so that whoever wants more has to ask the kernel.
+/// Takes all the free memory there is, so that any further request has to ask the kernel.
 fn exhaust() -> Vec<*mut u8> {
     let mut ballast = Vec::with_capacity(100_000);
     faults::arm(0, faults::FOR_EVER);

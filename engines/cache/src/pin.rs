@@ -1,4 +1,4 @@
-//! Whether a decoded form is there, how many uses pin it, and when it may be dropped.
+//! The state of a decoded form: whether it is there, how many uses pin it, and when it may be dropped.
 //!
 //! ```text
 //!   pin ─► there: + 1 pin ──────────────┐            unpin: − 1 pin, the time

@@ -1,4 +1,4 @@
-//! What caches, decoded forms and the bus report of themselves, as lines of a memory report.
+//! Reporters of caches, decoded forms and the bus: lines of a memory report.
 //!
 //! ```text
 //!   Cache    explicit/caches/NAME/{entries, tables}    cache/NAME/{lookups, hits, …}    cache-hits/NAME    placebos/NAME

@@ -1,4 +1,4 @@
-//! What the heaps of a world hold, as lines of a memory report.
+//! The reporter of a world's heaps: lines of a memory report.
 //!
 //! ```text
 //!   tenant "tab 1" ─► explicit/tenants/user/tab 1/gc/{objects, free, heads, kept}      system ─► …/system/gc/…

@@ -134,7 +134,7 @@ fn what_is_not_marked_is_told_and_marks_are_taken_away() {
         }
         unmark(objects[3]);
         assert!(!is_marked(objects[3]));
-        // A freed one is told by nobody, marked or not.
+        // A freed one is reported by no object, marked or not.
         heap.free(objects[6]);
         heap.free(objects[7]);
     }

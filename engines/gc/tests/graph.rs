@@ -222,7 +222,7 @@ impl Model {
         reached
     }
 
-    /// After a collection: contents along every edge, and nobody reachable has ended.
+    /// After a collection: contents along every edge, and no reachable object has ended.
     fn compare(&mut self) {
         let alive = self.reachable();
         let mut seen: BTreeMap<u64, NonNull<Node>> = BTreeMap::new();

@@ -193,7 +193,7 @@ fn an_allocation_takes_over_what_is_done_while_the_rest_is_swept() {
     });
 }
 
-/// The clock ticks, the owner stops: the thread ends, and what it did is seen by who has joined it.
+/// The clock ticks, the owner stops: the thread ends, and what it did is seen by the thread that has joined it.
 #[test]
 fn a_stop_is_heard_whenever_it_comes() {
     check(PREEMPTIONS, || {

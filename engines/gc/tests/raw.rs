@@ -153,7 +153,7 @@ fn a_chain_of_pairs_in_either_order() {
     }
 }
 
-/// Roots by counting, as boa_gc has them: whoever has more references than were found in objects is held from
+/// Roots by counting, as boa_gc has them: an object that has more references than were found in objects is held from
 /// outside. Finalizers run before anything is freed, and may keep what they are for.
 struct Counted<'a> {
     heap: &'a Heap,
@@ -206,7 +206,7 @@ impl Roots for Counted<'_> {
 #[test]
 fn roots_by_counting_and_finalizers_that_resurrect() {
     let heap = heap(config());
-    // 0 is held, 0 -> 1; a cycle 2 <-> 3 that nobody holds, 3 -> 4.
+    // 0 is held, 0 -> 1; a cycle 2 <-> 3 that nothing holds, 3 -> 4.
     let objects: Vec<_> = (0..5).map(|number| make(&heap, number)).collect();
     let link = |from: usize, to: usize| {
         let [first, _] = at(objects[from]).edges.get();

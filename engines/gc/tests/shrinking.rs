@@ -103,7 +103,7 @@ fn what_the_sweeper_empties_goes_back_while_the_program_does_something_else() {
     assert!(gained(before) > 60 << 20);
     drop(kept);
     tenant.collect().expect("no tenant is busy");
-    // Nobody polls, and nobody allocates: the counts are asked, and change nothing.
+    // Nothing polls, and nothing allocates: the counts are asked, and change nothing.
     let until = Instant::now() + Duration::from_secs(60);
     while tenant.heap().sweep_counts().background_cells < cells as u64 {
         assert!(Instant::now() < until, "the counts do not come to an end");

@@ -23,7 +23,7 @@ object! {
 const SECOND: u64 = 1_000_000_000;
 const MANY: u64 = if cfg!(miri) { 300 } else { 100_000 };
 
-/// So many that nobody keeps, and one that somebody does.
+/// Allocates so many that nothing keeps, and returns a handle to one more.
 fn fill(tenant: &Tenant, many: u64) -> Handle<Link<'static>> {
     tenant.enter(|cx| {
         let make = |number| {
@@ -236,7 +236,7 @@ fn a_client_of_the_core_is_told_which_heaps_are_due() {
 fn the_asker_asks_until_it_is_dropped() {
     let (asks, asked) = mpsc::channel();
     let asker = Asker::start(Duration::from_millis(2), move || {
-        // Nobody listens any more when the test ends.
+        // Nothing listens any more when the test ends.
         let _ = asks.send(std::thread::current().id());
     })
     .expect("a thread");

@@ -461,7 +461,7 @@ fn it_ends_where_no_closure_of_any_tenant_runs() {
         // SAFETY: it is refused.
         let ended = unsafe { first.raw_heap().finish_marking(&mut ()) };
         assert_eq!(ended, Err(Busy::Entered));
-        // New in a heap that nobody is in.
+        // New in a heap that no closure is in.
         first.enter(|cx| {
             let node = kept.open(cx).expect("its own");
             node.next.set(cx, Some(named(cx, 5)));
@@ -586,7 +586,7 @@ fn one_that_is_past_its_limit_neither_stops_nor_waits_for_the_others() {
     assert!(small.heap().is_marking(), "a slice was done, and no more");
     assert_eq!(small.heap().collections(), before);
     assert!(large.heap().is_marking());
-    // In a closure of another it cannot be finished, and nobody waits for that once nothing is left to follow.
+    // In a closure of another it cannot be finished, and nothing waits for that once nothing is left to follow.
     large.enter(|_| {
         while runtime.mark_step(edges(1000)) == Progress::More {}
         round();

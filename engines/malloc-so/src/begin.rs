@@ -1,4 +1,4 @@
-//! What happens when the library is loaded, and when the program ends.
+//! The begin and end of the library: what it does when it is loaded, and when the program ends.
 //!
 //! ```text
 //!   loader ─► first of all constructors ─► fork handlers, fit profile ─► … main … ─► exit ─► figures, if asked for

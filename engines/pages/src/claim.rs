@@ -1,4 +1,4 @@
-//! Which pages are purged, and when the pool purges by itself.
+//! Claims: which pages are purged, and when the pool purges by itself.
 //!
 //! ```text
 //!   age list   oldest ─► run ─► run ─► run ─► youngest

@@ -1,4 +1,4 @@
-//! Whether a recording is complete: the one place that decides it, for every command and view.
+//! The verdict on completeness: the one place that decides it, for every command and view.
 //!
 //! ```text
 //!   Known (the trace beside its events) ─┐

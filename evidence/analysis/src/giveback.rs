@@ -1,4 +1,4 @@
-//! How much of the free memory that an allocator keeps it could give back when asked.
+//! Free memory that an allocator keeps and could give back when asked: how much it is.
 //!
 //! ```text
 //!   page    |  4096  |  4096  |  4096  |  4096  |

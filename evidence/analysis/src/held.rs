@@ -1,4 +1,4 @@
-//! What each stack holds at the report's instant: its live blocks, and what it mapped itself.
+//! Memory held by each stack at the report's instant: its live blocks, and what it mapped itself.
 //!
 //! ```text
 //!   sites    live, as far as it is resident ──┐

@@ -1,4 +1,4 @@
-//! Which addresses the program mapped itself, and where heap blocks have ever been.
+//! Mappings by address: what the program mapped itself, and where heap blocks have ever been.
 //!
 //! ```text
 //!   Map/Unmap/Remap ──► intervals  [ start, end ) → stack, by the allocator or not

@@ -1,4 +1,4 @@
-//! One finding for one cause: findings of the same kind and function become one.
+//! Merging findings, so that one cause has one: those of the same kind and function become one.
 //!
 //! ```text
 //!   finding  kind, function (plumbing.rs), cause ──► first of them: its words    later ones: absorbed, sums

@@ -1,4 +1,4 @@
-//! What may be missing from a recording, one plain line each with its consequence; and its effect on advice.
+//! Things missing from a recording, one plain line each with its consequence; and their effect on advice.
 //!
 //! ```text
 //!   Known, Counts ──► missing(): Vec<Missing>, the weightiest first ──► a line each (Display)

@@ -1,4 +1,4 @@
-//! What is odd about a trace although nothing is missing, and how the process ended, in words.
+//! Notes on a trace that is odd although nothing is missing, and how the process ended, in words.
 //!
 //! Not here: what is missing (`missing.rs`), notes on the books (`books.rs`).
 

@@ -1,4 +1,4 @@
-//! Who chose a size: what the owner of a stack chose, and what a library or runtime decides by itself.
+//! The owner of a size: what the owner of a stack chose, and what a library or runtime decides by itself.
 //!
 //! ```text
 //!   malloc · operator new · std::make_unique<Page> · Cache::fetch        passed on: the owner's size

@@ -1,4 +1,4 @@
-//! Which moments the report has, and what is done when the stream of events reaches them.
+//! The schedule of moments: which ones the report has, and what is done when the stream of events reaches them.
 //!
 //! ```text
 //!   facts.snapshots, facts.marks ──► Plan { instants, due: (ticket, what) by ticket }

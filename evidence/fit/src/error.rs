@@ -1,4 +1,4 @@
-//! Why nothing was learned.
+//! Errors of learning.
 
 use std::fmt;
 

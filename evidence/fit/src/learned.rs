@@ -1,4 +1,4 @@
-//! What was learned of a program, and its bytes.
+//! The learned figures of a program, and their bytes.
 //!
 //! ```text
 //!   Source… ─► Survey ─► earned ─► Trial ─► spans, spare ─► Learned ─► encode ─► bytes

@@ -1,4 +1,4 @@
-//! What an act does to the live blocks, by multiples of 16.
+//! Steps of live blocks, by multiples of 16: the effect of each act.
 //!
 //! ```text
 //!   act ─► (the size that went, the size that came)       size ─► sixteenths, up to 32 KiB

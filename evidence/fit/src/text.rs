@@ -1,4 +1,4 @@
-//! What is said of a profile: after it was learned, and when one is shown.
+//! A profile as text: after it was learned, and when one is shown.
 //!
 //! ```text
 //!   Learned ─► slop, earned classes, span lengths, spare, warnings       a file ─► all of its classes

@@ -4,7 +4,7 @@
 //!   FILE.heapsnapshot ─► read: a stream of numbers ─┬─► Census: sums by class          (nothing kept for a node)
 //!                                                   └─► Graph: 25 bytes a node, 9 an edge
 //!                                                         ├─► distances: shortest paths from the root
-//!                                                         └─► dominators: who alone retains what
+//!                                                         └─► dominators: what each object alone retains
 //!   two of them ─► diff: by class, and by object          all of it ─► tables: text, JSON
 //! ```
 //!

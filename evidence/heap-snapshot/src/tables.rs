@@ -1,7 +1,7 @@
-//! What a snapshot holds, as tables for a terminal and as JSON.
+//! The contents of a snapshot, as tables for a terminal and as JSON.
 //!
 //! ```text
-//!   FILE ─► read ─► sums by class │ dominators: who retains │ a way from the root │ differences ─► Table: text, JSON
+//!   FILE ─► read ─► sums by class │ dominators: retainers │ a path from the root │ differences ─► Table: text, JSON
 //! ```
 //!
 //! T1  Every table says what its shares refer to, and what was left out of it.

@@ -1,4 +1,4 @@
-//! Why a recording cannot be read as was asked.
+//! Errors of reading a recording.
 
 use std::fmt;
 

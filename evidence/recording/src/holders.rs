@@ -1,4 +1,4 @@
-//! What holds a block, in words: the path from a root, or why there is none.
+//! The holders of a block, in words: the path from a root, or why there is none.
 //!
 //! ```text
 //!   address, or part of a function's name ─► blocks ─► path of each ─► root, +offset → block, … in lines

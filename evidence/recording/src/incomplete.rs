@@ -1,4 +1,4 @@
-//! What a command says of a recording before its figures: what is missing, and what it leaves out.
+//! A command's words before its figures: what is missing from the recording, and what the command leaves out.
 //!
 //! ```text
 //!   Recording::verdict ─► one sentence each        a copy (fork) ─► what it began with

@@ -1,4 +1,4 @@
-//! Where the traces of other processes are: found by the identity with which children name their parents.
+//! The traces of related processes, found by the identity with which children name their parents.
 //!
 //! ```text
 //!   find(uid, pid) ─► known by now ─► else: open files of the folder, the likeliest name first, and remember each

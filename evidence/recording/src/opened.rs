@@ -1,4 +1,4 @@
-//! One opened trace: what it began with, its events, and where its moments are.
+//! An opened trace: what it began with, its events, and where its moments are.
 //!
 //! ```text
 //!   open ─► ancestors, oldest first ─► bequeath ─► heir          read ─► events ─► each

@@ -1,4 +1,4 @@
-//! How far a long reading is: shown by the caller, if at all.
+//! The progress of a long reading, shown by the caller, if at all.
 //!
 //! ```text
 //!   begin(events) ─► step, step … ─► end          a reading; several may follow each other

@@ -1,4 +1,4 @@
-//! What points to blocks, at a look of a trace: for the report's section, and for what holds a block.
+//! Pointers to blocks, at a look of a trace: for the report's section, and for `--who-holds`.
 //!
 //! ```text
 //!   trace ─► which look? ─► ledger up to its ticket ─► analysis::reach ─► pass (report), paths (holders.rs)

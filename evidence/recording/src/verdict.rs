@@ -1,4 +1,4 @@
-//! Whether a recording is complete, for commands that do not analyse it otherwise.
+//! The verdict on completeness, for commands that do not analyse the recording otherwise.
 //!
 //! ```text
 //!   recording ─► analysis without passes ─► Verdict (what its report says)        once for a recording

@@ -1,4 +1,4 @@
-//! Why names cannot be looked for where the caller says.
+//! Errors of sources of names that the caller gave.
 
 use std::fmt;
 use std::io;

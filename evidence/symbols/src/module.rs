@@ -1,4 +1,4 @@
-//! One module of a trace: its files, opened once, and the frames at its addresses.
+//! A module of a trace: its files, opened once, and the frames at its addresses.
 //!
 //! ```text
 //!   Resolver ── dwarf: debug file, else own file

@@ -1,4 +1,4 @@
-//! What a function lies in, where DWARF has only its bare name: namespaces, classes, functions.
+//! Scopes of functions of which DWARF has only the bare name: namespaces, classes, functions.
 //!
 //! ```text
 //!   inlined `_M_create<…>` ─origin, specification─► its declaration ─parents─► class, namespace … ─► std::_Function_base::…

@@ -1,4 +1,4 @@
-//! Where names are looked for, as a user names it, and the names that come of it.
+//! Sources of names, as a user gives them, and the names that come of them.
 //!
 //! ```text
 //!   folders, sysroot, debuginfod, perf maps ─► do they exist? ─► SymbolOptions ─► Symbols

@@ -1,4 +1,4 @@
-//! One HTML file that needs nothing else: the report's JSON, and small scripts that draw it.
+//! The HTML file, which needs nothing else: the report's JSON, and small scripts that draw it.
 //!
 //! ```text
 //!   page.html + page.css + *.js  (include_str!, readable as they are)

@@ -1,4 +1,4 @@
-//! What no root leads to, on the terminal.
+//! Unreached blocks, on the terminal.
 //!
 //! ```text
 //!   nothing points to 300 blocks (1.2 MiB) at the end; only cycles keep 20 (3 KiB); 1,000 blocks are held

@@ -1,4 +1,4 @@
-//! How the screen looks: its size, colour, and what is said about files.
+//! The style of the screen: its size, colour, and what is said about files.
 //!
 //! ```text
 //!   Style ──► text (the fixed parts) ──► advice (the room that is left)

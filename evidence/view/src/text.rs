@@ -1,4 +1,4 @@
-//! One terminal screen: how complete the trace is, where resident memory is, what would give it back.
+//! The terminal screen: how complete the trace is, where resident memory is, what would give it back.
 //!
 //! ```text
 //!   program · completeness · books (a table whose rows add up) · findings · totals · files

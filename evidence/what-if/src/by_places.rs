@@ -1,4 +1,4 @@
-//! Which blocks keep their place, and what that saves: by hand, on a model of its own.
+//! Tests of blocks that keep their place: by hand, on a model of its own.
 //!
 //! ```text
 //!   came, went, regrown ─► place and pages      expected figures stand in the comments

@@ -1,4 +1,4 @@
-//! Which thread has which heap.
+//! The heap of each thread.
 //!
 //! ```text
 //!   thread ──► its heap, if it has one │ the first heap whose thread has ended │ a new heap

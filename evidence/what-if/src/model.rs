@@ -1,4 +1,4 @@
-//! One policy at work: a layout, its pages, and the figures of both.
+//! A policy at work: a layout, its pages, and the figures of both.
 //!
 //! ```text
 //!   came(block) ─► layout.acquire ─► pages.block       regrown ─► in place │ moved with its pages │ copied

@@ -1,4 +1,4 @@
-//! How much of its large blocks a program touched, by the snapshots of the recording.
+//! The touched parts of a program's large blocks, by the snapshots of the recording.
 //!
 //! ```text
 //!   first pass:  acts ─► large live blocks ◄─ at each snapshot ─ resident pages of each

@@ -1,4 +1,4 @@
-//! What a host should not have: memory that no reporter covers, and memory that two report. For trying `skinflint run
+//! Planted faults: memory that no reporter covers, and memory that two report. For trying `skinflint run
 //! --dark-matter`, with `--plant`.
 //!
 //! ```text

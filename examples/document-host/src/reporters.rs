@@ -1,4 +1,4 @@
-//! What the host reports about its memory: one row for each thing that has some.
+//! The host's reporters: one row for each thing that has memory.
 //!
 //! ```text
 //!   explicit/caches/documents, …/text metrics, explicit/images/{compressed, decoded}, explicit/sqlite/used,

@@ -1,4 +1,4 @@
-//! Where a tenant's documents come from: a SQLite database of its own.
+//! The source of a tenant's documents: a SQLite database of its own.
 //!
 //! ```text
 //!   document(id, text)      image(document, at, file)          PRAGMA shrink_memory under pressure

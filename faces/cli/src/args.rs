@@ -13,8 +13,8 @@ use clap::{Parser, Subcommand};
 Example:
   skinflint run -- sqlite3 app.db 'select count(*) from t'
 
-Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong use;
-1 for a trace that cannot be read.
+Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong
+use; 1 for a trace that cannot be read.
 
 Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in

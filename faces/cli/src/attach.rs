@@ -19,10 +19,10 @@ Examples:
   skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
   skinflint attach $(pidof redis-server) --for 60
 
-Blocks from before are unknown. This needs gdb with Python, which stops the program for about a second at
-the beginning and at the end; a wait in the program (poll, sleep) may return early. Statically linked
-programs cannot be recorded, nor allocators that a program contains without exporting them. The recorder
-stays loaded afterwards, and does nothing.";
+Blocks from before are unknown. This needs gdb with Python, which stops the program for about a
+second at the beginning and at the end; a wait in the program (poll, sleep) may return early.
+Statically linked programs cannot be recorded, nor allocators that a program contains without
+exporting them. The recorder stays loaded afterwards, and does nothing.";
 
 pub const DETACH_HELP: &str = "\
 Examples:

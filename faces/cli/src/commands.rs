@@ -1,4 +1,4 @@
-//! Which command does what, and which errors are the command line's.
+//! The dispatch of commands, and the errors that are the command line's.
 //!
 //! ```text
 //!   Command ─► the file of its name ─► exit status          error ─► 1: a file, a trace; 2: what the user can put right

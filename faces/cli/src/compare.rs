@@ -41,9 +41,9 @@ Examples:
   skinflint compare --paced 1 --idle 5 a.sft b.sft
   skinflint compare --idle 3 -- sh load.sh       # a server is ended when it has been idle for 3 s
 
-Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3), tcmalloc, gperftools,
-snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask peers` builds them from
-their authors' sources. What each figure means is in docs/compare.md.";
+Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3), tcmalloc,
+gperftools, snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask
+peers` builds them from their authors' sources. docs/compare.md says what each figure means.";
 
 #[derive(ClapArgs, Debug)]
 pub struct CompareArgs {
@@ -64,7 +64,7 @@ pub struct CompareArgs {
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
 
-    /// Limit of one run [default: ten times what the reference took, at least 60]
+    /// Limit of one run [default: ten times the reference's time, at least 60]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<f64>,
 

@@ -41,11 +41,11 @@ pub struct CountsArgs {
     #[arg(long, value_name = "SCHEME")]
     pub scheme: Option<String>,
 
-    /// What a line's percentage is of: count, or slop (count times bytes wasted)
+    /// The quantity that percentages are of: count, or slop (count times bytes wasted)
     #[arg(long, value_name = "WHAT", default_value = "count")]
     pub weight: Weight,
 
-    /// Which blocks to count: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
+    /// The blocks to count: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
     /// name of a mark
     #[arg(long, value_name = "WHEN", default_value = "cumulative")]
     pub when: String,

@@ -21,8 +21,8 @@ Examples:
   skinflint ctl status --json | jq '.processes[].trace'
 
 PID is the program's, that of any process it started, or skinflint's own. While a recording is
-stopped, it still records releases, so that the report knows which earlier blocks live; it only counts
-acquisitions.";
+stopped, it still records releases, so that the report knows which earlier blocks live; it only
+counts acquisitions.";
 
 #[derive(ClapArgs, Debug)]
 pub struct CtlArgs {

@@ -32,10 +32,11 @@ Examples:
   skinflint dark-matter app.sft report.json --at 'memory report' --json
   skinflint run --dark-matter -- ./app            # records it, asks it, and prints this
 
-The memory report is Firefox's (about:memory, version 1), of the moment that --at names. With totals
-only it is known how much no reporter covers, and stacks are \"possible\". A report whose
-entries list the addresses they have measured (\"blocks\", \"ranges\": docs/export.md) is compared byte by byte:
-`run --dark-matter` and `record --dark-matter` have the program write one, `memory PID --blocks --save FILE` too.";
+The memory report is Firefox's (about:memory, version 1), of the moment that --at names. With
+totals only it is known how much no reporter covers, and stacks are \"possible\". A report whose
+entries list the addresses they have measured (\"blocks\", \"ranges\": docs/export.md) is compared
+byte by byte: `run --dark-matter` and `record --dark-matter` have the program write one, `memory
+PID --blocks --save FILE` too.";
 
 #[derive(ClapArgs, Debug)]
 pub struct DarkArgs {

@@ -28,7 +28,8 @@ Examples:
   skinflint diff old.sft new.sft --from end --to end --by blocks --json
 
 Stacks are matched by the module and function of each frame, not by address: other builds and
-versions of the program and its libraries can be compared. Moments are those of `skinflint report --at`.";
+versions of the program and its libraries can be compared. Moments are those of `skinflint report
+--at`.";
 
 #[derive(ClapArgs, Debug)]
 pub struct DiffArgs {
@@ -48,7 +49,7 @@ pub struct DiffArgs {
     #[arg(long, value_name = "MOMENT")]
     pub to: Option<String>,
 
-    /// What rows are in order of: the size of the difference in it
+    /// The figure by whose difference rows are ordered
     #[arg(long, value_name = "FIGURE", default_value = "bytes")]
     pub by: Figure,
 

@@ -30,8 +30,9 @@ Examples:
   skinflint record -- skinflint exec -- ./server    # recorded, on our allocator
   SKINFLINT_HARDEN=1 skinflint exec -- ./server     # guarded samples, for use in production
 
-The program takes the place of this one: process id, signals and exit status are its own. What it
-starts runs on our allocator too (LD_PRELOAD is inherited); statically linked programs keep theirs.
+The program takes the place of this one: process id, signals and exit status are its own.
+Processes that it starts run on our allocator too (LD_PRELOAD is inherited); statically linked
+programs keep theirs.
 
 Environment of the program:",
     );

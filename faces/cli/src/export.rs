@@ -34,7 +34,8 @@ Examples:
   skinflint export app.sft --format memory-report --at end -o memory-report.json.gz  # about:memory
   skinflint export app.sft --format heaptrack -o app.heaptrack.gz
 
-What each format holds, and what it cannot, is in docs/export.md. A name that ends in .gz is compressed.";
+docs/export.md says what each format holds, and what it cannot hold. A name that ends in .gz is
+compressed.";
 
 #[derive(ClapArgs, Debug)]
 pub struct ExportArgs {
@@ -50,8 +51,8 @@ pub struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// The moment of what is in use: peak, end, heap-peak, after-free, most-kept, the name of a mark, or a
-    /// time after the start [default: peak]; not for dhat, heaptrack and firefox, which are of the whole run
+    /// The moment at which memory in use is counted: peak, end, heap-peak, after-free, most-kept, the name of a
+    /// mark, or a time after the start [default: peak]; not for dhat, heaptrack and firefox, which are of the whole run
     #[arg(long, value_name = "MOMENT")]
     pub at: Option<String>,
 

@@ -27,8 +27,9 @@ Examples:
   skinflint fit monday.sft friday.sft -o app.fit --json | jq '.earned'
   skinflint fit --show app.fit
 
-All traces must be of one program. A summary goes to stderr. To use the profile, set SKINFLINT_FIT=app.fit
-where the program runs on Skinflint's allocator; the allocator ignores a damaged profile, with one line.";
+All traces must be of one program. A summary goes to stderr. To use the profile, set
+SKINFLINT_FIT=app.fit where the program runs on Skinflint's allocator; the allocator ignores a
+damaged profile, with one line.";
 
 #[derive(ClapArgs, Debug)]
 pub struct FitArgs {

@@ -30,10 +30,11 @@ Examples:
   skinflint gc app.sfo --policies legacy,many-origin,tight --compact sparse
   skinflint gc app.sft --policies all --json    # a malloc trace: blocks as objects
   skinflint gc --synthetic steady:3 --write steady.sfo
-  skinflint gc --live app.js --policies studied # the program itself, its objects in each policy's pages
+  skinflint gc --live app.js --policies studied # the program itself
 
-All policies collect at the same events, and nothing but the policy differs. CPU time without marking; memory is
-pages of 256 KiB. The compactor is V8's unless --compact says otherwise. docs/gc-policies.md explains.";
+All policies collect at the same events, and nothing but the policy differs. CPU time is without
+marking; memory is counted in pages of 256 KiB. The compactor is V8's unless --compact says
+otherwise. docs/gc-policies.md explains.";
 
 #[derive(ClapArgs, Debug)]
 pub struct GcArgs {
@@ -41,17 +42,17 @@ pub struct GcArgs {
     #[arg(value_name = "TRACE", required_unless_present_any = ["synthetic", "list", "live"])]
     pub traces: Vec<PathBuf>,
 
-    /// A made-up trace by seed: steady, phases, independent; may be given several times. PERCENT is the share of
+    /// A trace generated from a seed: steady, phases, independent; may be given several times. PERCENT is the share of
     /// objects that the collector allocates (77)
     #[arg(long, value_name = "SHAPE[:SEED[:PERCENT]]")]
     pub synthetic: Vec<String>,
 
-    /// Run JavaScript programs themselves under each policy, on Boa (`make js` builds it); without one first, and what they
-    /// print must be the same
+    /// Run JavaScript programs themselves under each policy, on Boa (`make js` builds it); first without a policy;
+    /// each must print the same
     #[arg(long, value_name = "FILE.js", num_args = 1.., conflicts_with_all = ["traces", "synthetic"])]
     pub live: Vec<PathBuf>,
 
-    /// Policies with commas; `studied` are the twelve of the study and ours, `all` all there are
+    /// Policies with commas; `studied` are the twelve of the study and ours, `all` is every policy
     #[arg(
         long,
         value_name = "LIST",
@@ -72,7 +73,7 @@ pub struct GcArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0)]
     pub growth: f64,
 
-    /// Which pages are evacuated in collections [default: sparse; with --live never]
+    /// Pages to evacuate in collections [default: sparse; with --live never]
     #[arg(long, value_name = "WHICH")]
     pub compact: Option<Compact>,
 
@@ -109,7 +110,7 @@ pub struct GcArgs {
     pub alone: bool,
 }
 
-/// Which pages are evacuated in collections.
+/// Pages to evacuate in collections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compact {
     /// None

@@ -21,9 +21,9 @@ Examples:
   skinflint heap app.heapsnapshot --path Session:3   # the fourth of this class
   skinflint heap before.heapsnapshot --diff after.heapsnapshot
 
-Reads what Chromium, node (--heapsnapshot-signal, v8.writeHeapSnapshot) and our own garbage-collected
-heap write. Sums by class are read as a stream; the rest needs 25 bytes of memory a node and 9 an edge,
-and some 50 and 12 more for --retained.";
+Reads what Chromium, node (--heapsnapshot-signal, v8.writeHeapSnapshot) and our own
+garbage-collected heap write. Sums by class are read as a stream; the rest needs 25 bytes of
+memory a node and 9 an edge, and some 50 and 12 more for --retained.";
 
 #[derive(ClapArgs, Debug)]
 pub struct HeapArgs {
@@ -31,15 +31,15 @@ pub struct HeapArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// The objects that alone keep most alive, and those that they are kept by
+    /// Print the objects that alone keep most alive, and the objects that keep these
     #[arg(long, conflicts_with_all = ["path", "diff"])]
     pub retained: bool,
 
-    /// The shortest way from the root to an object: @ID, CLASS (the first) or CLASS:N
+    /// Print the shortest path from the root to an object: @ID, CLASS (the first) or CLASS:N
     #[arg(long, value_name = "OBJECT", conflicts_with = "diff")]
     pub path: Option<String>,
 
-    /// A later snapshot of the same program: what grew, what is new, what is gone
+    /// Compare with a later snapshot of the same program: what grew, what is new, what is gone
     #[arg(long, value_name = "FILE")]
     pub diff: Option<PathBuf>,
 

@@ -21,11 +21,11 @@ use skinflint_view::units;
 
 pub const HELP: &str = "\
 Examples:
-  skinflint import malloc.log -o app.sft        # Mozilla's logalloc: MALLOC_LOG=/path/malloc.log firefox
+  skinflint import malloc.log -o app.sft        # of MALLOC_LOG=/path/malloc.log firefox
   skinflint import log.gz --pid 2 -o tab.sft
   skinflint compare app.sft                     # replays it on several allocators
 
-Such a log has no stacks, no usable sizes and no times; what needs them is not in reports on it.";
+Such a log has no stacks, no usable sizes and no times; reports on it leave out what needs them.";
 
 #[derive(ClapArgs, Debug)]
 pub struct ImportArgs {

@@ -39,16 +39,17 @@ Examples:
   skinflint memory 4711 --diff before.json.gz   # what has changed since
   skinflint memory 4711 --page                  # the same in a browser, with buttons and a timeline
   skinflint memory 4711 --openmetrics           # for a collector of Prometheus
-  skinflint memory                              # who can be asked
+  skinflint memory                              # the processes that can be asked
 
-Of any process of yours it is shown what is resident, by the kernel's word. A program started by `skinflint
-exec --memory` also tells what its heap holds; one that links the reporters tells everything. Files are
-Firefox's (about:memory, version 1). [2] behind a name: two lines of that path; [+] and [-]: only in the
-second or first of two reports.";
+Of any process of yours it shows the resident memory, as the kernel counts it. A program started
+by `skinflint exec --memory` also reports what its heap holds; one that links the reporters
+reports everything. Files are Firefox's (about:memory, version 1). [2] behind a name: two lines of
+that path; [+] and [-]: only in the second or first of two reports.";
 
 #[derive(ClapArgs, Debug)]
 pub struct MemoryArgs {
-    /// A process, the URL of its page, or a file of about:memory [default: lists who can be asked]
+    /// A process, the URL of its page, or a file of about:memory [default: lists the processes
+    /// that can be asked]
     #[arg(value_name = "PID|URL|FILE")]
     pub what: Option<String>,
 
@@ -92,7 +93,7 @@ pub struct MemoryArgs {
     #[arg(long, requires = "save")]
     pub blocks: bool,
 
-    /// Before: have the program give back what it can have again
+    /// Before: have the program give back what it can rebuild
     #[arg(long, requires = "what")]
     pub minimize: bool,
 

@@ -65,7 +65,7 @@ pub struct NameOptions {
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
 
-    /// Where to get debug files by build id: a debuginfod client's folder, a server's URL, or env for
+    /// Source of debug files by build id: a debuginfod client's folder, a server's URL, or env for
     /// DEBUGINFOD_URLS; may be given several times. URLs are fetched with curl; without this option none is
     #[arg(long, value_name = "FOLDER|URL|env")]
     pub debuginfod: Vec<String>,

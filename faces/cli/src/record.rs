@@ -16,13 +16,13 @@ Examples:
   skinflint record --mark-signal USR2 -- ./server &   # then: kill -USR2 SERVER-PID makes a mark
 
 Every process that the program starts is recorded into a trace of its own. A program marks its own
-moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID marks from outside. Two
-marks called \"X begin\" and \"X end\" make a phase.";
+moments by skinflint_mark(\"name\") (skinflint.h); kill -USR1 SKINFLINT-PID marks from outside.
+Two marks called \"X begin\" and \"X end\" make a phase.";
 
 #[derive(ClapArgs, Debug)]
 pub struct RecordArgs {
-    /// When --dark-matter asks the reporters: peak (whenever memory has grown by a tenth; the last answer counts), end,
-    /// the name of a mark, or a time after the start
+    /// The moment at which --dark-matter asks the reporters: peak (whenever memory has grown by a tenth; the last
+    /// answer counts), end, the name of a mark, or a time after the start
     #[arg(
         long,
         value_name = "MOMENT",

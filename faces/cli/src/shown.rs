@@ -1,4 +1,4 @@
-//! How a report is shown: on which width, in which colours, with which hints, and as a page.
+//! Showing a report: on which width, in which colours, with which hints, and as a page.
 //!
 //! ```text
 //!   options, terminal ─► style ─► view::text          report ─► view::html ─► a whole file, or none

@@ -23,21 +23,23 @@ use skinflint_launch::installed;
 
 pub const HELP: &str = "\
 Examples:
-  skinflint tabs                                        # 29 pages, 30 windows, 319 loads, in Chromium and Firefox, 5 times
+  skinflint tabs                                        # 319 loads, two browsers, 5 times
   skinflint tabs --cycles 2 --repeat 1 --rest 30        # the same, small
   skinflint tabs --plan scale --repeat 3 -o scale       # 150 tabs, and Octane with 1 and with 150
   skinflint tabs --plan shared --browser webkit --allocators glibc,jemalloc,mimalloc,skinflint
-  skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on our heap and on its engine's own
+  skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on both heaps
   skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
-  skinflint tabs --record mine.har https://example.org/ && skinflint tabs --replay mine.har --keep 10 --cycles 20
+  skinflint tabs --record mine.har https://example.org/
+  skinflint tabs --replay mine.har --keep 10 --cycles 20
 
-Plans: cycle, scale, slim, shared, programs, or a TOML file (docs/tabs.md). Browsers: chromium, firefox, webkit, js; the driver follows
-after a slash: chromium/cdp, chromium/page, firefox/marionette, firefox/bidi, firefox/page. Run again with the same -o, it
-goes on where it was. `make tabs-deps` installs browsers and what drives them.";
+Plans: cycle, scale, slim, shared, programs, or a TOML file (docs/tabs.md). Browsers: chromium,
+firefox, webkit, js; the driver follows after a slash: chromium/cdp, chromium/page,
+firefox/marionette, firefox/bidi, firefox/page. Run again with the same -o, it goes on where it
+was. `make tabs-deps` installs browsers and their drivers.";
 
 #[derive(ClapArgs, Debug)]
 pub struct TabsArgs {
-    /// What to do: cycle, scale, slim, shared, programs, or a TOML file
+    /// The plan: cycle, scale, slim, shared, programs, or a TOML file
     #[arg(long, value_name = "PLAN", default_value = "cycle")]
     pub plan: String,
 
@@ -54,7 +56,7 @@ pub struct TabsArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub allocators: Vec<String>,
 
-    /// How often each
+    /// Runs of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
 
@@ -66,11 +68,11 @@ pub struct TabsArgs {
     #[arg(long, value_name = "P,Q", value_delimiter = ',')]
     pub pages: Vec<String>,
 
-    /// Only so many pages; 0 is all
+    /// Number of pages; 0 is all
     #[arg(long, value_name = "N")]
     pub page_count: Option<u32>,
 
-    /// How often the pages are gone through
+    /// Passes through the pages
     #[arg(long, value_name = "N")]
     pub cycles: Option<u32>,
 
@@ -78,15 +80,15 @@ pub struct TabsArgs {
     #[arg(long, value_name = "N")]
     pub keep: Option<u32>,
 
-    /// Between the beginnings of two loads
+    /// Time between the beginnings of two loads
     #[arg(long, value_name = "SECONDS")]
     pub interval: Option<f64>,
 
-    /// After start, last load and close
+    /// Wait after start, last load and close
     #[arg(long, value_name = "SECONDS")]
     pub settle: Option<f64>,
 
-    /// After the close, besides
+    /// Further wait after the close
     #[arg(long, value_name = "SECONDS")]
     pub rest: Option<f64>,
 
@@ -98,7 +100,7 @@ pub struct TabsArgs {
     #[arg(long, value_name = "KIND", value_parser = ["window", "tab"])]
     pub kind: Option<String>,
 
-    /// Between two samples
+    /// Milliseconds between two samples
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub sample: u64,
 

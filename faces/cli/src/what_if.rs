@@ -28,8 +28,8 @@ Examples:
   skinflint what-if app.sft --policy glibc,skinflint,jemalloc5:64k:fullest
   skinflint what-if app.sft --delay 500 --json | jq '.[0].policies[] | [.policy, .after_free.held_bytes]'
 
-A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free slot is
-taken, whether each thread has a heap of its own. A wrong policy prints the valid ones.";
+A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free
+slot is taken, whether each thread has a heap of its own. A wrong policy prints the valid ones.";
 
 #[derive(ClapArgs, Debug)]
 pub struct WhatIfArgs {

@@ -1,4 +1,4 @@
-//! What lived at a report's instant, block by block, and what came and went until another one.
+//! The blocks that lived at a report's instant, and those that came and went until another one.
 //!
 //! ```text
 //!   events ─► ledger up to the instant ─► live blocks, by site ─► events up to the other one ─► came, went

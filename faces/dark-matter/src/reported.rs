@@ -1,4 +1,4 @@
-//! What a program's memory report claims of its heap.
+//! The claims of a program's memory report on its heap.
 //!
 //! ```text
 //!   memory-report.json[.gz] ─► report::file ─► lines ─► Reported: processes ─► heap(process): claims

@@ -1,4 +1,4 @@
-//! What only the events can tell about a stack: how long its blocks lived, and the most it ever held.
+//! Facts about a stack that only the events have: how long its blocks lived, and the most it ever held.
 //!
 //! ```text
 //!   acts ─► LivesPass ─► by stack: lifetimes, largest moment, bytes by (bin of birth, bin of death)

@@ -1,4 +1,4 @@
-//! One line of a logalloc log.
+//! A line of a logalloc log.
 //!
 //! ```text
 //!   PID ' ' [TID ' '] NAME '(' [ARG [',' ARG]] ')' ['=' PLACE]

@@ -1,4 +1,4 @@
-//! What the writers read: a report, and what only the events could tell.
+//! The input of the writers: a report, and what only the events could tell.
 //!
 //! ```text
 //!   Report::sites ─┐

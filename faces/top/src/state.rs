@@ -1,4 +1,4 @@
-//! What is known of the program so far: live blocks by stack, books, and how fast things change.
+//! The state of the program so far: live blocks by stack, books, and how fast things change.
 //!
 //! ```text
 //!   Event ─► Ledger ─► acts ─► Stack { live, acquired }      window: figures as of some seconds ago ─► growth, rates

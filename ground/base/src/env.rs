@@ -97,7 +97,7 @@ pub const STATS: Variable = Variable {
 pub const BAD_FREE: Variable = Variable {
     name_z: b"SKINFLINT_BAD_FREE\0",
     reader: Reader::Allocator,
-    meaning: "what follows a fault of the program: a line and the end, a line, nothing",
+    meaning: "the reaction to a fault of the program: a line and abort, a line, nothing",
     values: "abort, warn or ignore",
     default: "abort",
 };
@@ -125,7 +125,7 @@ pub const QUARANTINE_BYTES: Variable = Variable {
     name_z: b"SKINFLINT_QUARANTINE_BYTES\0",
     reader: Reader::Allocator,
     meaning: "with quarantine: most bytes of freed blocks that wait to be used again",
-    values: "a number, with K, M or G behind it if wanted",
+    values: "a number of bytes, optionally with K, M or G",
     default: "16M",
 };
 
@@ -179,7 +179,7 @@ pub const RESERVE: Variable = Variable {
     name_z: b"SKINFLINT_RESERVE\0",
     reader: Reader::Allocator,
     meaning: "bytes kept back, and given up when the system refuses more",
-    values: "a number, with K, M or G behind it if wanted",
+    values: "a number of bytes, optionally with K, M or G",
     default: "0",
 };
 

@@ -1,4 +1,4 @@
-//! What a filter of system calls (seccomp) answers: the kernel's machine for such filters, run by hand.
+//! The answers of a filter of system calls (seccomp): the kernel's machine for such filters, run by hand.
 //!
 //! ```text
 //!   program ─► seccomp(filter) ─► verdict(filter, call) ─► passes │ handled │ kills

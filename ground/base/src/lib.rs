@@ -1,4 +1,4 @@
-//! What may run while `malloc` is running.
+//! Code that may run while `malloc` is running.
 //!
 //! ```text
 //!   sys   raw system calls: never touch errno, never allocate

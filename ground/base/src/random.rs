@@ -9,7 +9,7 @@
 //! N1  The same seed gives the same numbers, on every machine and for ever: committed figures depend on it.
 //! N2  It is one addition, two multiplications and three shifts; nothing is secret about it.
 //!
-//! Not here: seeds drawn anew (who wants one asks the clock or the kernel), distributions other than uniform.
+//! Not here: seeds drawn anew (callers ask the clock or the kernel), distributions other than uniform.
 
 /// The increment of the state.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,4 @@
-//! How the bytes of our trace formats are framed: numbers of variable length, headers that end in a checksum, payloads
+//! The framing of our trace formats: numbers of variable length, headers that end in a checksum, payloads
 //! that are compressed where that makes them smaller.
 //!
 //! ```text

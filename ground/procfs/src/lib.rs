@@ -1,9 +1,9 @@
-//! What the kernel says in `/proc` about processes: the one reader of all that watches them from outside.
+//! The one reader of `/proc`, for every part that watches processes from outside.
 //!
 //! ```text
 //!   /proc/PID/stat ─► Stat           status ─► About, Memory       smaps_rollup ─► Rollup
 //!             maps, smaps ─► MapLine, its figures     environ, cmdline, exe, comm ─► bytes and names
-//!   /proc ─► Processes: who lives, whose child each is ─► belongs: below a member, or an orphan that came to the reaper
+//!   /proc ─► Processes: which live, whose child each is ─► belongs: below a member, or an orphan that came to the reaper
 //! ```
 //!
 //! N1  Everything may vanish between two looks, or be forbidden: then less is returned. Nothing panics.

@@ -1,4 +1,4 @@
-//! What names a process: its program, its arguments, its environment, its threads.
+//! The identity of a process: its program, its arguments, its environment, its threads.
 //!
 //! ```text
 //!   cmdline, environ ─► bytes, a 0 after each string      exe, cwd ─► links      task/ ─► threads, comm ─► their names

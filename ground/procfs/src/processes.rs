@@ -10,7 +10,7 @@
 //! D2  A child of the reaper is an orphan of the tree, or was never in it: its parents do not tell.
 //! D3  What was not read, or was gone, has no parent: it belongs only if the caller knows it.
 //!
-//! Not here: who is a member, which orphans are ours (compare's and browser's tree.rs).
+//! Not here: which processes are members, which orphans are ours (compare's and browser's tree.rs).
 
 use std::collections::HashMap;
 
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Returns who belongs to the tree below 60, in which 70 is a stranger; of orphans those above 100.
+    /// Returns the processes of the tree below 60, in which 70 is a stranger; of orphans those above 100.
     fn members(parents: &[(u32, u32)]) -> Vec<u32> {
         let now = processes(parents);
         let place = |pid, _: Option<&Stat>| match pid {

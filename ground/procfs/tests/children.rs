@@ -96,7 +96,7 @@ fn a_grandchild_is_below_and_a_sibling_is_not() {
     let of_root = |pid| (pid == root.pid()).then_some(());
     assert!(climb(root.said(), 64, of_root, processes::parent).is_some());
     assert!(climb(beside.pid(), 64, of_root, processes::parent).is_none());
-    // Nothing was wanted: everybody is there, and nobody has a parent.
+    // Nothing was wanted: every process is there, and none has a parent.
     let names = Processes::read(|_| false).expect("/proc");
     assert!(names.has(root.said()) && names.stats().next().is_none());
 }

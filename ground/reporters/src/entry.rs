@@ -1,4 +1,4 @@
-//! One line of a memory report, and what makes it a sound one.
+//! A line of a memory report, and what makes it a sound one.
 //!
 //! ```text
 //!   process            path                        kind   units   amount   description

@@ -56,7 +56,9 @@ impl Target {
             return Ok(Target::Url(text.to_owned()));
         }
         match text.parse::<u32>() {
-            Ok(0) => bail!("0 is no process; `skinflint memory` lists who can be asked"),
+            Ok(0) => {
+                bail!("0 is no process; `skinflint memory` lists the processes that can be asked")
+            }
             Ok(pid) => Ok(Target::Pid(pid)),
             Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 bail!("{text} is no process: numbers of processes are smaller")

@@ -1,4 +1,4 @@
-//! What a program reports about its own memory: reporters, the tree of about:memory, and the ways to read it.
+//! Memory reports of a program about itself: reporters, the tree of about:memory, and the ways to read it.
 //!
 //! ```text
 //!   reporters (gc, caches, SQLite, C, Python) ─┐

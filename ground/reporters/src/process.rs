@@ -1,4 +1,4 @@
-//! What the kernel reports about a process: every resident byte by what it is, and the usual sums.
+//! The kernel's view of a process: every resident byte by what it is, and the usual sums.
 //!
 //! ```text
 //!   /proc/PID/smaps ─► resident-by-kind/{heap, stacks, files, shared, anonymous, kernel}/…      = resident

@@ -1,4 +1,4 @@
-//! How much of the heap a data structure takes, by what the allocator gave for it.
+//! The heap size of a data structure, by what the allocator gave for it.
 //!
 //! ```text
 //!   documents.heap_bytes() ─► each block ─► usable ─► sum

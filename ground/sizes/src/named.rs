@@ -1,4 +1,4 @@
-//! How a scheme is found: by its own name, or by a recorded allocator's.
+//! Looking a scheme up: by its own name, or by a recorded allocator's.
 //!
 //! ```text
 //!   --scheme jemalloc5 ──by_name──► Scheme ◄──for_allocator── libjemalloc.so.2

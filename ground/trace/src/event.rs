@@ -1,4 +1,4 @@
-//! What a program did to its memory, one event at a time.
+//! Events: what a program did to its memory, one at a time.
 //!
 //! ```text
 //!   thread 0 ──ticket 0──ticket 1───────────────ticket 5──►

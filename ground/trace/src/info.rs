@@ -1,4 +1,4 @@
-//! What a trace holds beside its events: the process, its threads, modules, marks, and the samples
+//! The contents of a trace beside its events: the process, its threads, modules, marks, and the samples
 //! that were read from `/proc` while it ran.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! One step outwards: from the registers in a frame to those of its caller.
+//! A step outwards: from the registers in a frame to those of its caller.
 //!
 //! ```text
 //!   pc ──► rule (cache, or compiled: Finder ► cfi ► pack) ──► Stepped { link, sp, bp, also read }

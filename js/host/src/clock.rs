@@ -1,4 +1,4 @@
-//! What the programs' clocks show, and what the process has used.
+//! The clock that programs see, and the processor time that the process has used.
 //!
 //! K1  Both clocks only go forward; with `--clock cpu` a timer's milliseconds are processor time, too, so a
 //!     wait for one must do something or end: the host jumps to the next timer instead of sleeping.

@@ -1,4 +1,4 @@
-//! What a tab has still to do: promise reactions, timers, futures.
+//! The jobs that a tab has still to do: promise reactions, timers, futures.
 //!
 //! ```text
 //!   engine ──enqueue──► reactions ─┐

@@ -1,4 +1,4 @@
-//! What programs can call besides the language itself.
+//! Native functions: what programs can call besides the language itself.
 //!
 //! ```text
 //!   print, console.log/info/warn/error/debug      setTimeout, setInterval, clear…      performance.now

@@ -1,4 +1,4 @@
-//! What is said in the end: as text on stderr, or as JSON on stdout.
+//! The report at the end: as text on stderr, or as JSON on stdout.
 //!
 //! Y1  The JSON has everything that the text has; figures that a heap does not tell are null (heap.H1).
 //!

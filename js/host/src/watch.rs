@@ -1,4 +1,4 @@
-//! When Boa's own heap collects, seen from outside: it has no way to be asked.
+//! Watching the collections of Boa's own heap from outside: it has no way to be asked.
 //!
 //! ```text
 //!   collect:  count edges ─► mark ─► finalize ─► mark ─► sweep (drops) ─► back to the allocation

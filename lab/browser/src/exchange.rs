@@ -1,4 +1,4 @@
-//! What a recording of pages is made of: requests and their answers, whatever format they were kept in.
+//! Exchanges, of which recordings of pages consist: requests and their answers, in whatever format they were kept.
 //!
 //! ```text
 //!   har.rs, warc.rs ─► Exchanges ─► recording.rs

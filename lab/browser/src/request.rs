@@ -1,4 +1,4 @@
-//! What a caller of a series asks for.
+//! The caller's request for a series.
 //!
 //! ```text
 //!   skinflint tabs ─► Request ─► series.rs, and what each run needs of it: pages.rs, run.rs

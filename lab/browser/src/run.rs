@@ -1,4 +1,4 @@
-//! One run: a plan on one browser, from its start to the last of its processes.
+//! A run: a plan on one browser, from its start to the last of its processes.
 //!
 //! ```text
 //!   start.rs ─► browser ─► drive ─► loads, closes, rests ─► checkpoints ─► run.json (after each one)

@@ -1,4 +1,4 @@
-//! Which parts of closed pages are still alive, by the browser's own report and by process.
+//! Parts of closed pages that are still alive, by the browser's own report and by process.
 //!
 //! ```text
 //!   Firefox   memory report ─► ghost windows, window-objects of pages (active, cached, detached) that are not open

@@ -1,4 +1,4 @@
-//! One run: starts the program, measures its memory until it ends, and reports how it ended and what it used.
+//! A run: starts the program, measures its memory until it ends, and reports how it ended and what it used.
 //!
 //! ```text
 //!   spawn ─► look ─ wait (pidfd, until the next look) ─► look ─ … ─► ended ─► wait4 ─► what it left is ended too

@@ -1,4 +1,4 @@
-//! What every list of free blocks can do, whatever its strategy.
+//! The interface of every list of free blocks, whatever its strategy.
 //!
 //! ```text
 //!   space ─► FreeList: free(block) … take(bytes) ─► block

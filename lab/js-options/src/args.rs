@@ -17,14 +17,14 @@ use clap::{Parser, ValueEnum};
 pub const HELP: &str = "\
 Examples:
   skinflint js app.js
-  skinflint js tab.js --tabs 60 --close all-but-one   # a tenant for each tab; resident memory at each step
+  skinflint js tab.js --tabs 60 --close all-but-one   # a tenant for each tab
   skinflint js tab.js --tabs 59 --then busy.js --pauses --heap stock
   skinflint js a.js b.js --limit 64M --gc-log=json
   skinflint js app.js --policy many-origin    # `skinflint gc --live app.js` compares all of them
 
-What the programs print goes to stdout, the report to stderr; with --json the report goes to stdout and
-has what they printed. Exit status: 1 if a program threw, did not parse or reached its limit (the others
-go on), 2 for wrong use.";
+Output of the programs goes to stdout, the report to stderr; with --json the report goes to stdout
+and contains that output. Exit status: 1 if a program threw, did not parse or reached its limit
+(the others go on), 2 for wrong use.";
 
 /// Which garbage-collected heap is under the engine.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,7 +146,7 @@ pub struct JsArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 2.0, requires = "policy", value_parser = growth)]
     pub policy_growth: f64,
 
-    /// What Date and performance.now show
+    /// The time that Date and performance.now show
     #[arg(long, value_enum, default_value = "wall", value_name = "WHICH")]
     pub clock: ClockOf,
 

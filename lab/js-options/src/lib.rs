@@ -1,4 +1,4 @@
-//! What `skinflint js` can be asked for, and which program of the JavaScript host has it.
+//! Options of `skinflint js`, and which program of the JavaScript host has each.
 //!
 //! ```text
 //!   skinflint js ARGS ── JsArgs ──► programs: heap, malloc, pauses ──► skinflint-js[-…] ARGS ── JsArgs (the same)

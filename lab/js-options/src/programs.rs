@@ -1,4 +1,4 @@
-//! Which program of the JavaScript host has what is asked for.
+//! The program of the JavaScript host that serves the given options.
 //!
 //! ```text
 //!   heap, malloc, pauses ──► skinflint-js │ -system │ -stock │ -stock-malloc │ -stock-pauses

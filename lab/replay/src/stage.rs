@@ -1,4 +1,4 @@
-//! What all threads share: mailboxes, waits, and how the program ends early.
+//! State that all threads share: mailboxes, waits, and how the program ends early.
 //!
 //! ```text
 //!   feed ── post ──► part.ring[4] ── take ──► its player        part = one recorded thread

@@ -1,4 +1,4 @@
-//! One run of `skinflint run` or `record`: its threads, its folder, its processes.
+//! A session, `skinflint run` or `record`: its threads, its folder, its processes.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Where the topmost chunks of glibc's arenas are: memory that `malloc_trim` treats unlike all other free memory.
+//! The topmost chunks of glibc's arenas: memory that `malloc_trim` treats unlike all other free memory.
 //!
 //! ```text
 //!   libc.so.6, data   [ … main_arena … ]      found once, by its bins that point to themselves

@@ -1,4 +1,4 @@
-//! What a process tells the collector beside its rings: by the notifier, which stays mapped in every child of fork.
+//! Notices to the collector beside the rings: by the notifier, which stays mapped in every child of fork.
 //!
 //! ```text
 //!   child of fork, before its hello ─ meets ───────────────┐

@@ -1,4 +1,4 @@
-//! How long a thread waits for the collector: as long as it shows signs of life.
+//! Waiting for the collector: as long as it shows signs of life.
 //!
 //! ```text
 //!   tick moves ──────────────────────────────► wait on

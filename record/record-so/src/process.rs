@@ -1,4 +1,4 @@
-//! What the threads of a process share inside the recorder.
+//! State that the threads of a process share inside the recorder.
 //!
 //! ```text
 //!   live page (wiped in a child)   epoch: 0 = this process is not linked yet

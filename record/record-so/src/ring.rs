@@ -1,4 +1,4 @@
-//! What the writer of a ring needs from the recorder: a reader to wake, and patience with it.
+//! The recorder's services to the writer of a ring: a reader to wake, and patience with it.
 //!
 //! ```text
 //!   ring full ─► wake the collector ─► wait ─┬─ drained: go on

@@ -1,4 +1,4 @@
-//! What the loader calls when it has loaded us, and before the process ends.
+//! Constructor and destructor: what the loader calls when it has loaded us, and before the process ends.
 //!
 //! ```text
 //!   .init_array ─► the process meets the collector, though it may never allocate      .fini_array ─► last snapshot

@@ -1,4 +1,4 @@
-//! What the allocator beneath us says of its blocks' sizes.
+//! Usable sizes, as the allocator beneath us reports them.
 //!
 //! ```text
 //!   block ─► glibc: the word before it      another allocator: its malloc_usable_size      none of its own: 0

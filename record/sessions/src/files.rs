@@ -1,4 +1,4 @@
-//! Where traces go: a folder that can be written, a file that may be replaced.
+//! The files of traces: a folder that can be written, a file that may be replaced.
 //!
 //! ```text
 //!   --output FILE, --dir FOLDER ─► folder (written to once, to see) ─► absolute paths

@@ -1,4 +1,4 @@
-//! When something is collected, how much at a time, and what is logged of it.
+//! Collecting: when, how much at a time, and what is logged of it.
 //!
 //! ```text
 //!   slice (each 64 allocations):  queue ─► doomed ─► free cells back ─► due? ─► collection

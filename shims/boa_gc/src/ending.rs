@@ -1,4 +1,4 @@
-//! How objects end: one by one after their last handle went, cycles in two passes.
+//! The end of objects: one by one after their last handle went, cycles in two passes.
 //!
 //! ```text
 //!   queue ─► finalize ─► drop the value ─► free the cell                   (its handles go with it: their objects queue)

@@ -1,4 +1,4 @@
-//! What a tenant's objects hold outside of their heap, as the client counts it; it is part of the tenant's limit.
+//! Memory of a tenant's objects outside of their heap, as the client counts it; it is part of the tenant's limit.
 //!
 //! ```text
 //!   enter, leave ─► what was counted since is the entered tenant's ─┐

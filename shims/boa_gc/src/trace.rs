@@ -1,4 +1,4 @@
-//! What types report to the collector: their edges, and what is to be done before they end.
+//! Tracing: the edges that types report to the collector, and what is to be done before they end.
 //!
 //! ```text
 //!   T: Trace ── trace(tracer)      each `Gc` in it: tracer.tell(object)

@@ -1,4 +1,4 @@
-//! What tests rely on: artifacts of this workspace, and what the machine must have.
+//! Support for tests: artifacts of this workspace, and what the machine must have.
 //!
 //! ```text
 //!   test ──► artifact::built("skinflint-malloc-so") ──► cargo build, once a process ──► target/PROFILE/libskinflint.so

@@ -1,4 +1,4 @@
-//! What a test needs of the machine; without it, the test is skipped, and says so.
+//! A test's needs of the machine; where one is missing, the test is skipped, and says so.
 //!
 //! ```text
 //!   if !need::root("unshare") { return; }

@@ -1,4 +1,4 @@
-//! What `#[cfg(…)]` leaves in a build that is no test build.
+//! The code that `#[cfg(…)]` leaves in a build that is no test build.
 //!
 //! K1  `test`, `loom`, `miri` and `doctest` are off, features are on as listed, the machine is this one.
 //! K2  A condition that is not understood counts as on: a point too many is dropped by the compiler, or shows as

@@ -1,4 +1,4 @@
-//! One test in a process of its own, under limits.
+//! A test in a process of its own, under limits.
 //!
 //! L1  The limit is processor time, which the kernel measures (RLIMIT_CPU): another program's work does not use it
 //!     up.

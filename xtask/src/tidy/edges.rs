@@ -1,4 +1,4 @@
-//! Which crate may depend on which: a table, and the floors, which are the folders.
+//! Edges between crates: a table of those allowed, and the floors, which are the folders.
 //!
 //! D1  A crate that is not in the table is a fault, and so is a row without a crate: the table is extended on
 //!     purpose, not by default. An edge that the table allows and no crate uses is a fault, too.

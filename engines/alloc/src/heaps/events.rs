@@ -1,4 +1,4 @@
-//! What frees lead to when enough have come together: a span changes its list, or goes.
+//! The slow path of frees, taken when enough have come together: a span changes its list, or goes.
 //!
 //! ```text
 //!   left: 0 ──► event ──┐                        ┌─► partial, with the next event at a quarter of what is live

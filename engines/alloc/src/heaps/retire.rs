@@ -1,4 +1,4 @@
-//! What a heap gives up when its thread has gone, or a trim wants all: its magazines, its current spans, its warmth.
+//! Retiring a heap when its thread has gone, or a trim wants all: magazines, current spans and warmth are given up.
 //!
 //! ```text
 //!   magazines ──► bits      current span ──► partial, full, or the pool      warm ──► two walks later, cold

@@ -1,4 +1,4 @@
-//! Where a heap's spans come from, and where they go.
+//! The spans of a heap: where they come from, and where they go.
 //!
 //! ```text
 //!   new_span ──► an empty span of another class, converted ──► the pool: dirty run, shorter dirty run, clean run

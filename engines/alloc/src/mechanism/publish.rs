@@ -1,4 +1,4 @@
-//! How what one thread made is found by other threads: five ways, each one word.
+//! Publishing what one thread made, so that other threads find it: five ways, each one word.
 //!
 //! ```text
 //!   List    made ─► add (under a lock) ─► newest ─► next ─► …      heaps, idle heaps

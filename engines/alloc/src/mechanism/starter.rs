@@ -1,4 +1,4 @@
-//! When the purger begins and ends: at most one, and no hint is forgotten.
+//! Starting and ending the purger: there is at most one, and no hint is forgotten.
 //!
 //! ```text
 //!   threads   hint: pages += n ─► enough, and it does not run? ─► begin: running 0 → 1 ─► no stack in use? ─► clone

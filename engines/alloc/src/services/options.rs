@@ -1,4 +1,4 @@
-//! What the environment says, read once at the start.
+//! Options from the environment, read once at the start.
 //!
 //! ```text
 //!   envp ──► SKINFLINT_NAME=value ──► a parser for each name ──► Settings ──► the parts that follow them

@@ -1,4 +1,4 @@
-//! When the OS refuses: what is given up before a call fails, and which listeners are called.
+//! Refusals of the OS: what is given up before a call fails, and which listeners are called.
 //!
 //! ```text
 //!   refused ──► release the reserve ──► trim everything ──► listeners ──► try again ──► null, ENOMEM

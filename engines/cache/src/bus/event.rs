@@ -1,4 +1,4 @@
-//! What happened at each round: which listener dropped what, what came back, what it cost.
+//! The log of rounds: which listener dropped what, what came back, what it cost.
 //!
 //! ```text
 //!   resident before ─► [listener: dropped, trim, resident] … ─► resident after      came back = before − after

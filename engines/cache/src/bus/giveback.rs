@@ -1,7 +1,7 @@
 //! Giving free memory back to the system, and measuring how much is resident.
 //!
 //! ```text
-//!   Trim::find ─► skinflint_trim, mi_collect, mallctl, MallocExtension_ReleaseFreeMemory, malloc_trim: who runs?
+//!   Trim::find ─► skinflint_trim, mi_collect, mallctl, MallocExtension_ReleaseFreeMemory, malloc_trim: which is there?
 //!   resident() ─► Rss of /proc/self/smaps_rollup
 //! ```
 //!

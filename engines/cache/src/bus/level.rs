@@ -1,4 +1,4 @@
-//! How short memory is, and when that is worth another round.
+//! The level of pressure: how short memory is, and when that is worth another round.
 //!
 //! ```text
 //!   signals ──► Gauge ──► round?          Calm ◄─ Near ◄─ High ◄─ Critical     down: a step per calm time

@@ -1,4 +1,4 @@
-//! What can give memory back, and what it is asked.
+//! Listeners: code that can give memory back, and the questions that it is asked.
 //!
 //! ```text
 //!   Bus ──Ask──► Listener::release ──► bytes dropped, by its own count

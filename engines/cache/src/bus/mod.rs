@@ -1,4 +1,4 @@
-//! One place where pressure arrives, and from which memory is asked back.
+//! The pressure bus: the one place where pressure arrives, and from which memory is asked back.
 //!
 //! ```text
 //!   kernel (watch) ──────────┐

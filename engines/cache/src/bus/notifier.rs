@@ -1,4 +1,4 @@
-//! How a thread in the middle of an allocation tells the bus, and waits a little.
+//! The notifier: a thread in the middle of an allocation tells the bus, and waits a little.
 //!
 //! ```text
 //!   refused thread: level, wanted ─► post ─► eventfd ─► bus thread: take ─► round ─► answer ─► futex

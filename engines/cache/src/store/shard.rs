@@ -1,4 +1,4 @@
-//! One shard of a cache, beneath one lock: slots, two queues, and which entries stay or go.
+//! A shard of a cache, beneath one lock: slots, two queues, and which entries stay or go.
 //!
 //! ```text
 //!   insert ─► window (a twentieth, first in, first out) ─► more hits for its bytes than main's worst? ─► main (clock)

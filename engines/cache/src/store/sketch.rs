@@ -1,4 +1,4 @@
-//! How often a key was asked for lately, whether or not it is in the cache.
+//! The frequency sketch: how often a key was asked for lately, whether or not it is in the cache.
 //!
 //! ```text
 //!   hash ─► 4 counters of 4 bits in 4 words ─► the least of them        every 2 × words additions: all halved

@@ -1,4 +1,4 @@
-//! What a cache has, and what it was good for.
+//! Statistics of a cache: its contents, and its use.
 //!
 //! ```text
 //!   hits × what each cost to make = saved        saved against made: is it worth its bytes?

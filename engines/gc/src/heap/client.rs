@@ -1,4 +1,4 @@
-//! What a client asks of a heap and tells it, beside allocation: roots, triggers, figures.
+//! The client's side of a heap beside allocation: roots, triggers, figures.
 //!
 //! Not here: the limit and the client's bytes (`limit`).
 

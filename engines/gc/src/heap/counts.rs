@@ -1,6 +1,6 @@
-//! What a heap holds, and what was swept in it, in figures.
+//! The figures of a heap: what it holds, and what was swept in it.
 //!
-//! Not here: who counts them (`client`, `sweeping`).
+//! Not here: counting them (`client`, `sweeping`).
 
 use crate::heap::sweep::{Fault, Tally};
 

@@ -1,4 +1,4 @@
-//! Which thread sweeps an arena: a heap's thread or the sweeper, never both.
+//! The hand-over of arenas: a heap's thread or the sweeper sweeps an arena, never both.
 //!
 //! ```text
 //!   offer ──► pending ──claim──► swept by the heap's thread

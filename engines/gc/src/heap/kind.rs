@@ -1,4 +1,4 @@
-//! What the collector knows of a sort of object.
+//! Kinds: the collector's knowledge of a sort of object.
 //!
 //! ```text
 //!   Kind { name, bytes, align, trace, finalize on …, origin }      one constant per sort of object

@@ -1,4 +1,4 @@
-//! How much memory there is for the process: the machine's, or less where a control group limits it.
+//! The memory that there is for the process: the machine's, or less where a control group limits it.
 //!
 //! ```text
 //!   /proc/meminfo: MemTotal ──────────────────────────────────────────┐

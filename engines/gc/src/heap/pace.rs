@@ -1,4 +1,4 @@
-//! How far a heap may grow, computed from what collections cost.
+//! The pace of collections: how far a heap may grow, computed from what collections cost.
 //!
 //! ```text
 //!   this thread's processor time    ├── program ──┤ pause ├──── program ────┤ pause ├─ …

@@ -1,4 +1,4 @@
-//! Where chunks come from and go back to, for all heaps that share it.
+//! The source of chunks, shared by all heaps that were made with it.
 //!
 //! ```text
 //!   heap A ─┐ take            ┌──► ready: empty, still resident ──┐ more than `high`

@@ -1,4 +1,4 @@
-//! What a heap, its world and a marking consist of: three types that lead to each other.
+//! The state of a heap, its world and a marking: three types that lead to each other.
 //!
 //! ```text
 //!   Shared ─┬─ source, sweeper, pace     of all heaps of a world

@@ -1,4 +1,4 @@
-//! When to collect, as data, and the reasons.
+//! Triggers of collections, as data, and their reasons.
 //!
 //! ```text
 //!   cells taken    > threshold(live after the last one)      ─► Growth

@@ -1,4 +1,4 @@
-//! What heaps share: a source of chunks, the sweeper, and a registry of heaps.
+//! A world, which its heaps share: a source of chunks, the sweeper, and a registry of heaps.
 //!
 //! ```text
 //!   World ─┬─ source ── chunks for all         heap 0: system objects, shared by all tenants

@@ -1,4 +1,4 @@
-//! What heaps hold, by heap and kind, and the difference of two such counts.
+//! The census: contents of heaps, by heap and kind, and the difference of two such counts.
 //!
 //! ```text
 //!   arenas ─► set bits × bytes of a cell ─► rows (heap, kind, origin) ─► text, JSON

@@ -1,4 +1,4 @@
-//! What a client knows of its objects beyond their kinds.
+//! A client's description of its objects, beyond their kinds.
 //!
 //! Not here: how nodes are written (`write`).
 

@@ -1,4 +1,4 @@
-//! What keeps an object alive: the shortest paths from roots.
+//! Retention: the shortest paths from roots that keep an object alive.
 //!
 //! ```text
 //!   handles, edges from heaps beside, the client's roots ─► frontier ─► next frontier ─► … ─► all that was asked for

@@ -1,6 +1,6 @@
 //! The right to use a tenant's heap, which a closure has.
 //!
-//! Not here: who gives it (`tenant`), handles (`handle`).
+//! Not here: where it comes from (`tenant`), handles (`handle`).
 
 use core::ptr::NonNull;
 use std::rc::Rc;

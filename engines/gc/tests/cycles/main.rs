@@ -289,7 +289,7 @@ fn edges(edges: u64) -> Budget {
     }
 }
 
-/// Two that hold each other, and who says that they are dropped.
+/// Two values that hold each other, and a witness of their drop.
 fn pair(cycles: &Cycles) -> (Cc<Node>, Cc<Node>, Rc<RefCell<Vec<u64>>>) {
     let dropped = Rc::default();
     let (a, b) = (node(cycles, 1, &dropped), node(cycles, 2, &dropped));

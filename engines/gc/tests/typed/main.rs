@@ -55,7 +55,7 @@ fn node<'gc>(cx: Cx<'gc>, number: u64) -> Gc<'gc, Node<'gc>> {
     .expect("memory")
 }
 
-/// One that nobody keeps.
+/// Allocates nodes that nothing keeps.
 fn nodes(cx: Cx<'_>, number: u64) {
     node(cx, number);
 }

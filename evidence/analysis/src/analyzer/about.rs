@@ -1,4 +1,4 @@
-//! What a report says about the process and the recording itself: program, threads, completeness.
+//! The report's part about the process and the recording: program, threads, completeness.
 //!
 //! Not here: blocks, sites, instants (`analyzer`).
 

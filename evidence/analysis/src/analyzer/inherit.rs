@@ -1,4 +1,4 @@
-//! What a process has from those that it is a copy of: their events before its own.
+//! Inheritance from the processes that a process is a copy of: their events come before its own.
 //!
 //! ```text
 //!   inherit_stacks ─► inherit_of_any* ─► inherit_fork ─► … (the next ancestor) … ─► event*

@@ -1,4 +1,4 @@
-//! What an analysis does at a moment of its plan: levels, books, looks at what is kept, rows of marks.
+//! The moments of an analysis's plan: levels, books, looks at what is kept, rows of marks.
 //!
 //! Not here: when that is (`schedule.rs`), the report (`analyzer`).
 

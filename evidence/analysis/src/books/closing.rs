@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   mapping   |--------- Anon ----------|---- File ----|- Stack -|
-//!   pieces    |-- program's --|- alloc -|                            who mapped it, blocks seen there
+//!   pieces    |-- program's --|- alloc -|                            its mapper, blocks seen there
 //!   atoms     |##  ####   ####| ### ##uu|                            resident runs × pieces, u: no block was ever there
 //!   blocks       hLLLs hLLs     hLLLLLs                              header, Live, slop
 //! ```

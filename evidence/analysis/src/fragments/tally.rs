@@ -1,4 +1,4 @@
-//! What is counted of one stack's blocks and their pages, and where a block lies.
+//! The tally of one stack's blocks and their pages, and where a block lies.
 //!
 //! ```text
 //!   begin ─ header ─ addr ───── usable ───── end        Placed: on pages of PAGE bytes

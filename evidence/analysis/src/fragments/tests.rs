@@ -259,7 +259,7 @@ fn slabs_of_jemalloc() {
     assert!(run(&resident, &blocks, "glibc 2.36").0.spans.is_none());
 }
 
-/// Byte by byte: who has it, and of each page who is there.
+/// Byte by byte: which block has it, and of each page which blocks are there.
 fn judge(
     resident: &[(u64, u64)],
     blocks: &[(u64, u32, u64)],

@@ -1,4 +1,4 @@
-//! Which passes there are.
+//! The list of all passes.
 //!
 //! ```text
 //!   all ──► Rounding · Growth · Churn · Placebo · Phases ──► Analyzer

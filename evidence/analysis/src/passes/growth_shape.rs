@@ -1,4 +1,4 @@
-//! One chain of growing blocks: its figures, and what they tell about how it grows.
+//! The shape of a chain of growing blocks: its figures, and what they tell about how it grows.
 //!
 //! ```text
 //!   1, 2, 4, 8 …      every ratio near 2       Exponential(2.0)

@@ -1,4 +1,4 @@
-//! Where the passes' rules begin to hold: the last figure on one side and the first on the other.
+//! Bounds of the passes' rules: the last figure on one side and the first on the other.
 
 use super::driver::{Driver, glibc, jemalloc5, marks};
 use super::growth::GrowthPass;

@@ -1,4 +1,4 @@
-//! Where a program's exit begins: what it releases from there on was left behind until then.
+//! The begin of a program's exit: what it releases from there on was left behind until then.
 //!
 //! ```text
 //!   acts    a f a a f | mark | f a f f f f f f f f f f f f f ■        a: acquires, f: releases

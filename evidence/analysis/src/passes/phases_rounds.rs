@@ -1,4 +1,4 @@
-//! What the rounds of a phase tell about a stack: does it leave blocks behind each time, or does it have a store that
+//! The verdict of a phase's rounds on a stack: does it leave blocks behind each time, or does it have a store that
 //! is full?
 //!
 //! ```text

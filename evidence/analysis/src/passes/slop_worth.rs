@@ -1,4 +1,4 @@
-//! When slop is worth a finding, and how much of it is resident: measures that all passes over rounding share.
+//! The worth of slop: when a finding is made, and how much is resident, for all passes over rounding.
 //!
 //! ```text
 //!   slop ──► MIN_BYTES, MIN_PERCENT ──► a finding?      saved ──► resident_part ──► promised

@@ -1,4 +1,4 @@
-//! How the sizes of a stack are spread: whether requests pile up at one size, or happen to lie there.
+//! The spread of a stack's sizes: whether requests pile up at one size, or happen to lie there.
 //!
 //! ```text
 //!   blocks ▁▁▁▁▁▁█▁▁▁▁▁   piles up: a size that was chosen        ▃▂▃▄▃▂▃▃▂▄▃▃   spread: data of any length

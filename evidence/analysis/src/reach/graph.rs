@@ -1,4 +1,4 @@
-//! Which block points to which: the look's words as edges between blocks.
+//! The graph of a look: its words as edges between blocks.
 //!
 //! ```text
 //!   words, by address ──┐ one sweep     first[i]..first[i + 1]: the edges out of block i

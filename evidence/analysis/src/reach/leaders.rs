@@ -1,4 +1,4 @@
-//! Which leader's graph each unreached block belongs to.
+//! Leaders: which leader's graph each unreached block belongs to.
 //!
 //! ```text
 //!   unreached blocks ─► strongly connected components ─► those with no edge from another one lead

@@ -1,4 +1,4 @@
-//! Which blocks were reached, along which words.
+//! Marking from the roots: which blocks were reached, along which words.
 //!
 //! ```text
 //!   roots ─► mark: first along pointers to a block's begin, then along all ─► reached, certainly or likely

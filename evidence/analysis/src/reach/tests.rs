@@ -321,7 +321,7 @@ fn judge_leaders(found: &Reach, words: &[(u64, u64)], round: usize) {
             is_leader,
             "round {round}, block {one}"
         );
-        // Who claims it leads to it, and the path says so.
+        // The leader that claims it leads to it, and the path says so.
         let leader = &found.leaders[found.leader_of[one as usize] as usize];
         let first = leader.blocks[0];
         assert!(

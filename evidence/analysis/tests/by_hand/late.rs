@@ -98,7 +98,8 @@ fn what_seems_pinned_is_not_promised_where_blocks_may_be_unknown() {
     assert_eq!(pinned(noted(ATTACHED)), 0);
 }
 
-/// The program mapped 64 MiB by a system call of its own: nobody saw it, and a recording from birth is not whole then.
+/// The program mapped 64 MiB by a system call of its own: the recorder did not see it, and a recording
+/// from birth is not whole then.
 #[test]
 fn what_was_mapped_past_the_recorder_is_missing() {
     let report = |facts: Facts, kib: u64| {

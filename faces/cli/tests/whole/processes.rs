@@ -7,7 +7,7 @@
 //!           └─ 4 x fork ──► child: 30 x 333 kept, frees 20 inherited
 //! ```
 //!
-//! Q1  What a child inherited is known in its trace, with the stacks of who made it: no release in it is of an unknown
+//! Q1  What a child inherited is known in its trace, with the stacks that acquired it: no release in it is of an unknown
 //!     block.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Why a trace cannot be compiled to a script.
+//! Errors of compiling a trace to a script.
 //!
 //! ```text
 //!   survey.rs (nothing to replay), compile.rs (too many, cannot write) ─► CompileError ─► one line, with the next step

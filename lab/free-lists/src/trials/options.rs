@@ -1,4 +1,4 @@
-//! What is tried, and how.
+//! Options of trials: what is tried, and how.
 //!
 //! Not here: which traces (`source`).
 

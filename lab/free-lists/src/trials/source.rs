@@ -1,4 +1,4 @@
-//! Where objects come from: an object trace, a malloc trace, a seed.
+//! Sources of objects: an object trace, a malloc trace, a seed.
 //!
 //! ```text
 //!   .sfo ─► objects::Reader ─┐

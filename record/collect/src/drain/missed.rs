@@ -1,4 +1,4 @@
-//! What the drain asks of `kin`: the processes that never said hello.
+//! The drain's questions to `kin`: the processes that never said hello.
 //!
 //! Not here: which processes are missed, and which are lost (kin.rs).
 

@@ -1,4 +1,4 @@
-//! What becomes of the processes that the search finds: kin without the recorder are missed.
+//! Processes that the search finds: kin without the recorder are missed.
 //!
 //! Not here: which processes are looked at, and what they are (search.rs); what becomes of missed ones (kin.rs).
 

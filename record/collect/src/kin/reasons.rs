@@ -1,4 +1,4 @@
-//! Why a process has no recorder: by its program's file, and by what `/proc` shows of it while it lives.
+//! Reasons why a process has no recorder: by its program's file, and by what `/proc` shows of it while it lives.
 //!
 //! Not here: which processes are missed (kin.rs).
 

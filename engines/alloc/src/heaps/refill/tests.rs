@@ -38,7 +38,7 @@ fn taken(heap: &Heap, class: usize) -> (*mut Span, Vec<*mut u8>) {
 }
 
 /// Between a refill's look at the current span and the drain before the next one others free into it. The
-/// span is not retired as one that has no free slot: nobody would look at it again.
+/// span is not retired as one that has no free slot: nothing would look at it again.
 #[test]
 fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
     let _alone = alone();

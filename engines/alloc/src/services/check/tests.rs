@@ -4,7 +4,7 @@
 //!   all locks ─► one word wrong ─► check ─► its name, and where ─► the word as it was ─► check: all holds
 //! ```
 //!
-//! C1  What is wrong is so only while every lock is held: nobody acts on it.
+//! C1  What is wrong is so only while every lock is held: no thread acts on it.
 //!
 //! Not here: whether the engine keeps what is checked (`tests/engine` and whatever else ends with a check).
 

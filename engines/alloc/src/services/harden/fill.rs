@@ -1,4 +1,4 @@
-//! What freed bytes are filled with, and whether they still are.
+//! The fill of freed bytes: written at the free, checked later.
 //!
 //! ```text
 //!   freed ─► zero or the quarantine's byte ─► … ─► unchanged?

@@ -1,4 +1,4 @@
-//! One block in some thousands stands alone on its own pages, between pages without access.
+//! Sampled blocks: one in some thousands stands alone on its own pages, between pages without access.
 //!
 //! ```text
 //!   pool   [guard| slot 0: 8 pages |guard| slot 1 … |guard| … slot 63 |guard]     all without access

@@ -1,4 +1,4 @@
-//! How a tracer goes on from what it remembers between slices.
+//! Advancing a marking: a tracer goes on from what it remembers between slices.
 //!
 //! ```text
 //!   advance(most) ─► mark stack ─► delayed arenas ─► parts of objects ─► changed objects ─► holders of pairs ─► nothing left

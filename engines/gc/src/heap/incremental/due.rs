@@ -1,4 +1,4 @@
-//! What is done of a marking, and when: the begin, a slice, the end, or a collection in one go.
+//! Steps of a marking that are due: the begin, a slice, the end, or a collection in one go.
 //!
 //! ```text
 //!   allocation that is slow anyway ─┐
