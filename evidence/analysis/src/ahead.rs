@@ -21,8 +21,9 @@ use crate::block::CellKey;
 use crate::ledger::{Ledger, NO_HINT};
 
 /// The number of events of a batch. A batch takes some microseconds to apply, ten times what memory takes to answer;
-/// what three of them need, some four cache lines an event, the first-level cache holds.
-pub(crate) const AHEAD: usize = 32;
+/// what three of them need, some four cache lines an event, the first-level cache holds. Events come from the reader in
+/// batches as large.
+pub(crate) const AHEAD: usize = skinflint_trace::RUN;
 
 /// The size below which tables stay in the second-level cache of common machines (1 MiB and more), so that looking
 /// twice would only cost.
@@ -54,6 +55,16 @@ impl Ahead {
     pub fn push(&mut self, event: &Event) -> bool {
         self.coming.events.push(*event);
         self.coming.events.len() >= AHEAD
+    }
+
+    /// Takes a whole batch without moving it; returns whether it did.
+    #[inline]
+    pub fn take(&mut self, events: &mut Vec<Event>) -> bool {
+        let is_batch = self.coming.events.is_empty() && events.len() == AHEAD;
+        if is_batch {
+            std::mem::swap(&mut self.coming.events, events);
+        }
+        is_batch
     }
 
     /// Reports whether every event was applied.

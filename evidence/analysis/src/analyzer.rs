@@ -192,6 +192,15 @@ impl Analyzer {
         }
     }
 
+    /// Takes events, in ticket order (N4), and may leave other memory in their place.
+    pub fn run(&mut self, events: &mut Vec<Event>) {
+        if self.ahead.take(events) {
+            self.apply_ahead();
+        } else {
+            events.iter().for_each(|event| self.event(event));
+        }
+    }
+
     #[inline(never)]
     fn apply_ahead(&mut self) {
         if self.options.windows.is_some() && self.windows.is_none() {
