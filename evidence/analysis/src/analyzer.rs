@@ -11,8 +11,8 @@
 //! N2  `at_instant` is called exactly once for each pass, before `finish`.
 //! N3  Live columns of sites and sizes are those of [`Report::at`] (at the heap peak exactly, by the cells' saved
 //!     counts).
-//! N4  Events are applied in runs of up to [`AHEAD`], looked at together first (`ahead.rs`); all of
-//!     them before `finish` does anything else.
+//! N4  Events are applied in batches, each looked at while batches before it are applied (`ahead.rs`); all of them
+//!     before `finish` does anything else.
 //!
 //! Not here: arithmetic on blocks (`ledger.rs`), pages (`books.rs`), advice (`findings.rs`).
 
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, NodeId};
 
-use crate::ahead::AHEAD;
+use crate::ahead::Ahead;
 use crate::block::NO_KEY;
 use crate::books::Closed;
 use crate::completeness::Tickets;
@@ -35,7 +35,7 @@ use crate::findings::{self, Around, Evidence, MarkLevel};
 use crate::frames;
 use crate::grouping::{self, Pinned};
 use crate::grows::Births;
-use crate::ledger::{Counts, Ledger, Live};
+use crate::ledger::{Counts, Ledger, Live, NO_HINT};
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
 use crate::pass::{Act, CellBlocks, Context, Pass};
@@ -51,9 +51,8 @@ pub struct Analyzer {
     facts: Facts,
     options: Options,
     ledger: Ledger,
-    /// Events taken and not yet applied: fewer than [`AHEAD`].
-    ahead: Vec<Event>,
-    hints: Vec<u32>,
+    /// Events taken and not yet applied (N4).
+    ahead: Ahead,
     passes: Vec<Box<dyn Pass>>,
     /// Which passes see acts, and of blocks of which size ([`Pass::least_bytes`]).
     acting: Vec<(usize, u64)>,
@@ -140,8 +139,7 @@ impl Analyzer {
             due_ticket: plan.due.first().map_or(u64::MAX, |due| due.0),
             stop_ns: plan.at_time_ns,
             windows: None,
-            ahead: Vec::with_capacity(AHEAD),
-            hints: Vec::with_capacity(AHEAD),
+            ahead: Ahead::default(),
             facts,
             options,
             acting: acting(&passes),
@@ -189,9 +187,17 @@ impl Analyzer {
     /// Takes an event, in ticket order (N4).
     #[inline]
     pub fn event(&mut self, event: &Event) {
-        self.ahead.push(*event);
-        if self.ahead.len() >= AHEAD {
+        if self.ahead.push(event) {
             self.apply_ahead();
+        }
+    }
+
+    /// Takes events, in ticket order (N4), and may leave other memory in their place.
+    pub fn run(&mut self, events: &mut Vec<Event>) {
+        if self.ahead.take(events) {
+            self.apply_ahead();
+        } else {
+            events.iter().for_each(|event| self.event(event));
         }
     }
 
@@ -200,16 +206,13 @@ impl Analyzer {
         if self.options.windows.is_some() && self.windows.is_none() {
             self.begin_windows();
         }
-        let mut events = std::mem::take(&mut self.ahead);
-        let mut hints = std::mem::take(&mut self.hints);
-        self.ledger.look_ahead(&events, &mut hints);
-        for (event, hint) in events.iter().zip(&hints) {
-            self.ledger.hint = *hint;
+        let batch = self.ahead.step(&self.ledger);
+        let mut hints = batch.hints.iter();
+        for event in &batch.events {
+            self.ledger.hint = hints.next().copied().unwrap_or(NO_HINT);
             self.apply(event);
         }
-        self.hints = hints;
-        events.clear();
-        self.ahead = events;
+        self.ahead.done(batch);
     }
 
     #[inline]
@@ -367,6 +370,9 @@ impl Analyzer {
     /// Does what is due after the last event; returns the end, nanoseconds.
     pub(crate) fn run_out(&mut self) -> u64 {
         self.apply_ahead();
+        while !self.ahead.is_empty() {
+            self.apply_ahead();
+        }
         self.ledger.end_inheritance();
         let end_ns = self.end_ns();
         let index = self

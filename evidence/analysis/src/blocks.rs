@@ -15,6 +15,7 @@
 //! live map was larger than the cache, and 6 % more if it was not (churn and sqlite3, medians of 3,
 //! alternated, a shared machine, 2026-11-21). Not here: what a block means (`ledger.rs`).
 
+use skinflint_base::hints;
 use skinflint_trace::ThreadId;
 
 use crate::pass::{Block, CellId};
@@ -43,8 +44,11 @@ impl Default for BlockMap {
 
 impl BlockMap {
     fn with_capacity(capacity: usize) -> BlockMap {
+        let mut slots = Vec::with_capacity(capacity);
+        hints::prefer_huge_pages(slots.as_ptr(), capacity * size_of::<Block>());
+        slots.resize(capacity, empty());
         BlockMap {
-            slots: vec![empty(); capacity],
+            slots,
             len: 0,
             full: capacity / 5 * 3,
         }
@@ -132,20 +136,27 @@ impl BlockMap {
         self.find(addr).map(|slot| &self.slots[slot])
     }
 
-    /// Reads where an address would be; the result has no meaning: see `ahead.rs`.
+    /// Has the processor fetch where an address would be: see `ahead.rs`.
     #[inline]
-    pub(crate) fn touch(&self, addr: u64) -> u64 {
+    pub(crate) fn fetch(&self, addr: u64) {
         let home = self.home(addr);
         // The next cache line, too: a block or its run often goes on there, and a search that guesses
         // wrong waits for it with nothing else under way.
         let beyond = (home + 2).min(self.slots.len() - 1);
-        self.slots[home].addr ^ self.slots[beyond].addr
+        hints::prefetch(&self.slots[home]);
+        hints::prefetch(&self.slots[beyond]);
     }
 
     /// Returns the block in a slot; an empty slot has one with address 0.
     #[inline]
     pub(crate) fn at(&self, slot: usize) -> &Block {
         &self.slots[slot]
+    }
+
+    /// Returns what is in a slot, if there is such a slot.
+    #[inline]
+    pub(crate) fn at_hint(&self, slot: u32) -> Option<&Block> {
+        self.slots.get(slot as usize)
     }
 
     #[inline]

@@ -16,6 +16,7 @@
 //! Not here: totals over the process (`ledger.rs`).
 
 use rustc_hash::FxHashMap;
+use skinflint_base::hints;
 use skinflint_trace::NodeId;
 
 use crate::pass::{CellId, CellKey};
@@ -157,9 +158,10 @@ impl Cells {
         self.cells.len() * size_of::<Cell>() + self.table.len() * size_of::<(u32, u32)>()
     }
 
-    /// Returns the cell of a key, if it is known.
+    /// Returns the cell that a key seems to have, without a look at the cell itself: two keys of one hash are taken
+    /// for each other.
     #[inline]
-    pub(crate) fn find(&self, key: &CellKey) -> Option<CellId> {
+    pub(crate) fn guess(&self, key: &CellKey) -> Option<CellId> {
         let hash = hash(key);
         let mask = self.table.len() - 1;
         let mut slot = (hash >> 32) as usize & mask;
@@ -168,36 +170,48 @@ impl Cells {
             if id == 0 {
                 return None;
             }
-            if there == hash as u32 && self.cells[id as usize - 1].key == *key {
+            if there == hash as u32 {
                 return Some(CellId(id - 1));
             }
             slot = (slot + 1) & mask;
         }
     }
 
-    /// Reads where a key would be; the result has no meaning: see `ahead.rs`.
+    /// Has the processor fetch where the number of a key's cell would be: see `ahead.rs`.
     #[inline]
-    pub(crate) fn touch(&self, key: &CellKey) -> u64 {
+    pub(crate) fn fetch(&self, key: &CellKey) {
         let slot = (hash(key) >> 32) as usize & (self.table.len() - 1);
-        u64::from(self.table[slot].0)
+        hints::prefetch(&self.table[slot]);
     }
 
-    /// Reads where a cell and its site are, as [`Cells::touch`] does.
+    /// Has the processor fetch a cell.
     #[inline]
-    pub(crate) fn touch_cell(&self, cell: CellId) -> u64 {
+    pub(crate) fn fetch_cell(&self, cell: CellId) {
+        hints::prefetch(&self.cells[cell.0 as usize]);
+    }
+
+    /// Has the processor fetch the site of a cell, and waits for the cell.
+    #[inline]
+    pub(crate) fn fetch_site(&self, cell: CellId) {
         let site = self.cells[cell.0 as usize].count.site;
-        u64::from(self.sites[site as usize].last_serial)
+        hints::prefetch(&self.sites[site as usize]);
+    }
+
+    /// Returns the bytes of the sites.
+    pub(crate) fn site_bytes(&self) -> usize {
+        self.sites.len() * size_of::<SiteCount>()
     }
 
     #[cold]
     #[inline(never)]
     fn intern_slow(&mut self, key: CellKey, hash: u64) -> CellId {
         if (self.keys.len() + 1) * 2 > self.table.len() {
-            self.table = vec![(0, 0); self.table.len() * 2];
-            for index in 0..self.keys.len() {
-                let hash = self::hash(&self.keys[index]);
-                self.place(hash, index as u32 + 1);
-            }
+            self.widen();
+        }
+        if self.cells.len() == self.cells.capacity() {
+            self.cells.reserve(1);
+            let bytes = self.cells.capacity() * size_of::<Cell>();
+            hints::prefer_huge_pages(self.cells.as_ptr(), bytes);
         }
         let site = *self.site_of.entry(key.node).or_insert_with(|| {
             self.sites.push(SiteCount {
@@ -220,6 +234,18 @@ impl Cells {
         });
         self.place(hash, self.keys.len() as u32);
         CellId(self.keys.len() as u32 - 1)
+    }
+
+    /// Doubles the table.
+    fn widen(&mut self) {
+        let slots = self.table.len() * 2;
+        self.table = Vec::with_capacity(slots);
+        hints::prefer_huge_pages(self.table.as_ptr(), slots * size_of::<(u32, u32)>());
+        self.table.resize(slots, (0, 0));
+        for index in 0..self.keys.len() {
+            let hash = hash(&self.keys[index]);
+            self.place(hash, index as u32 + 1);
+        }
     }
 
     fn place(&mut self, hash: u64, id: u32) {

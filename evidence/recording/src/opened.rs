@@ -175,13 +175,24 @@ impl Recording {
 
     /// Reads the process's own events, in order; `step` is called after every [`STEP_EVENTS`]. Returns the damage:
     /// what could not be read.
-    pub fn events(&self, mut each: impl FnMut(&Event), mut step: impl FnMut(u64)) -> Vec<Damage> {
+    pub fn events(&self, mut each: impl FnMut(&Event), step: impl FnMut(u64)) -> Vec<Damage> {
+        self.runs(|run| run.iter().for_each(&mut each), step)
+    }
+
+    /// Reads them as [`Recording::events`] does, a few at a time; `each` may take the events and leave other memory in
+    /// their place.
+    fn runs(
+        &self,
+        mut each: impl FnMut(&mut Vec<Event>),
+        mut step: impl FnMut(u64),
+    ) -> Vec<Damage> {
         let mut events = self.trace.events();
         let mut seen = 0u64;
-        events.for_each(|event| {
-            each(event);
-            seen += 1;
-            if seen.is_multiple_of(STEP_EVENTS) {
+        events.for_each_run(|run| {
+            seen += run.len() as u64;
+            each(run);
+            if seen >= STEP_EVENTS {
+                seen -= STEP_EVENTS;
                 step(STEP_EVENTS);
             }
         });
@@ -189,9 +200,19 @@ impl Recording {
     }
 
     /// Reads the process's own events as [`Recording::events`] does, and shows how far that is.
-    pub fn read(&self, each: impl FnMut(&Event), progress: &dyn Progress) -> Vec<Damage> {
+    pub fn read(&self, mut each: impl FnMut(&Event), progress: &dyn Progress) -> Vec<Damage> {
+        self.read_runs(|run| run.iter().for_each(&mut each), progress)
+    }
+
+    /// Reads them as [`Recording::read`] does, a few at a time; `each` may take the events and leave other memory in
+    /// their place.
+    pub fn read_runs(
+        &self,
+        each: impl FnMut(&mut Vec<Event>),
+        progress: &dyn Progress,
+    ) -> Vec<Damage> {
         progress.begin(self.trace.event_count());
-        let damage = self.events(each, |events| progress.step(events));
+        let damage = self.runs(each, |events| progress.step(events));
         progress.end();
         damage
     }

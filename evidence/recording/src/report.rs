@@ -106,7 +106,7 @@ impl Recording {
         };
         self.bequeath(&mut bequest);
         let mut names = bequest.names;
-        let damage = self.read(|event| analyzer.event(event), progress);
+        let damage = self.read_runs(|run| analyzer.run(run), progress);
         for damage in damage {
             analyzer.damaged(damage.to_string());
         }

@@ -7,6 +7,7 @@
 //!   env   every environment variable that Skinflint reads, in one table
 //!   probe the page of counted calls
 //!   filter  what a filter of system calls answers
+//!   hints  what the processor and the kernel are told of memory beforehand
 //!   hook  the allocator that can tell how large a block is
 //!   random  numbers by seed
 //!   loader  names and tables of loaded objects, without dlsym
@@ -28,6 +29,7 @@ unsafe extern "C" {}
 
 pub mod env;
 pub mod filter;
+pub mod hints;
 pub mod hook;
 pub mod loader;
 pub mod probe;

@@ -35,7 +35,7 @@ pub use info::*;
 pub use look::{
     Look, LookCause, LookRegion, LookRegister, PointerEncoder, Pointers, REGISTERS, RegionKind,
 };
-pub use merge::Events;
+pub use merge::{Events, RUN};
 pub use read::{OpenError, Trace};
 pub use source::Damage;
 pub use write::{DEFAULT_LEVEL, Sink, Writer};

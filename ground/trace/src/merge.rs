@@ -23,10 +23,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::block::{BLOCK_HEADER_BYTES, Unpacker};
-use crate::decode::{Decoder, Start};
+use crate::decode::{Decoder, Start, Stop};
 use crate::event::{Event, ThreadId};
 use crate::source::{Damage, Entry, Source, add_damage, load};
 use skinflint_framing::varint::Malformed;
+
+/// The most events of a run: few enough to stay in the first-level cache until they were used.
+pub const RUN: usize = 32;
 
 /// The number of blocks that are unpacked ahead.
 const AHEAD: usize = 2;
@@ -65,6 +68,9 @@ pub struct Events {
     current: Option<usize>,
     limit: u64,
     damage: Vec<Damage>,
+    /// Events that were read for `next_event`, and the next of them.
+    run: Vec<Event>,
+    at: usize,
 }
 
 fn load_entry(source: &Source, entry: &Entry, unpacker: &mut Unpacker) -> Loaded {
@@ -115,6 +121,8 @@ impl Events {
             current: None,
             limit: 0,
             damage: Vec::new(),
+            run: Vec::new(),
+            at: 0,
         }
     }
 
@@ -127,52 +135,59 @@ impl Events {
     /// Returns the next event; `None` at the end.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        loop {
-            if let Some(current) = self.current {
-                let lane = &mut self.lanes[current];
-                let event = match lane.head.take() {
-                    Some(head) => Ok(Some(head)),
-                    None => lane.decoder.next(),
-                };
-                match event {
-                    Ok(Some(event)) if event.ticket <= self.limit => return Some(event),
-                    Ok(Some(event)) => lane.head = Some(event),
-                    other => self.end_lane(current, other.err()),
-                }
-            }
-            if !self.switch() {
-                return None;
-            }
+        if self.at >= self.run.len() {
+            let mut run = std::mem::take(&mut self.run);
+            self.read_more(&mut run);
+            (self.run, self.at) = (run, 0);
+        }
+        let event = self.run.get(self.at).copied();
+        self.at += 1;
+        event
+    }
+
+    /// Calls `each` for every event that is left.
+    pub fn for_each(&mut self, mut each: impl FnMut(&Event)) {
+        self.for_each_run(|run| run.iter().for_each(&mut each));
+    }
+
+    /// Calls `each` for every event that is left, [`RUN`] of them at a time: the fast way. `each` may take the events
+    /// and leave other memory in their place.
+    pub fn for_each_run(&mut self, mut each: impl FnMut(&mut Vec<Event>)) {
+        let mut run = std::mem::take(&mut self.run);
+        run.drain(..self.at.min(run.len()));
+        self.at = 0;
+        while !run.is_empty() || self.read_more(&mut run) {
+            each(&mut run);
+            run.clear();
         }
     }
 
-    /// Calls `each` for every event that is left: the fast way.
-    pub fn for_each(&mut self, mut each: impl FnMut(&Event)) {
-        loop {
-            if let Some(current) = self.current {
-                let limit = self.limit;
-                let lane = &mut self.lanes[current];
-                if let Some(head) = lane.head.take() {
-                    each(&head);
+    /// Reads up to [`RUN`] events; returns whether there were any.
+    fn read_more(&mut self, run: &mut Vec<Event>) -> bool {
+        run.clear();
+        run.reserve_exact(RUN);
+        while run.len() < RUN {
+            let Some(current) = self.current else {
+                if !self.switch() {
+                    break;
                 }
-                let fault = loop {
-                    match lane.decoder.next() {
-                        Ok(Some(event)) if event.ticket <= limit => each(&event),
-                        Ok(Some(event)) => {
-                            lane.head = Some(event);
-                            break None;
-                        }
-                        other => break Some(other.err()),
+                continue;
+            };
+            let lane = &mut self.lanes[current];
+            run.extend(lane.head.take());
+            match lane.decoder.read(self.limit, run) {
+                Ok(Stop::Full) => {}
+                Ok(Stop::Beyond) => {
+                    lane.head = run.pop();
+                    if !self.switch() {
+                        break;
                     }
-                };
-                if let Some(fault) = fault {
-                    self.end_lane(current, fault);
                 }
-            }
-            if !self.switch() {
-                return;
+                Ok(Stop::End) => self.end_lane(current, None),
+                Err(fault) => self.end_lane(current, Some(fault)),
             }
         }
+        !run.is_empty()
     }
 
     /// Ends the current lane, which has no more events; notes the fault if it should have more.

@@ -48,7 +48,8 @@ const EDGES: &[(&str, &[&str])] = &[
     // What the kernel says of processes, for all that watch them from outside.
     ("procfs", &[]),
     ("symbols", &["trace"]),
-    ("analysis", &["trace", "sizes"]),
+    // `base`: hints to the processor and the kernel about tables that are read at random.
+    ("analysis", &["base", "trace", "sizes"]),
     // Other layouts of a trace's blocks, fed by the ledger.
     ("what-if", &["base", "trace", "sizes", "analysis"]),
     // The one way to open a trace with all that it came out of, and to a report with names. `view`: figures and
