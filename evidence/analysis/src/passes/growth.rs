@@ -51,7 +51,7 @@ use crate::passes::growth_resting::{Resting, reserve};
 use crate::passes::growth_shape::{Chain, Factored, by_factor};
 use crate::passes::growth_turns::Turns;
 use crate::passes::ranking::push_ranked;
-use crate::passes::wording::{bytes, count, percent};
+use crate::passes::wording::{bytes, count, percent, thousands};
 
 /// The bytes copied beyond what doubling would copy that a finding needs: a tenth of a millisecond.
 const MIN_SAVED_BYTES: u64 = 1 << 20;
@@ -510,12 +510,16 @@ fn finding(
     } else {
         "realloc"
     };
+    // What stayed in place copied nothing.
+    let steps = match moved < row.steps {
+        true => format!("{} of {}", thousands(moved), count(row.steps, "step")),
+        false => count(row.steps, "step"),
+    };
     Some(Finding {
         kind: FindingKind::Growth,
         title: format!(
-            "Grows {how}: {} copied in {}, up to {}",
+            "Grows {how}: {} copied in {steps}, up to {}",
             bytes(row.copied_bytes),
-            count(row.steps, "step"),
             bytes(row.largest_bytes)
         ),
         what: what(row, sum, means),
