@@ -13,6 +13,8 @@
 //!     runtime chose (`owner.rs`) are not told to be smaller. A script's objects are not told to be put elsewhere, or
 //!     to be kept, either.
 //! U5  A holder that another finding would shrink by half or more is not reported twice.
+//! U7  No trace shows a copy. Growth by allocating and releasing is certain only where a function is known to move the
+//!     content of a container; a text that is made anew each time, a little longer, looks the same.
 //! U6  What pins free memory in the program's exit stays a row, and gives no advice: all of it goes a moment later.
 //!
 //! Not here: what makes a finding (`findings.rs`, the passes).
@@ -25,9 +27,9 @@ use crate::facts::Limits;
 use crate::fragments;
 use crate::frames::Renamed;
 use crate::heaps::{self, Heaps};
-use crate::known::known_growth;
+use crate::known::{copies_to_grow, known_growth};
 use crate::merging::{MORE_NODES, merge};
-use crate::model::{BookPart, Confidence, Finding, FindingKind, Report};
+use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
 use crate::owner;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
@@ -67,7 +69,10 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     claims::settle_calls(report, &mut found);
     for one in &mut found {
         match one.kind {
-            FindingKind::Growth => leave_to_runtime(report, &naming, one),
+            FindingKind::Growth => {
+                doubt_copies(report, &naming, one);
+                leave_to_runtime(report, &naming, one);
+            }
             FindingKind::Churn => leave_churn_to_interpreter(report, &naming, one),
             _ => {}
         }
@@ -188,6 +193,17 @@ fn leave_to_runtime(report: &Report, naming: &Naming, growth: &mut Finding) {
         growth.confidence = Confidence::Possible;
         (growth.saved_cumulative_bytes, growth.saved_allocations) = (0, 0);
         growth.growth_what_if = None;
+    }
+}
+
+/// Doubts that a buffer which grows by hand is copied, unless a frame is a container's that copies (U7).
+fn doubt_copies(report: &Report, naming: &Naming, growth: &mut Finding) {
+    let is_own =
+        |row: &Growth| row.by_hand && Some(row.node) == growth.node && row.steps == growth.blocks;
+    let by_hand = report.growth.iter().any(is_own);
+    let copies = |node| inner_frames(report, naming, node).any(|one| copies_to_grow(&one.function));
+    if by_hand && !growth.node.is_some_and(copies) {
+        growth.confidence = growth.confidence.max(Confidence::Likely);
     }
 }
 

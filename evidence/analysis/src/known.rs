@@ -120,6 +120,38 @@ pub fn known_growth(function: &str, module: &str) -> Option<&'static str> {
     known().entry(&name, module).and_then(|entry| entry.growth)
 }
 
+/// Containers of C++ whose content lies in one block.
+const CONTAINERS: [&str; 6] = [
+    "std::vector::",
+    "std::__1::vector::",
+    "std::__cxx11::basic_string::",
+    "std::__1::basic_string::",
+    "std::basic_string::",
+    "std::string::",
+];
+/// The beginnings of their functions that take a larger block only to move the content there. (What assigns may take
+/// one, too, and moves nothing.)
+const MOVERS: [&str; 11] = [
+    "reserve",
+    "resize",
+    "push_back",
+    "emplace_back",
+    "append",
+    "_M_append",
+    "_M_realloc_",
+    "_M_default_append",
+    "_M_fill_append",
+    "__push_back_slow_path",
+    "__emplace_back_slow_path",
+];
+
+/// Reports whether a function of this demangled name is known to copy what it replaces by a larger block.
+pub fn copies_to_grow(function: &str) -> bool {
+    let name = crate::qualified::own_name(function);
+    let mut own = CONTAINERS.iter().filter_map(|one| name.strip_prefix(one));
+    own.any(|own| MOVERS.iter().any(|mover| own.starts_with(mover)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +184,24 @@ mod tests {
         assert!(known_growth("g_string_maybe_expand", "libglib-2.0.so.0").is_some());
         assert!(known_growth("llvm::SmallVectorBase<unsigned int>::grow_pod(void*, unsigned long, unsigned long)", "x").is_some());
         assert!(known_growth("grow", "mine").is_none());
+    }
+
+    #[test]
+    fn containers_that_copy_to_grow_and_such_as_only_assign() {
+        assert!(copies_to_grow(
+            "std::vector<int, std::allocator<int> >::reserve(unsigned long)"
+        ));
+        assert!(copies_to_grow(
+            "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_append(char const*, unsigned long)"
+        ));
+        assert!(!copies_to_grow(
+            "std::vector<int, std::allocator<int> >::operator=(std::vector<int, std::allocator<int> > const&)"
+        ));
+        assert!(!copies_to_grow(
+            "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >::_M_assign(std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&)"
+        ));
+        assert!(!copies_to_grow("mine::vector<int>::reserve(unsigned long)"));
+        assert!(!copies_to_grow("append"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! A1  A new pass is added here, and named nowhere else.
+//! A2  They finish in this order: churn reads the rows of growth.
 //!
 //! Not here: what a pass looks for (the head of its file).
 

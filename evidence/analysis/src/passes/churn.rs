@@ -15,6 +15,8 @@
 //!     millisecond.
 //! U3  Intervals lie between successive marks; before the first is start-up. A stack remembers how
 //!     much it did during start-up and in its busiest interval: memory does not grow with marks.
+//! U6  A block that a larger one of its stack replaced (growth by hand, growth.G4) is a step of a buffer. Growth is churn
+//!     only if the buffers themselves live briefly, and are many: then one that is kept saves their steps, too.
 //! U5  Nearly all of a stack's blocks live briefly, and are hundreds of times as many as may live at a time: then the
 //!     number of calls saved follows from the trace, to some per cent. For large blocks it is not certain that one is
 //!     to be kept.
@@ -42,6 +44,8 @@ const MIN_CPU_PERCENT: u64 = 1;
 /// The share of the run's allocations in per cent, or else the rate, that a finding needs.
 const MIN_SHARE_PERCENT: u64 = 1;
 const MIN_RATE: f64 = 10_000.0;
+/// The buffers that grow, from which on one that is kept saves what a finding needs (U6): each takes some steps.
+const MIN_BUFFERS: u64 = 1_000;
 /// The share of short-lived blocks from which on the saving is what was counted (U5).
 const EXACT_PERCENT: u64 = 95;
 /// The size up to which a buffer may live on the machine stack.
@@ -141,15 +145,19 @@ impl Pass for Churn {
         let total = report.sites.iter().map(|site| site.allocations).sum();
         let mut suspects: FxHashMap<u32, Suspect<'_>> = FxHashMap::default();
         let cpu_ns = report.program.cpu_ns.unwrap_or(0);
-        for site in report
-            .sites
-            .iter()
-            .filter(|site| is_churn(site, total, cpu_ns))
-        {
+        // Growth has finished before (all.rs).
+        let by_hand = report.growth.iter().filter(|row| row.by_hand);
+        let steps: FxHashMap<u32, u64> = by_hand.map(|row| (row.node, row.steps)).collect();
+        for site in &report.sites {
+            let steps = steps.get(&site.node).copied().unwrap_or(0);
+            if !is_churn(site, total, cpu_ns) || is_growth(site, steps) {
+                continue;
+            }
             suspects.insert(
                 site.node,
                 Suspect {
                     site,
+                    steps,
                     sizes: (u64::MAX, 0),
                     when: None,
                 },
@@ -176,6 +184,8 @@ impl Pass for Churn {
 /// A stack that is a finding.
 struct Suspect<'a> {
     site: &'a Site,
+    /// Its blocks that a larger one replaced (U6).
+    steps: u64,
     /// The smallest and the largest request.
     sizes: (u64, u64),
     when: Option<Stat>,
@@ -188,6 +198,13 @@ fn is_churn(site: &Site, total: u64, cpu_ns: u64) -> bool {
         || rate(site).is_some_and(|rate| rate >= MIN_RATE);
     let felt = short.saturating_mul(PAIR_NS) >= cpu_ns / 100 * MIN_CPU_PERCENT;
     site.allocations >= MIN_ALLOCATIONS && temporary && often && felt
+}
+
+/// Reports whether what a stack makes and releases are steps of buffers, which are few or stay (U6).
+fn is_growth(site: &Site, steps: u64) -> bool {
+    let buffers = site.allocations.saturating_sub(steps);
+    let brief = short_lived(site).saturating_sub(steps);
+    steps > 0 && (buffers < MIN_BUFFERS || brief * 100 < buffers * MIN_TEMPORARY_PERCENT)
 }
 
 /// Reports whether one block serves a stack; otherwise some are in flight at a time (U4).
@@ -238,7 +255,8 @@ impl Churn {
             kind: FindingKind::Churn,
             title: format!("Blocks {sizes}, {share} % of them {how}"),
             what: self.what(suspect, total),
-            change: match one_serves(site) {
+            // Buffers that grow are one after the other, each of several blocks.
+            change: match one_serves(site) || suspect.steps * 2 >= site.allocations {
                 true => change(max),
                 false => change_of_several(max),
             },
@@ -384,6 +402,60 @@ mod tests {
         }
         d.free(block);
         assert!(d.finish().findings.is_empty());
+    }
+
+    /// 20,000 vectors that double from 8 to 1,024 bytes; `kept` of eight are kept.
+    fn vectors(kept: u64, many: u64) -> Report {
+        let mut d = Driver::new(Both::new(), glibc);
+        for vector in 0..many {
+            let mut block = d.alloc(1, 8);
+            for power in 4..=10 {
+                let larger = d.alloc(1, 1 << power);
+                d.free(block);
+                block = larger;
+            }
+            if vector % 8 >= kept {
+                d.free(block);
+            }
+        }
+        d.finish()
+    }
+
+    /// Growth, and then churn, as they run.
+    struct Both(Box<dyn Pass>, Box<dyn Pass>);
+
+    impl Both {
+        fn new() -> Both {
+            let growth = crate::passes::growth::GrowthPass::new("glibc 2.36");
+            Both(Box::new(growth), Box::new(Churn::new(&[])))
+        }
+    }
+
+    impl Pass for Both {
+        fn act(&mut self, context: &Context<'_>, act: &Act) {
+            self.0.act(context, act);
+        }
+
+        fn finish(self: Box<Self>, context: &Context<'_>, report: &mut Report) {
+            self.0.finish(context, report);
+            self.1.finish(context, report);
+        }
+    }
+
+    #[test]
+    fn steps_of_buffers_that_stay_are_no_churn_and_of_brief_ones_are() {
+        let churn = |kept, many| {
+            let found = vectors(kept, many).findings.into_iter();
+            let mut churn = found.filter(|one| one.kind == FindingKind::Churn);
+            churn.next()
+        };
+        assert!(churn(8, 20_000).is_none());
+        assert!(churn(3, 20_000).is_none());
+        let brief = churn(2, 20_000).expect("three quarters of them go at once");
+        assert_eq!(brief.saved_allocations, 20_000 * 7 + 15_000 - 1);
+        assert!(brief.change.contains("one buffer"), "{}", brief.change);
+        assert!(churn(0, 10_000).is_some());
+        assert!(churn(0, 999).is_none());
     }
 
     #[test]

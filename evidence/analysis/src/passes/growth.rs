@@ -32,6 +32,8 @@
 //!     copied. By hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by
 //!     larger ones look the same as often as a record is broken, and of a million sizes fourteen break one.
 //!
+//! G10 A queue whose entries become longer has the same pairs, and copies nothing: growth_turns.rs.
+//!
 //! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
 //! what the last block holds unused (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
 
@@ -47,8 +49,9 @@ use crate::passes::classes::Classes;
 use crate::passes::growth_beside::Beside;
 use crate::passes::growth_resting::{Resting, reserve};
 use crate::passes::growth_shape::{Chain, Factored, by_factor};
+use crate::passes::growth_turns::Turns;
 use crate::passes::ranking::push_ranked;
-use crate::passes::wording::{bytes, count, percent};
+use crate::passes::wording::{bytes, count, percent, thousands};
 
 /// The bytes copied beyond what doubling would copy that a finding needs: a tenth of a millisecond.
 const MIN_SAVED_BYTES: u64 = 1 << 20;
@@ -81,6 +84,8 @@ pub struct GrowthPass {
     /// Chains by the serial of their block.
     chains: FxHashMap<u32, Linked>,
     hands: Vec<Hand>,
+    /// The order of the pairs that grow, by site (G10).
+    turns: Vec<Turns>,
     sums: FxHashMap<(u32, bool), Sum>,
     /// Steps there and back (G9).
     beside: Beside,
@@ -314,8 +319,13 @@ impl GrowthPass {
             return;
         }
         hand.grew = hand.grew.saturating_add(1);
+        let turns = slot(&mut self.turns, CellId(context.site));
+        turns.pair(old.serial, from.size, to_size);
         if known.is_none() && hand.is_queue() {
             return;
+        }
+        if known.is_none_or(|linked| !linked.by_hand) {
+            turns.begin(from.size, to_size);
         }
         let (cell, serial) = (hand.cell, hand.serial);
         debug_assert_ne!(serial, old.serial);
@@ -334,6 +344,13 @@ impl GrowthPass {
     }
 
     fn end(&mut self, linked: &Linked) {
+        if let Some(turns) = self
+            .turns
+            .get_mut(linked.site as usize)
+            .filter(|_| linked.by_hand)
+        {
+            turns.end();
+        }
         let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
         if linked.chain.steps >= fewest {
             let sum = self.sums.entry((linked.site, linked.by_hand)).or_default();
@@ -341,10 +358,11 @@ impl GrowthPass {
         }
     }
 
-    /// Reports whether a stack that looks like growth by hand is one (G4).
+    /// Reports whether a stack that looks like growth by hand is one (G4, G10).
     fn grows_by_hand(&self, site: u32) -> bool {
         let hand = self.hands.get(site as usize).copied().unwrap_or_default();
-        hand.grew / GROWING >= hand.other
+        let turns = self.turns.get(site as usize).copied().unwrap_or_default();
+        hand.grew / GROWING >= hand.other && !turns.is_queue(hand.other)
     }
 
     /// Reports whether it is one beyond doubt (G8).
@@ -492,12 +510,16 @@ fn finding(
     } else {
         "realloc"
     };
+    // What stayed in place copied nothing.
+    let steps = match moved < row.steps {
+        true => format!("{} of {}", thousands(moved), count(row.steps, "step")),
+        false => count(row.steps, "step"),
+    };
     Some(Finding {
         kind: FindingKind::Growth,
         title: format!(
-            "Grows {how}: {} copied in {}, up to {}",
+            "Grows {how}: {} copied in {steps}, up to {}",
             bytes(row.copied_bytes),
-            count(row.steps, "step"),
             bytes(row.largest_bytes)
         ),
         what: what(row, sum, means),

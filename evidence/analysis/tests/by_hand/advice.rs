@@ -222,6 +222,25 @@ fn vectors_grown_in_turns_are_chains_each() {
     assert_eq!(row.copied_bytes, 20 * 64 * 19_900);
     let growth = of(&report, FindingKind::Growth);
     assert_eq!(growth[0].saved_cumulative_bytes, 20 * 64 * (19_900 - 255));
+    // No trace shows that what replaced them has their content.
+    assert_eq!(growth[0].confidence, Confidence::Likely);
+}
+
+/// The last 1,000 of 60,000 texts, which become slowly longer: each release follows an acquisition that is larger.
+#[test]
+fn a_bounded_queue_of_texts_that_get_longer_does_not_grow() {
+    let mut script = Script::new();
+    let mut queue = std::collections::VecDeque::new();
+    for i in 0..60_000u64 {
+        let size = 101 + i / 60;
+        queue.push_back(script.alloc(1, size, size.next_multiple_of(16) + 8));
+        if queue.len() > 1000 {
+            script.free(queue.pop_front().unwrap());
+        }
+    }
+    let report = script.report(facts());
+    assert!(report.growth.is_empty(), "{:#?}", report.growth);
+    assert!(of(&report, FindingKind::Growth).is_empty());
 }
 
 /// A cache of blocks of any size: as many releases follow a larger acquisition as a smaller one.
