@@ -1,7 +1,8 @@
 //! The floors: folders of crates at the root of the repository, from the ground up.
 //!
 //! ```text
-//!   faces ─► lab ─► evidence ─► record ─► engines ─► ground        a crate depends on its own floor and on those below
+//!   testing ─► examples ─► faces ─► lab ─► evidence ─► record ─► engines ─► ground
+//!                                                    a crate depends on its own floor and on those below
 //! ```
 //!
 //! Not here: which crate may depend on which (tidy/edges.rs).

@@ -148,15 +148,8 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
     gives[..listed].sort_by_key(|finding| (finding.is_rest(), Reverse(finding.saved_bytes)));
     let past: fn(&&&Finding, u64) -> bool = |f, floor| f.saved_bytes >= floor && !f.is_rest();
     let worth = gives.iter().filter(|f| past(f, floor)).count();
-    let without = |f: &&Finding| f.saved_bytes == 0 && !allocates_less(f) && f.now_bytes > 0;
-    let of = |wanted: fn(&Finding) -> bool| {
-        let all = report.findings.iter().filter(without);
-        let mut found: Vec<_> = all.filter(|f| wanted(f)).collect();
-        found.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
-        found
-    };
-    let holds = of(|f| f.kind == FindingKind::Holder);
-    let free = of(|f| f.kind == FindingKind::Retained && !may_go(f));
+    let holds = without_saving(report, |f| f.kind == FindingKind::Holder);
+    let free = without_saving(report, |f| f.kind == FindingKind::Retained && !may_go(f));
     let (less, less_worth) = allocating_less(report);
     let levels = Levels::of(report);
     let (growing, growing_worth) = growing(report, &levels);
@@ -228,6 +221,15 @@ fn sections<'a>(report: &'a Report, style: &Style) -> Vec<Section<'a>> {
         findings,
     })
     .collect()
+}
+
+/// Returns the findings of a sort that promise nothing, by the bytes that they are about.
+fn without_saving(report: &Report, wanted: fn(&Finding) -> bool) -> Vec<&Finding> {
+    let all = report.findings.iter();
+    let all = all.filter(|f| f.saved_bytes == 0 && !allocates_less(f) && f.now_bytes > 0);
+    let mut found: Vec<_> = all.filter(|f| wanted(f)).collect();
+    found.sort_by_key(|finding| (finding.is_rest(), Reverse(finding.now_bytes)));
+    found
 }
 
 /// Returns whether free memory may go back, by an amount that the recording cannot tell.

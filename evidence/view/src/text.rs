@@ -412,7 +412,7 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .collect();
     let most = report.instants.iter().filter_map(|one| one.books.as_ref());
     let most = most.map(kept).max().unwrap_or(0);
-    // The peak is the fullest reading of those within 2 % of the largest (peak.K2): a reader who sees more at another
+    // The peak is the fullest reading of those within 2 % of the largest (analysis' peak.rs): a reader who sees more at another
     // moment is told what it lacks.
     let shown = report.instants.get(report.at);
     let shown = shown.filter(|one| one.kind == InstantKind::Peak);

@@ -16,7 +16,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use skinflint_collect::control::{self, Request};
 use skinflint_collect::{Options, Recorded, Session};
 use skinflint_launch::installed;
@@ -81,7 +81,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         watched: None,
         looks: args.looks,
     })
-    .context("the collector cannot start")?;
+    .map_err(files::cannot_start)?;
     session.child_started(pid);
     let begun = Instant::now();
     let entries = in_program(pid, &recorder, "skinflint_attach", &session.socket())?;

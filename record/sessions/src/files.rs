@@ -59,6 +59,21 @@ pub(crate) fn trace_file(path: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
+/// Returns the error of a collector that cannot start, with what to do next.
+pub(crate) fn cannot_start(error: std::io::Error) -> anyhow::Error {
+    let next = match error.raw_os_error() {
+        Some(libc::EFBIG) => {
+            "; raise the limit of file size (ulimit -f): shared memory counts as a file"
+        }
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            "; make room in the folder for temporary files (TMPDIR)"
+        }
+        _ => "",
+    };
+    anyhow::anyhow!("the collector cannot start: {error}{next}")
+}
+
 /// Attempts to lock a file that others remove meanwhile.
 const TRIES: u32 = 8;
 

@@ -72,7 +72,7 @@ pub fn record(
         watched: wanted.watched,
         looks: wanted.looks,
     })
-    .context("the collector cannot start")?;
+    .map_err(files::cannot_start)?;
     let mut command = Command::new(program);
     command.args(&wanted.command[1..]);
     command.env("LD_PRELOAD", preload::to_record(&recorder, wanted.preload)?);

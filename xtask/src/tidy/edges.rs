@@ -29,11 +29,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("pages", &["base"]),
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
-    // `report` is what a program reports about its own memory. Engines take the trait from it, and nothing else.
+    // `reporters` is what a program reports about its own memory. Engines take the trait from it, and nothing else.
     ("reporters", &["base"]),
     ("reporters-so", &["reporters"]),
     ("gc", &["base", "pages", "reporters"]),
-    // `report` for the reporter trait only.
+    // `reporters` for the reporter trait only.
     ("cache", &["base", "reporters"]),
     // Reads what `gc` writes, and what browsers write. `view`: figures are said as in every other output.
     ("heap-snapshot", &["view"]),

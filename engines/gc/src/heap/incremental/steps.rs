@@ -1,4 +1,4 @@
-//! The state of a tracer between slices of marking, and how it goes on from there.
+//! The state of a tracer between slices of marking.
 //!
 //! ```text
 //!   advance(most) ─► mark stack ─► delayed arenas ─► parts of objects ─► changed objects ─► holders of pairs ─► nothing left
