@@ -258,7 +258,7 @@ impl Cells {
     }
 
     /// Notes that a block of the cell was acquired.
-    #[inline]
+    #[inline(always)]
     pub fn acquire(&mut self, cell: CellId, serial: u32, time_ns: u64) {
         let count = &mut self.cells[cell.0 as usize].count;
         save(count, self.epoch);

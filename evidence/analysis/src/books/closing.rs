@@ -419,14 +419,20 @@ impl Closing<'_> {
 
     /// Returns the resident bytes by stack.
     fn resident(&self, laid: &Laid) -> BTreeMap<NodeId, u64> {
-        let mut by_node = BTreeMap::new();
-        for (index, key) in self.ledger.cells().keys().iter().enumerate() {
-            let bytes = laid.live[index] + laid.slop[index] + laid.unread[index];
-            if bytes > 0 {
-                *by_node.entry(key.node).or_default() += bytes;
-            }
+        let of_cell = |cell| laid.live[cell] + laid.slop[cell] + laid.unread[cell];
+        self.by_stack(of_cell).collect()
+    }
+
+    /// Adds up cells by stack, and returns the stacks that have any bytes. Sums are by site: looking each cell's stack up
+    /// in a tree cost 45 instructions a cell (churn, 200,000 cells, 2026-11-25).
+    fn by_stack(&self, of_cell: impl Fn(usize) -> u64) -> impl Iterator<Item = (NodeId, u64)> {
+        let cells = self.ledger.cells();
+        let mut sums = vec![0; cells.sites().len()];
+        for (cell, count) in cells.counts().enumerate() {
+            sums[count.site as usize] += of_cell(cell);
         }
-        by_node
+        let nodes = cells.sites().iter().map(|site| site.node);
+        nodes.zip(sums).filter(|(_, bytes)| *bytes > 0)
     }
 
     fn absent_tails(&self) -> Vec<u64> {
@@ -601,13 +607,7 @@ impl Closing<'_> {
 
     /// Adds up cells by stack, minus what was trimmed, smallest stacks first.
     fn add_by_stack(&mut self, row: Row, by_cell: &[u64], mut trimmed: u64) {
-        let mut by_node: BTreeMap<NodeId, u64> = BTreeMap::new();
-        for (key, &bytes) in self.ledger.cells().keys().iter().zip(by_cell) {
-            if bytes > 0 {
-                *by_node.entry(key.node).or_default() += bytes;
-            }
-        }
-        let mut nodes: Vec<_> = by_node.into_iter().collect();
+        let mut nodes: Vec<_> = self.by_stack(|cell| by_cell[cell]).collect();
         nodes.sort_by_key(|&(node, bytes)| (bytes, node));
         for (node, bytes) in nodes {
             let take = trimmed.min(bytes);

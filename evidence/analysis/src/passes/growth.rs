@@ -226,7 +226,7 @@ impl GrowthPass {
 
     #[inline]
     fn unchain(&mut self, block: &Block) -> Option<Linked> {
-        match self.is_chained(block.cell) {
+        match !self.chains.is_empty() && self.is_chained(block.cell) {
             true => self.chains.remove(&block.serial),
             false => None,
         }
@@ -284,6 +284,8 @@ impl GrowthPass {
         self.beside.acquired(block, context.key.size);
     }
 
+    /// Takes a release. What it is depends on sizes and on what came before, which no processor can guess: so pairs are
+    /// counted without a branch, and only what may be of a chain goes on.
     #[inline]
     fn released(&mut self, context: &Context<'_>, block: &Block, by: ThreadId) {
         if let Some(buffer) = self.beside.released(block, by)
@@ -292,41 +294,47 @@ impl GrowthPass {
             linked.chain.there_and_back();
         }
         let known = self.unchain(block);
-        let pair = match self.hands.get_mut(context.site as usize) {
-            Some(hand) if hand.open => {
-                hand.open = false;
-                hand.serial != block.serial && hand.thread == by && block.is_of(by)
+        let mut grows = false;
+        let mut is_pair = false;
+        let mut is_queue = true;
+        if let Some(hand) = self.hands.get_mut(context.site as usize) {
+            is_pair =
+                hand.open & (hand.serial != block.serial) & (hand.thread == by) & block.is_of(by);
+            grows = is_pair & (hand.size > context.key.size);
+            hand.open = false;
+            hand.grew = hand.grew.saturating_add(u32::from(grows));
+            hand.other = hand.other.saturating_add(u32::from(is_pair & !grows));
+            is_queue = hand.is_queue();
+        }
+        match known {
+            Some(linked) if !grows => self.end(&linked),
+            Some(_) => self.pair(context, block, known),
+            None if grows & !is_queue => self.pair(context, block, None),
+            None if grows => {
+                self.turn(context, block);
             }
-            _ => false,
-        };
-        if pair {
-            self.pair(context, block, known);
-        } else if let Some(linked) = known {
-            self.end(&linked);
+            None => {}
         }
     }
 
-    /// Takes the release of a block that the stack's last one may have replaced.
+    /// Counts a block that a larger one followed, for what tells a queue (G10).
+    fn turn(&mut self, context: &Context<'_>, old: &Block) -> &mut Turns {
+        let to_size = self.hands[context.site as usize].size;
+        let turns = slot(&mut self.turns, CellId(context.site));
+        turns.pair(old.serial, context.key.size, to_size);
+        turns
+    }
+
+    /// Takes the release of a block that the stack's last one, which is larger, may have replaced.
     fn pair(&mut self, context: &Context<'_>, old: &Block, known: Option<Linked>) {
-        let hand = &mut self.hands[context.site as usize];
+        let hand = &self.hands[context.site as usize];
         let from = context.key;
         let (to_size, to_usable) = (hand.size, hand.usable);
-        if to_size <= from.size {
-            hand.other = hand.other.saturating_add(1);
-            if let Some(linked) = known {
-                self.end(&linked);
-            }
-            return;
-        }
-        hand.grew = hand.grew.saturating_add(1);
-        let turns = slot(&mut self.turns, CellId(context.site));
-        turns.pair(old.serial, from.size, to_size);
-        if known.is_none() && hand.is_queue() {
-            return;
-        }
+        let turns = self.turn(context, old);
         if known.is_none_or(|linked| !linked.by_hand) {
             turns.begin(from.size, to_size);
         }
+        let hand = &self.hands[context.site as usize];
         let (cell, serial) = (hand.cell, hand.serial);
         debug_assert_ne!(serial, old.serial);
         let mut linked = known.unwrap_or_else(|| {
