@@ -57,8 +57,6 @@ pub(crate) struct Births {
     allocations: u64,
     time_us: u64,
     usable_bytes: u64,
-    /// The number of acquisitions in start-up (O8).
-    start_up: u64,
     /// Births by site.
     sites: Vec<Born>,
 }
@@ -138,7 +136,6 @@ impl Births {
             allocations,
             time_us: now_us,
             usable_bytes: ledger.live().usable_bytes,
-            start_up,
             sites,
         }
     }
@@ -334,7 +331,6 @@ mod tests {
             allocations: 0,
             time_us,
             usable_bytes: 0,
-            start_up: 0,
             sites: Vec::new(),
         };
         let said = |title: &str, at_us: u64, end_us: u64| {
@@ -393,7 +389,7 @@ mod tests {
             None,
             "younger, and more"
         );
-        assert_eq!(steady(&[100, 100, 100, 100, 125, 125, 100, 100]), Some(900));
+        assert_eq!(steady(&[100, 100, 100, 100, 125, 125, 100, 100]), Some(850));
         assert_eq!(steady(&[0, 0, 0, 0, 0, 0, 0, 5000]), None);
         assert_eq!((steady(&[8; 8]), steady(&[7; 8])), (Some(64), None));
     }
