@@ -20,6 +20,10 @@
 //!     are loaded all along and cleared up in the end are born as a leak is.
 //! O7  A moment may lie long before the end: if a quarter of the run's time or more comes after it, the finding says
 //!     that the growth had ended by then, and when.
+//! O8  Start-up is what was acquired in the first eighth of the time. It may be most of all acquisitions, and of the same
+//!     stack; so may the blocks in use at a moment be, all young. What was born after start-up is therefore also cut
+//!     into eighths of its own: the middle ones are as many, from half to twice their mean, and none of the others is
+//!     under half of that. What a cache or a queue holds is missing in the first ones.
 //! O5  They were also born along the time: a quarter in its second half, and some in its last quarter. What a program
 //!     acquires in one burst, to work on it until the end, is all that it acquires. The run ends when the process does,
 //!     not at its last heap event.
@@ -31,7 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::block::INHERITED;
 use crate::ledger::Ledger;
 use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
-use crate::passes::wording::{bytes, count, duration};
+use crate::passes::wording::{bytes, count, duration, thousands};
 
 /// The number of slices of the run.
 const SLICES: usize = 8;
@@ -44,6 +48,7 @@ const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
 
 const GROWS: &str = "Only grows, from the beginning of the run to its end";
+const GROWS_LATER: &str = "Only grows, from start-up to the end of the run";
 const GREW: &str = "Only grew, until acquisitions ended";
 
 /// When the blocks that live at a moment were born.
@@ -59,19 +64,56 @@ pub(crate) struct Births {
 /// The live blocks of one site.
 #[derive(Clone, Copy, Default)]
 struct Born {
+    all: Part,
+    /// Those of them that were born after start-up.
+    later: Part,
+}
+
+/// Some of the live blocks of a site.
+#[derive(Clone, Copy, Default)]
+struct Part {
     usable_bytes: u64,
     by_serial: [u64; SLICES],
     by_time: [u64; SLICES],
 }
 
+impl Part {
+    fn add(&mut self, usable_bytes: u64, serial: usize, time: usize) {
+        self.usable_bytes += usable_bytes;
+        self.by_serial[serial] += 1;
+        self.by_time[time] += 1;
+    }
+
+    fn blocks(&self) -> u64 {
+        self.by_serial.iter().sum()
+    }
+
+    /// Returns the bytes of so many of the blocks.
+    fn bytes_of(&self, blocks: u64) -> u64 {
+        let all = u128::from(self.usable_bytes) * u128::from(blocks);
+        (all / u128::from(self.blocks().max(1))) as u64
+    }
+}
+
+/// A stack that only grows: which of its blocks show it, and how many of these are no more than grew.
+#[derive(Clone, Copy)]
+struct Grown<'a> {
+    part: &'a Part,
+    blocks: u64,
+    after_start_up: bool,
+}
+
 impl Births {
     /// Counts the births of the blocks that live now.
     pub(crate) fn now(ledger: &Ledger) -> Births {
-        Births::at(ledger, ledger.now_ns() / 1000)
+        let now_ns = ledger.now_ns();
+        let start_up = ledger.curve.allocations_until(now_ns / SLICES as u64);
+        Births::at(ledger, now_ns / 1000, start_up)
     }
 
-    /// Counts the births of the blocks that live now, along the time until `now_us`.
-    fn at(ledger: &Ledger, now_us: u64) -> Births {
+    /// Counts the births of the blocks that live now, along the time until `now_us`, with so many acquisitions in
+    /// start-up.
+    fn at(ledger: &Ledger, now_us: u64, start_up: u64) -> Births {
         let allocations = ledger.counts().allocations;
         let cells = ledger.cells();
         let mut sites = vec![Born::default(); cells.sites().len()];
@@ -82,9 +124,13 @@ impl Births {
         // A block that the process inherited has no birth here.
         for block in ledger.live_blocks().filter(|one| !one.is_inherited()) {
             let born = &mut sites[cells.site_of(block.cell)];
-            born.usable_bytes += cells.keys()[block.cell.0 as usize].usable;
-            born.by_serial[slice(block.serial.into(), allocations)] += 1;
-            born.by_time[slice(block.born_us(), now_us)] += 1;
+            let usable = cells.keys()[block.cell.0 as usize].usable;
+            let (serial, time) = (block.serial.into(), slice(block.born_us(), now_us));
+            born.all.add(usable, slice(serial, allocations), time);
+            if let Some(serial) = serial.checked_sub(start_up) {
+                let serial = slice(serial, allocations.saturating_sub(start_up));
+                born.later.add(usable, serial, time);
+            }
         }
         Births {
             allocations,
@@ -113,33 +159,50 @@ pub(crate) fn only_grow(
     let at = at.filter(|one| later(one) <= allocations / (2 * SLICES as u64));
     let label = report.instants.get(report.at).map(|one| &one.label);
     let end_ns = end_ns.unwrap_or(0).max(ledger.now_ns());
-    let end = Births::at(ledger, end_ns / 1000);
+    let start_up = report.timeline.allocations_until(end_ns / SLICES as u64);
+    let end = Births::at(ledger, end_ns / 1000, start_up);
     let of_end = even(ledger, &end);
     let (of_moment, when) = match (at, label) {
         (Some(at), Some(label)) => (even(ledger, at), format!("at '{label}'")),
         _ => Default::default(),
     };
-    let still = |born: &&&Born| gone_bytes <= born.usable_bytes / 2;
+    let still = |grown: &&Grown<'_>| gone_bytes <= grown.part.usable_bytes / 2;
     let rows = report.sites.iter();
     let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
     rows.filter_map(|row| {
         let moment = of_moment.get(&row.node).filter(still);
         match moment {
-            Some(born) => Some(at_the_moment(finding(row, born, &when), at, end.time_us)),
+            Some(grown) => Some(at_the_moment(finding(row, grown, &when), at, end.time_us)),
             None => Some(finding(row, of_end.get(&row.node)?, "at the end")),
         }
     })
     .collect()
 }
 
-/// Returns stacks whose blocks were born all along (O2, O5).
-fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, &'a Born> {
+/// Returns stacks whose blocks were born all along (O2, O5), or all along after start-up (O8).
+fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, Grown<'a>> {
     let least = (births.usable_bytes / PART).max(WORTH_BYTES);
+    let grown = |born: &'a Born| {
+        let part = &born.all;
+        if is_even(&part.by_serial) && goes_on(&part.by_time) {
+            return Some(Grown {
+                part,
+                blocks: part.blocks(),
+                after_start_up: false,
+            });
+        }
+        let part = &born.later;
+        let blocks = steady(&part.by_serial).filter(|_| goes_on(&part.by_time))?;
+        Some(Grown {
+            part,
+            blocks,
+            after_start_up: true,
+        })
+    };
     let sites = ledger.cells().sites().iter().zip(&births.sites);
-    let even = sites.filter(|(_, born)| {
-        born.usable_bytes >= least && is_even(&born.by_serial) && goes_on(&born.by_time)
-    });
-    even.map(|(site, born)| (site.node.0, born)).collect()
+    let even = sites.filter_map(|(site, born)| Some((site.node.0, grown(born)?)));
+    even.filter(|(_, grown)| grown.part.bytes_of(grown.blocks) >= least)
+        .collect()
 }
 
 /// Reports whether births are even along the acquisitions (O2).
@@ -150,6 +213,21 @@ fn is_even(births: &[u64; SLICES]) -> bool {
         && births
             .iter()
             .all(|one| share(one) * 2 >= blocks && share(one) <= blocks * 2)
+}
+
+/// Returns how many blocks of a stack came steadily after start-up, if any did (O8): the rest of start-up, and what is
+/// in use at the moment, are not among them.
+fn steady(births: &[u64; SLICES]) -> Option<u64> {
+    let (middle, many) = (&births[2..SLICES - 2], SLICES as u64 - 4);
+    let of_middle: u64 = middle.iter().sum();
+    let grown = of_middle * SLICES as u64 / many;
+    let share = |one: &u64| *one * many;
+    let lasting = births.iter().all(|one| share(one) * 2 >= of_middle);
+    let even = middle.iter().all(|one| share(one) <= of_middle * 2);
+    // What is replaced by chance becomes less with age, and what is never released does not.
+    let pair = |at: usize| births[at] + births[at + 1];
+    let level = pair(0) * 4 >= pair(4) * 3 && pair(2) * 5 >= pair(4) * 4;
+    (grown >= MIN_BLOCKS && lasting && even && level).then_some(grown.min(births.iter().sum()))
 }
 
 /// Reports whether births go on along the time (O5).
@@ -166,29 +244,43 @@ fn listed(slices: &[String]) -> String {
     }
 }
 
-fn finding(row: &Site, born: &Born, when: &str) -> Finding {
-    let blocks: u64 = born.by_serial.iter().sum();
-    let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
+fn finding(row: &Site, grown: &Grown<'_>, when: &str) -> Finding {
+    let (part, blocks) = (grown.part, grown.part.blocks());
+    let slices: Vec<String> = part.by_serial.iter().map(u64::to_string).collect();
+    let (title, made, run) = match grown.after_start_up {
+        false => (GROWS, "", "the run"),
+        true => (
+            GROWS_LATER,
+            " made after start-up",
+            "what was acquired then",
+        ),
+    };
     let mut found = Finding {
         kind: FindingKind::Leak,
         // The title has no count: findings of one function and title are merged.
-        title: GROWS.to_owned(),
+        title: title.to_owned(),
         what: format!(
-            "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
+            "{} of this stack{made} live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of {run} after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
             count(blocks, "block"),
-            bytes(born.usable_bytes),
+            bytes(part.usable_bytes),
             count(row.allocations, "block"),
             listed(&slices),
         ),
         change: "Find what keeps these blocks. If they are what the program is there to collect, nothing; else \
                  release them, or give what holds them a limit in bytes."
             .to_owned(),
-        now_bytes: row.live_usable_bytes.min(born.usable_bytes),
-        blocks,
+        now_bytes: row.live_usable_bytes.min(part.bytes_of(grown.blocks)),
+        blocks: grown.blocks,
         confidence: Confidence::Likely,
         node: Some(row.node),
         ..Finding::default()
     };
+    if grown.after_start_up && grown.blocks < blocks {
+        found.what += &format!(
+            " About {} of them are what grew; the others may be in use, or of start-up.",
+            thousands(grown.blocks)
+        );
+    }
     // Most of the stack's blocks were released until the end (O6).
     if row.end_blocks < blocks / 2 {
         found.title = RELEASED_IN_THE_END.to_owned();
@@ -211,7 +303,7 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
 fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Finding {
     let Some(at) = at else { return found };
     let after_us = end_us.saturating_sub(at.time_us);
-    if after_us >= end_us / 4 && found.title == GROWS {
+    if after_us >= end_us / 4 && [GROWS, GROWS_LATER].contains(&found.title.as_str()) {
         found.title = GREW.to_owned();
         found.what += &format!(
             " That was {} after the start; next to nothing was acquired in the {} that the run went on.",
@@ -265,6 +357,41 @@ mod tests {
         assert!(is_even(&[200, 100, 100, 100, 100, 100, 50, 50]));
         assert!(!is_even(&[49, 100, 100, 100, 100, 100, 100, 151]));
         assert!(!is_even(&[201, 100, 100, 100, 99, 100, 50, 50]));
+    }
+
+    #[test]
+    fn what_comes_steadily_after_start_up_is_counted_without_what_is_in_use() {
+        assert_eq!(steady(&[100; 8]), Some(800));
+        // The rest of start-up, and a working set.
+        assert_eq!(
+            steady(&[900, 300, 100, 100, 100, 100, 400, 5000]),
+            Some(800)
+        );
+        assert_eq!(steady(&[75, 75, 100, 100, 100, 100, 50, 50]), Some(650));
+        assert_eq!(
+            steady(&[100, 100, 100, 100, 100, 100, 49, 100]),
+            None,
+            "it ended"
+        );
+        assert_eq!(
+            steady(&[49, 100, 100, 100, 100, 100, 100, 100]),
+            None,
+            "old ones are gone"
+        );
+        assert_eq!(
+            steady(&[74, 75, 100, 100, 100, 100, 100, 100]),
+            None,
+            "they become fewer"
+        );
+        assert_eq!(steady(&[100, 100, 49, 117, 117, 117, 100, 100]), None);
+        assert_eq!(
+            steady(&[100, 100, 100, 100, 126, 125, 100, 100]),
+            None,
+            "younger, and more"
+        );
+        assert_eq!(steady(&[100, 100, 100, 100, 125, 125, 100, 100]), Some(850));
+        assert_eq!(steady(&[0, 0, 0, 0, 0, 0, 0, 5000]), None);
+        assert_eq!((steady(&[8; 8]), steady(&[7; 8])), (Some(64), None));
     }
 
     #[test]

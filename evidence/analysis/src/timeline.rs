@@ -104,6 +104,16 @@ impl Curve {
         }
     }
 
+    /// Returns the acquisitions of the intervals that had ended at a time.
+    pub(crate) fn allocations_until(&self, time_ns: u64) -> u64 {
+        let whole = time_ns / self.interval_ns;
+        let whole = self
+            .closed
+            .iter()
+            .take(usize::try_from(whole).unwrap_or(usize::MAX));
+        whole.map(|point| point.allocations).sum()
+    }
+
     /// Sets the level at the start.
     pub(crate) fn start(&mut self, live: &Live) {
         self.open.live = *live;
@@ -157,6 +167,15 @@ pub(crate) fn thin_rss(samples: &[RssSample], points: usize, timeline: &mut Time
         timeline.rss_bytes.push(sample.rss_bytes);
         timeline.anon_bytes.push(sample.anon_bytes);
         timeline.pss_bytes.push(sample.pss_bytes);
+    }
+}
+
+impl Timeline {
+    /// Returns the acquisitions of the intervals that had ended at a time.
+    pub(crate) fn allocations_until(&self, time_ns: u64) -> u64 {
+        let intervals = self.heap_t_ns.iter().zip(&self.allocations);
+        let whole = intervals.take_while(|(end_ns, _)| **end_ns <= time_ns);
+        whole.map(|(_, allocations)| *allocations).sum()
     }
 }
 
@@ -241,6 +260,28 @@ mod tests {
         // Runs of three: 0 7 4 | 1 8 5 | 2 9 6 | 3.
         assert_eq!(timeline.rss_bytes, [7, 8, 9, 3]);
         assert_eq!(timeline.rss_t_ns, [1, 4, 7, 9]);
+    }
+
+    #[test]
+    fn acquisitions_until_a_time_are_those_of_whole_intervals() {
+        let mut curve = Curve::new(8);
+        for interval in 0..4 {
+            curve.advance(interval * FIRST_INTERVAL_NS, &Live::default());
+            (0..=interval).for_each(|_| curve.acquired(&live(1)));
+        }
+        let of = |time_ns| {
+            let line = curve.clone().finish(4 * FIRST_INTERVAL_NS - 1, &live(1));
+            assert_eq!(
+                line.allocations_until(time_ns),
+                curve.allocations_until(time_ns)
+            );
+            curve.allocations_until(time_ns)
+        };
+        assert_eq!(
+            (of(0), of(FIRST_INTERVAL_NS - 1), of(FIRST_INTERVAL_NS)),
+            (0, 0, 1)
+        );
+        assert_eq!(of(3 * FIRST_INTERVAL_NS), 1 + 2 + 3);
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! R2  In a queue the size follows the time, so that a new block differs less from the one made before it than from
 //!     the one that goes, a round of the ring older.
 //! R3  Buffers that grow in turn by one step have that order as well. They are told apart by their beginning: a buffer
-//!     begins with a step or two, not with most of its size; and all of a round are of one size, where a queue has
-//!     sizes between. What is not told apart so is no finding.
+//!     begins with a few steps, not with most of its size; and sizes climb from one round to the next, where those of
+//!     a queue climb from each block to the next. What is not told apart so is no finding.
 //! R4  Nor is it one if more than a few pairs of such a stack shrink: buffers in turn do not.
 //!
 //! Not here: which pairs there are (growth.rs); a few buffers at once, which have no such order.
@@ -23,8 +23,9 @@ const MANY_OPEN: u32 = 4;
 const NEARLY: u32 = 8;
 /// One pair in this many may shrink (R4).
 const RARELY: u32 = 64;
-/// A buffer that began with nothing has at most so many steps before its first one (R3).
-const FIRST_STEPS: u64 = 2;
+/// A buffer that began with nothing has at most so many steps before the first that is seen (R3): another stack may
+/// have made the beginning.
+const FIRST_STEPS: u64 = 3;
 
 /// The order of a stack's growing pairs.
 #[derive(Clone, Copy, Default)]
@@ -35,9 +36,11 @@ pub(super) struct Turns {
     pairs: u32,
     /// Pairs that release a younger block than the pair before.
     oldest: u32,
-    /// Of these, those whose new block is like the one before (R2), and those with a size between two steps (R3).
+    /// Of these, those whose new block is like the one before (R2).
     alike: u32,
-    between: u32,
+    /// By how much they climb from one new block to the next in all, and by less than half of a step (R3).
+    climbed: i64,
+    slowly: i64,
     open: u32,
     most_open: u32,
     began: u32,
@@ -53,7 +56,11 @@ impl Turns {
             let (step, apart) = (to - from, to.abs_diff(self.acquired_bytes));
             self.oldest = self.oldest.saturating_add(1);
             self.alike += u32::from(apart <= step);
-            self.between += u32::from(apart > 0 && apart <= step / 2);
+            let climbs = to.wrapping_sub(self.acquired_bytes).cast_signed();
+            self.climbed = self.climbed.saturating_add(climbs);
+            if apart <= step / 2 {
+                self.slowly = self.slowly.saturating_add(climbs);
+            }
         }
         self.pairs = self.pairs.saturating_add(1);
         (self.released, self.acquired_bytes) = (serial, to);
@@ -80,8 +87,7 @@ impl Turns {
         if self.most_open < MANY_OPEN || !nearly(self.oldest, self.pairs) {
             return false;
         }
-        let rounds = self.pairs / self.most_open;
-        let in_turn = nearly(self.from_nothing, self.began) && self.between <= rounds;
+        let in_turn = nearly(self.from_nothing, self.began) && self.slowly <= self.climbed / 2;
         shrank > self.pairs / RARELY || nearly(self.alike, self.oldest) && !in_turn
     }
 }
@@ -155,6 +161,11 @@ mod tests {
         let even = buffers(100, |_, _| 100);
         assert_eq!(even.findings.len(), 1, "{:#?}", even.findings);
         assert_eq!(even.findings[0].confidence, Confidence::Certain);
+        // About as much each time.
+        let texts = buffers(41, |which, round| {
+            40 + (which as u64 * 7919 + round * 104_729) % 7
+        });
+        assert_eq!(texts.findings.len(), 1, "{:#?}", texts.findings);
         // Each by a step of its own, whatever it began with.
         let uneven = buffers(2000, |which, _| 40 + which as u64 * 37 % 50 * 8);
         assert_eq!(uneven.findings.len(), 1, "{:#?}", uneven.findings);
@@ -163,7 +174,7 @@ mod tests {
     #[test]
     fn few_chains_have_no_order() {
         let mut turns = Turns::default();
-        let mut pairs = |turns: &mut Turns| {
+        let pairs = |turns: &mut Turns| {
             (1..=100).for_each(|serial| turns.pair(serial, 1000, 1010));
             turns.is_queue(0)
         };
