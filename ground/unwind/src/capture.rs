@@ -27,7 +27,7 @@ use crate::foreign_walk::capture_foreign;
 use crate::lazy;
 use crate::rule::{Rule, RuleCache, kind};
 use crate::state::{
-    Capture, Frame, Place, Plain, Registers, StackBounds, StackState, Stats, UNKNOWN, Walked,
+    Capture, Frame, Place, Plain, Registers, Sink, StackBounds, StackState, Stats, UNKNOWN, Walked,
 };
 use crate::step::{End, Link, Own, Stepped, rule_slow, shape, step};
 
@@ -47,10 +47,54 @@ pub unsafe fn capture<'a>(
     bounds: StackBounds,
     start: Registers,
 ) -> Capture<'a> {
+    // SAFETY: as the caller promises.
+    match unsafe { walk_own(rules, find, state, bounds, start) } {
+        Some(walked) => state.commit(walked),
+        None => capture_foreign(rules, find, state, bounds, start),
+    }
+}
+
+/// Does what `capture` does. If the stack is as most are (the thread's own; it meets a remembered frame by common steps),
+/// the new frames go to `sink`, if it takes them, and nothing is returned.
+///
+/// # Safety
+/// As for `capture`.
+#[inline(always)]
+pub unsafe fn capture_to<'a>(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &'a mut StackState,
+    bounds: StackBounds,
+    start: Registers,
+    sink: &mut impl Sink,
+) -> Option<Capture<'a>> {
+    // SAFETY: as the caller promises.
+    let Some(walked) = (unsafe { walk_own(rules, find, state, bounds, start) }) else {
+        return Some(capture_foreign(rules, find, state, bounds, start));
+    };
+    if walked.is_common() && sink.takes(walked.keep, walked.fresh, state.end) {
+        state.commit_to(walked, sink);
+        return None;
+    }
+    Some(state.commit(walked))
+}
+
+/// Begins a capture. `None` if the stack is not the thread's own.
+///
+/// # Safety
+/// As for `capture`.
+#[inline(always)]
+unsafe fn walk_own(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    bounds: StackBounds,
+    start: Registers,
+) -> Option<Walked> {
     state.stats.captures += 1;
     let own = bounds.lo <= start.sp && start.sp <= bounds.hi.saturating_sub(8);
     if !own {
-        return capture_foreign(rules, find, state, bounds, start);
+        return None;
     }
     if state.hi != bounds.hi {
         state.forget();
@@ -64,8 +108,7 @@ pub unsafe fn capture<'a>(
         bp_slot: start.sp,
         bp: start.bp,
     };
-    let walked = walk(rules, find, state, first, bounds.hi);
-    state.commit(walked)
+    Some(walk(rules, find, state, first, bounds.hi))
 }
 
 /// Returns the end of a stack at a return address where no code can lie: 0 is pushed below the

@@ -234,6 +234,18 @@ pub struct Capture<'a> {
     pub foreign: bool,
 }
 
+/// Takes the new frames of a capture while they are remembered: one loop for both.
+pub trait Sink {
+    /// Returns whether there is a place for `fresh` return addresses that follow `keep` frames of the last stack.
+    fn takes(&mut self, keep: usize, fresh: usize, end: End) -> bool;
+
+    /// Takes the next return address; the outermost comes first.
+    ///
+    /// # Safety
+    /// `takes` returned true, and no more come than it was told.
+    unsafe fn put(&mut self, ra: u64);
+}
+
 /// What a walk found: `fresh` frames in the scratch, which follow `keep` kept ones.
 pub(crate) struct Walked {
     pub(crate) fresh: usize,
@@ -243,6 +255,14 @@ pub(crate) struct Walked {
     pub(crate) rare: bool,
     /// `None` if it met a verified frame.
     pub(crate) end: Option<End>,
+}
+
+impl Walked {
+    /// Returns whether all frames are plain and follow a verified one, and there is room for them.
+    #[inline(always)]
+    pub(crate) fn is_common(&self) -> bool {
+        self.end.is_none() && !self.rare && self.keep + self.fresh <= MAX_FRAMES
+    }
 }
 
 /// A frame left by its link alone: the caller's `sp` is `slot + 8`.
@@ -388,8 +408,18 @@ impl StackState {
         }
     }
 
-    /// Makes the walk's frames the remembered stack.
+    /// Makes the frames of a common walk the remembered stack, and gives their return addresses to `sink`, which takes them.
     #[inline(always)]
+    pub(crate) fn commit_to(&mut self, walked: Walked, sink: &mut impl Sink) {
+        self.stats.fresh_frames += walked.fresh as u64;
+        self.stats.truncated += u64::from(self.end != End::Complete);
+        // SAFETY: V5; the walk is common, so that there is room.
+        unsafe { self.store_plain(walked.keep, walked.fresh, sink) };
+    }
+
+    /// Makes the walk's frames the remembered stack.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn commit(&mut self, walked: Walked) -> Capture<'_> {
         let (mut fresh, mut keep) = (walked.fresh, walked.keep);
         self.stats.fresh_frames += fresh as u64;
@@ -397,27 +427,20 @@ impl StackState {
             self.end = end;
             keep = 0;
         }
-        let mut rare = walked.rare;
         if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
-            rare = true;
         }
-        if rare {
-            self.store_noted(keep, fresh, walked.noted);
-        } else {
-            // SAFETY: V5; there is room for all frames, as `cut` saw to.
-            unsafe { self.store_plain(keep, fresh) };
-        }
+        self.store_noted(keep, fresh, walked.noted);
         self.report(keep, keep + fresh, false)
     }
 
     /// Copies the fresh frames, which come innermost first, after the kept ones, which are outermost first, and lists
-    /// their words after those of the kept ones. All are plain.
+    /// their words after those of the kept ones. All are plain, and one is kept.
     ///
     /// # Safety
-    /// V5; `keep + fresh` is at most `MAX_FRAMES`.
+    /// V5; `keep + fresh` is at most `MAX_FRAMES`; `sink` takes `fresh` return addresses.
     #[inline(always)]
-    unsafe fn store_plain(&mut self, keep: usize, fresh: usize) {
+    unsafe fn store_plain(&mut self, keep: usize, fresh: usize, sink: &mut impl Sink) {
         // SAFETY: V5, and as the caller promises: the kept frame furthest in, and the room behind it.
         let (mut edge, mut rest, mut from, scratch) = unsafe {
             let edge = self.links.as_mut_ptr().add(keep + 1);
@@ -429,9 +452,6 @@ impl StackState {
         // SAFETY: as above.
         let newest = unsafe { &*rest.sub(1) };
         let (mut needs_bp, mut count) = (newest.bits & NEEDS_BP, newest.words());
-        if keep == 0 && self.end != End::Complete {
-            needs_bp = NEEDS_BP;
-        }
         while from != scratch {
             // SAFETY: as above: as many frames as were walked, from the outermost to the innermost.
             unsafe {
@@ -450,7 +470,13 @@ impl StackState {
                         }
                     }
                 }
-                ((*edge).slot, (*edge).ra) = (left.slot, left.ra);
+                // Volatile: two loads of what two stores wrote. One of both would wait for them (see `Frame`).
+                let (slot, ra) = (
+                    (&raw const left.slot).read_volatile(),
+                    (&raw const left.ra).read_volatile(),
+                );
+                sink.put(ra);
+                ((*edge).slot, (*edge).ra) = (slot, ra);
                 (*rest).bits = needs_bp | count as u64;
                 (edge, rest) = (edge.add(1), rest.add(1));
             }
@@ -458,7 +484,7 @@ impl StackState {
         self.len = listed;
     }
 
-    /// Does what `store_plain` does, for frames of all shapes. Words that cannot be listed end what is remembered.
+    /// Does what `store_plain` does, for all frames. Words that cannot be listed end what is remembered.
     #[cold]
     #[inline(never)]
     pub(crate) fn store_noted(&mut self, keep: usize, fresh: usize, mut noted: usize) {
