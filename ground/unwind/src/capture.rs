@@ -27,7 +27,7 @@ use crate::foreign_walk::capture_foreign;
 use crate::lazy;
 use crate::rule::{Rule, RuleCache, kind};
 use crate::state::{
-    Capture, Frame, Plain, Registers, StackBounds, StackState, Stats, Trusted, Walked,
+    Capture, Frame, Place, Plain, Registers, Sink, StackBounds, StackState, Stats, UNKNOWN, Walked,
 };
 use crate::step::{End, Link, Own, Stepped, rule_slow, shape, step};
 
@@ -47,19 +47,59 @@ pub unsafe fn capture<'a>(
     bounds: StackBounds,
     start: Registers,
 ) -> Capture<'a> {
+    // SAFETY: as the caller promises.
+    match unsafe { walk_own(rules, find, state, bounds, start) } {
+        Some(walked) => state.commit(walked),
+        None => capture_foreign(rules, find, state, bounds, start),
+    }
+}
+
+/// Does what `capture` does. If the stack is as most are (the thread's own; it meets a remembered frame by common steps),
+/// the new frames go to `sink`, if it takes them, and nothing is returned.
+///
+/// # Safety
+/// As for `capture`.
+#[inline(always)]
+pub unsafe fn capture_to<'a>(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &'a mut StackState,
+    bounds: StackBounds,
+    start: Registers,
+    sink: &mut impl Sink,
+) -> Option<Capture<'a>> {
+    // SAFETY: as the caller promises.
+    let Some(walked) = (unsafe { walk_own(rules, find, state, bounds, start) }) else {
+        return Some(capture_foreign(rules, find, state, bounds, start));
+    };
+    if walked.is_common() && sink.takes(walked.keep, walked.fresh, state.end) {
+        state.commit_to(walked, sink);
+        return None;
+    }
+    Some(state.commit(walked))
+}
+
+/// Begins a capture. `None` if the stack is not the thread's own.
+///
+/// # Safety
+/// As for `capture`.
+#[inline(always)]
+unsafe fn walk_own(
+    rules: &RuleCache,
+    find: &Finder,
+    state: &mut StackState,
+    bounds: StackBounds,
+    start: Registers,
+) -> Option<Walked> {
     state.stats.captures += 1;
     let own = bounds.lo <= start.sp && start.sp <= bounds.hi.saturating_sub(8);
     if !own {
-        return capture_foreign(rules, find, state, bounds, start);
+        return None;
     }
     if state.hi != bounds.hi {
         state.forget();
         state.hi = bounds.hi;
     }
-    let mut memory = Own {
-        sp: start.sp,
-        hi: bounds.hi,
-    };
     // SAFETY: `start.sp` is a mapped word of the own stack (the caller, and the test of `own`).
     let ra = unsafe { (start.sp as *const u64).read_unaligned() };
     let first = Plain {
@@ -68,8 +108,7 @@ pub unsafe fn capture<'a>(
         bp_slot: start.sp,
         bp: start.bp,
     };
-    let walked = walk(rules, find, state, &mut memory, first);
-    state.commit(walked)
+    Some(walk(rules, find, state, first, bounds.hi))
 }
 
 /// Returns the end of a stack at a return address where no code can lie: 0 is pushed below the
@@ -78,64 +117,131 @@ fn no_code(ra: u64) -> End {
     if ra == 0 { End::Complete } else { End::NoInfo }
 }
 
-/// Walks outwards from the frame just left until a verified frame is met, or the stack ends. All
-/// that changes from frame to frame is in locals, which stay in registers: kept in memory they cost
-/// 4 ns a frame (2026-11-21).
+/// Walks outwards from the frame just left until a verified frame is met, or the stack ends.
 #[inline(always)]
-fn walk(
-    rules: &RuleCache,
-    find: &Finder,
-    state: &mut StackState,
-    memory: &mut Own,
-    first: Plain,
-) -> Walked {
-    let last = memory.hi - 8;
-    let mut left = first;
-    let (mut fresh, mut keep, mut noted) = (0, state.len, 0);
-    let mut trusted = Trusted {
-        good: 0,
-        bad: usize::MAX,
+fn walk(rules: &RuleCache, find: &Finder, state: &mut StackState, first: Plain, hi: u64) -> Walked {
+    let mut at = Place {
+        left: first,
+        keep: state.len,
+        fresh: 0,
+        good: UNKNOWN,
     };
-    let mut met_rare = false;
+    let (mut noted, mut met_rare) = (0, false);
     let end = loop {
-        if state.joins(&left, &mut keep) && state.holds_outside(keep, &mut trusted) {
-            break None;
-        }
-        if left.ra < LOWEST_CODE {
-            break Some(no_code(left.ra));
-        }
-        let Some(to) = state.fresh.get_mut(fresh) else {
-            break Some(End::TooDeep);
-        };
-        (to.slot, to.ra, to.bp_slot, to.bp) = (left.slot, left.ra, left.bp_slot, left.bp);
-        fresh += 1;
-        if let Some(rule) = rules.common(left.ra) {
-            to.rest = u64::from(rule.bits());
-            if let Some(out) = plain(rule, left.slot + 8, left.bp, last) {
-                left = out;
-                continue;
+        // SAFETY: state.V5: `state.hi` is this stack's.
+        let stop = unsafe { walk_plain(rules, state, hi - 8, &mut at) };
+        match stop {
+            // SAFETY: as above; a frame was met.
+            Stop::Met if at.good != UNKNOWN || unsafe { state.holds_outside(&mut at) } => {
+                break None;
             }
+            Stop::Met => continue,
+            // No address below has a rule.
+            Stop::Full | Stop::Rare if at.left.ra < LOWEST_CODE => {
+                break Some(no_code(at.left.ra));
+            }
+            Stop::Full => break Some(End::TooDeep),
+            Stop::Rare => {}
         }
         met_rare = true;
-        match rare(rules, find, state, memory, (&mut fresh, &mut noted)) {
-            Ok(out) => left = out,
+        at.fresh += 1;
+        let own = Own { sp: first.slot, hi };
+        // Copies: what a call has the address of does not stay in registers, in the loop either.
+        let mut counts = (at.fresh, noted);
+        let out = rare(rules, find, state, own, &mut counts);
+        (at.fresh, noted) = counts;
+        match out {
+            Ok(out) => at.left = out,
             Err(end) => break Some(end),
         }
     };
     Walked {
-        fresh,
-        keep,
+        fresh: at.fresh,
+        keep: at.keep,
         noted,
         rare: met_rare,
         end,
     }
 }
 
+/// Why a walk over plain frames stopped.
+enum Stop {
+    /// The frame just left looks like a remembered one, and the frames outside of that are not known to have changed.
+    Met,
+    /// There is no room for the frame just left.
+    Full,
+    /// The frame just left is the newest in the scratch, though not counted: there is no common rule for its
+    /// caller, or none that leads further out.
+    Rare,
+}
+
+/// Walks over plain frames. All that changes from frame to frame is in locals, and what is remembered is reached
+/// by pointers that move: kept in memory they cost 4 ns a frame (2026-11-21), and indices 30 instructions of 115
+/// (callgrind, 2026-11-25).
+///
+/// # Safety
+/// state.V5; `place` is on the stack whose last word is at `last`, and was made for this state.
+#[inline(always)]
+unsafe fn walk_plain(
+    rules: &RuleCache,
+    state: &mut StackState,
+    last: u64,
+    place: &mut Place,
+) -> Stop {
+    let mut left = place.left;
+    let (remembered, fresh) = state.halves();
+    let scratch = fresh.as_mut_ptr_range();
+    // SAFETY: state.V5: the entry of the newest remembered frame, or the sentinel; and `fresh` frames were walked.
+    let (mut near, mut to) = unsafe {
+        (
+            remembered.links.as_ptr().add(place.keep),
+            scratch.start.add(place.fresh),
+        )
+    };
+    let stop = loop {
+        // SAFETY: state.V5: `near` moves down, and no further than the sentinel.
+        let met = unsafe {
+            while (*near).slot < left.slot {
+                near = near.sub(1);
+            }
+            ((*near).slot ^ left.slot) | ((*near).ra ^ left.ra) == 0
+        };
+        // SAFETY: as above.
+        if met && unsafe { remembered.is_met(near, &left, place.good) } {
+            break Stop::Met;
+        }
+        if to == scratch.end {
+            break Stop::Full;
+        }
+        // SAFETY: it is before the scratch's end.
+        let frame = unsafe { &mut *to };
+        (frame.slot, frame.ra) = (left.slot, left.ra);
+        (frame.bp_slot, frame.bp) = (left.bp_slot, left.bp);
+        let Some(rule) = rules.common(left.ra) else {
+            break Stop::Rare;
+        };
+        frame.rest = u64::from(rule.bits());
+        let Some(out) = plain(rule, left.slot + 8, left.bp, last) else {
+            break Stop::Rare;
+        };
+        left = out;
+        // SAFETY: as above.
+        to = unsafe { to.add(1) };
+    };
+    place.left = left;
+    // SAFETY: both pointers are within what they began in.
+    unsafe {
+        place.keep = near.offset_from(remembered.links.as_ptr()) as usize;
+        place.fresh = to.offset_from(scratch.start) as usize;
+    }
+    stop
+}
+
 /// Makes the common step, on the own stack: two loads at most. `None` if it does not lead outwards
 /// within the stack, whose last word is at `last`.
 #[inline(always)]
 fn plain(rule: Rule, sp: u64, bp: u64, last: u64) -> Option<Plain> {
-    let base = if rule.kind() == kind::SP {
+    let base = if !rule.is_by_bp() {
         sp
     } else {
         // SAFETY: no instruction at all; it keeps the compiler from selecting instead of jumping,
@@ -179,9 +285,10 @@ fn rare(
     rules: &RuleCache,
     find: &Finder,
     state: &mut StackState,
-    memory: &mut Own,
-    (fresh, noted): (&mut usize, &mut usize),
+    mut own: Own,
+    (fresh, noted): &mut (usize, usize),
 ) -> Result<Plain, End> {
+    let memory = &mut own;
     let newest = state.fresh.get_mut(*fresh - 1).ok_or(End::TooDeep)?;
     newest.rest = 0;
     let (mut pc, mut sp, mut bp) = (newest.ra - 1, newest.slot + 8, newest.bp);

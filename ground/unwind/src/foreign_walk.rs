@@ -32,7 +32,7 @@ pub(crate) fn capture_foreign<'a>(
         frames: 0,
     };
     let end = at.run(rules, find, state, bounds);
-    state.end = end as u32;
+    state.end = end;
     let total = at.frames;
     state.stats.fresh_frames += total as u64;
     state.store_noted(0, total, 0);

@@ -37,8 +37,8 @@ mod rule;
 mod state;
 mod step;
 
-pub use capture::capture;
+pub use capture::{capture, capture_to};
 pub use find::{DlFindObject, FindObjectFn, Finder};
 pub use rule::RuleCache;
-pub use state::{Capture, Fresh, MAX_FRAMES, Registers, StackBounds, StackState, Stats};
+pub use state::{Capture, Fresh, MAX_FRAMES, Registers, Sink, StackBounds, StackState, Stats};
 pub use step::End;

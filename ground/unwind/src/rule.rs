@@ -28,24 +28,31 @@ const FIELD_BITS: u32 = 14;
 const FIELD_MASK: u32 = (1 << FIELD_BITS) - 1;
 const B_SHIFT: u32 = 32 - FIELD_BITS;
 
-/// The kind of a frame, in four bits. Zero is not a kind (R1).
+/// The kind of a frame, in four bits. Zero is not a kind (R1). The walk asks two questions of each rule, and an
+/// instruction answers each: the lower three bits are 1 for the two kinds that nearly all frames have, and the fourth
+/// says whether the way out depends on `rbp`.
 pub(crate) mod kind {
+    /// The lower three bits of the two common kinds.
+    pub(crate) const COMMON: u32 = 1;
+    /// The fourth bit.
+    pub(crate) const BY_BP: u32 = 8;
+
     /// CFA = `rsp + 8a`; `rbp` at `CFA - 8b`, or unchanged if `b` is 0.
-    pub(crate) const SP: u32 = 1;
+    pub(crate) const SP: u32 = COMMON;
     /// CFA = `rbp + 8a`; `rbp` as for `SP`.
-    pub(crate) const BP: u32 = 2;
+    pub(crate) const BP: u32 = BY_BP | COMMON;
     /// CFA = `*(rbp + 8a)`, `rbp` at `rbp + 8b`, both signed: a realigned stack.
-    pub(crate) const LOAD: u32 = 3;
+    pub(crate) const LOAD: u32 = BY_BP | 2;
     /// A signal handler's return: the registers are in the `ucontext` at `rsp`.
-    pub(crate) const SIGNAL: u32 = 4;
+    pub(crate) const SIGNAL: u32 = BY_BP | 3;
     /// The outermost frame.
-    pub(crate) const END: u32 = 5;
+    pub(crate) const END: u32 = 4;
     /// No unwind information (JIT, hand-written): try the frame pointer.
-    pub(crate) const NO_INFO: u32 = 6;
+    pub(crate) const NO_INFO: u32 = BY_BP | 5;
     /// The row is known, but does not fit: it is looked up and run each time.
-    pub(crate) const WIDE: u32 = 7;
+    pub(crate) const WIDE: u32 = BY_BP | 6;
     /// Unwind information that we do not understand.
-    pub(crate) const BAD: u32 = 8;
+    pub(crate) const BAD: u32 = BY_BP | 7;
 }
 
 /// A packed rule.
@@ -82,11 +89,23 @@ impl Rule {
 
     /// Returns whether the frames outside of a frame with this rule depend on `rbp` in it. `further`:
     /// whether the frames outside of its caller depend on `rbp` there.
-    #[inline(always)]
     pub(crate) fn needs_bp(self, further: bool) -> bool {
-        // Computed with bits, without branches: kinds vary from frame to frame.
-        let (by_sp, kept) = (self.kind() == kind::SP, self.b() == 0);
-        (by_sp & kept & further) | (!by_sp & (self.kind() != kind::END))
+        self == Rule::NONE || self.common_needs_bp(u64::from(further) << 63) != 0
+    }
+
+    /// As `needs_bp`, for a common rule: the answer is the upper bit, as `further` has it, and nothing else. Computed
+    /// with bits, without branches: kinds vary from frame to frame.
+    #[inline(always)]
+    pub(crate) fn common_needs_bp(self, further: u64) -> u64 {
+        let is_kept = self.0 >> FIELD_BITS == kind::SP;
+        let kept = if is_kept { further } else { 0 };
+        kept | u64::from(self.0 & kind::BY_BP << FIELD_BITS) << (63 - FIELD_BITS - 3)
+    }
+
+    /// Returns whether a common rule is of the kind `BP`.
+    #[inline(always)]
+    pub(crate) fn is_by_bp(self) -> bool {
+        self.0 & kind::BY_BP << FIELD_BITS != 0
     }
 
     /// Returns a rule whose `needs_bp` returns `needs`.
@@ -256,12 +275,13 @@ impl RuleCache {
     /// that nearly all frames have.
     #[inline(always)]
     pub(crate) fn common(&self, next: u64) -> Option<Rule> {
-        let (index, tag) = RuleCache::split(next)?;
+        let index = next as usize & ((1 << INDEX_BITS) - 1);
         // ORDER: Relaxed, as in `get`.
         let word = self.entries.get(index)?.load(Ordering::Relaxed);
         let rule = Rule(word as u32);
-        let common = rule.kind().wrapping_sub(kind::SP) <= kind::BP - kind::SP;
-        ((word >> 32) as u32 == tag && common).then_some(rule)
+        let is_common = rule.0 & 7 << FIELD_BITS == kind::COMMON << FIELD_BITS;
+        // No tag equals the upper bits of what is no user address: they are more than 32.
+        (word >> TAG_BITS == next >> INDEX_BITS && is_common).then_some(rule)
     }
 
     /// Remembers a rule, in place of the one that had its entry.

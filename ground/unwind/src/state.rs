@@ -5,11 +5,14 @@
 //!   words:  all that the frames were derived from, beside the return addresses
 //! ```
 //!
-//! V1  `frames[..len]` have falling slots. `words` lists all words that the frames further out were
+//! V1  Frames 0 to `len` have falling slots. `words` lists all words that the frames further out were
 //!     derived from, frame by frame, each word above the slots of all frames further in.
 //! V2  A walk joins only at a plain frame on both sides: elsewhere `sp` is not `slot + 8`.
 //! V3  A frame whose words could not all be listed is not within `len`, nor is any frame further in.
 //! V4  The stack use of a capture is small; everything large is in the state, touched as deep as stacks go.
+//! V5  Frame `i` is `links[i + 1]` and `rests[i + 1]`, so `keep` frames end with the entries at `keep`. Before them is a
+//!     sentinel: its slot is above every frame's once `forget` was called, which a capture on another stack than the
+//!     last does first, and its rest is zero. `len` is at most `MAX_FRAMES`, a frame's `words()` at most `MAX_WORDS`.
 //!
 //! Not here: the walk (capture.rs).
 
@@ -83,8 +86,51 @@ impl Word {
     }
 }
 
-/// A remembered frame, or one that the walk has just left. Five words, each stored and loaded as a
-/// whole: a load that spans two fresh stores waits for both to reach the cache (22 % of a capture).
+/// What is compared of every remembered frame at every capture, close together: of a deep stack this is most of what a
+/// capture reads.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) slot: u64,
+    pub(crate) ra: u64,
+}
+
+/// The bit of `Rest::bits` that says that frames further out depend on `bp`.
+const NEEDS_BP: u64 = 1 << 63;
+
+/// What else is remembered of a frame. `bp_slot` and `bp` are of no meaning if nothing depends on `bp`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Rest {
+    bp_slot: u64,
+    /// The value of the caller's `rbp`; if it was loaded, from `bp_slot`.
+    bp: u64,
+    /// Whether frames further out depend on `bp` (1 bit), 28 bits with the shape, where its words end in `words` (32).
+    bits: u64,
+}
+
+impl Rest {
+    /// Returns the shape.
+    #[inline(always)]
+    fn shape(&self) -> u32 {
+        (self.bits >> 32) as u32 & shape::ALL
+    }
+
+    /// Returns whether frames further out depend on `bp`.
+    #[inline(always)]
+    fn needs_bp(&self) -> bool {
+        self.bits & NEEDS_BP != 0
+    }
+
+    /// Returns where its words end in `words`.
+    #[inline(always)]
+    fn words(&self) -> usize {
+        self.bits as u32 as usize
+    }
+}
+
+/// A frame that the walk has just left. Five words, each stored and loaded as a whole: a load that spans two
+/// fresh stores waits for both to reach the cache (22 % of a capture).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
@@ -93,7 +139,7 @@ pub(crate) struct Frame {
     pub(crate) bp_slot: u64,
     /// The value of the caller's `rbp`; if it was loaded, from `bp_slot`.
     pub(crate) bp: u64,
-    /// For a remembered frame its `needs_bp`, shape and words, for one just left its shape and rule.
+    /// Its shape and the rule that leads further out, 32 bits each.
     pub(crate) rest: u64,
 }
 
@@ -113,28 +159,16 @@ impl Frame {
         }
     }
 
-    /// Returns the shape, which is in the upper half in either case.
+    /// Returns the shape.
     #[inline(always)]
     pub(crate) fn shape(&self) -> u32 {
         (self.rest >> 32) as u32 & shape::ALL
     }
 
-    /// Returns the rule that leads further out, of a frame just left.
+    /// Returns the rule that leads further out.
     #[inline(always)]
     pub(crate) fn rule(&self) -> Rule {
         Rule::from_bits(self.rest as u32)
-    }
-
-    /// Returns whether frames further out depend on `bp`, of a remembered frame.
-    #[inline(always)]
-    pub(crate) fn needs_bp(&self) -> bool {
-        self.rest >> 63 != 0
-    }
-
-    /// Returns where its words end in `words`, of a remembered frame.
-    #[inline(always)]
-    pub(crate) fn words(&self) -> usize {
-        self.rest as u32 as usize
     }
 }
 
@@ -146,8 +180,9 @@ pub struct StackState {
     pub stats: Stats,
     pub(crate) len: usize,
     pub(crate) hi: u64,
-    pub(crate) end: u32,
-    pub(crate) frames: [Frame; MAX_FRAMES],
+    pub(crate) end: End,
+    links: [Edge; MAX_FRAMES + 1],
+    rests: [Rest; MAX_FRAMES + 1],
     words: [Word; MAX_WORDS],
     pub(crate) fresh: [Frame; MAX_FRAMES],
     pub(crate) fresh_extras: [Extra; MAX_EXTRAS],
@@ -157,28 +192,29 @@ pub struct StackState {
 /// The frames of a capture that are new, outermost first.
 #[derive(Clone, Copy)]
 pub struct Fresh<'a> {
-    frames: &'a [Frame],
+    links: &'a [Edge],
+    rests: &'a [Rest],
 }
 
 impl<'a> Fresh<'a> {
     /// Returns the number of frames.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.frames.len()
+        self.links.len()
     }
 
     /// Returns true if the stack is the kept frames alone.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.links.is_empty()
     }
 
     /// Returns the return addresses, outermost first. An address less one lies in the calling
     /// instruction; for code that a signal interrupted, the address is the interrupted pc plus one.
     #[inline(always)]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + 'a {
-        self.frames.iter().map(|frame| {
-            let signal = frame.shape() >> shape::SIGNAL_BIT & 1;
-            frame.ra.wrapping_add(u64::from(signal))
+        self.links.iter().zip(self.rests).map(|(edge, rest)| {
+            let signal = rest.shape() >> shape::SIGNAL_BIT & 1;
+            edge.ra.wrapping_add(u64::from(signal))
         })
     }
 }
@@ -198,6 +234,18 @@ pub struct Capture<'a> {
     pub foreign: bool,
 }
 
+/// Takes the new frames of a capture while they are remembered: one loop for both.
+pub trait Sink {
+    /// Returns whether there is a place for `fresh` return addresses that follow `keep` frames of the last stack.
+    fn takes(&mut self, keep: usize, fresh: usize, end: End) -> bool;
+
+    /// Takes the next return address; the outermost comes first.
+    ///
+    /// # Safety
+    /// `takes` returned true, and no more come than it was told.
+    unsafe fn put(&mut self, ra: u64);
+}
+
 /// The result of a walk: `fresh` frames in the scratch, which follow `keep` kept ones.
 pub(crate) struct Walked {
     pub(crate) fresh: usize,
@@ -209,6 +257,14 @@ pub(crate) struct Walked {
     pub(crate) end: Option<End>,
 }
 
+impl Walked {
+    /// Returns whether all frames are plain and follow a verified one, and there is room for them.
+    #[inline(always)]
+    pub(crate) fn is_common(&self) -> bool {
+        self.end.is_none() && !self.rare && self.keep + self.fresh <= MAX_FRAMES
+    }
+}
+
 /// A frame left by its link alone: the caller's `sp` is `slot + 8`.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
@@ -218,12 +274,48 @@ pub(crate) struct Plain {
     pub(crate) bp: u64,
 }
 
-/// The known state of the remembered frames: the words of the first `good` hold; a word of the frame at
-/// `bad` does not.
-pub(crate) struct Trusted {
+/// The position of a walk.
+pub(crate) struct Place {
+    /// The frame just left.
+    pub(crate) left: Plain,
+    /// The number of remembered frames that are not further in than that.
+    pub(crate) keep: usize,
+    /// The number of frames in the scratch.
+    pub(crate) fresh: usize,
+    /// The number of outermost remembered frames that hold with all their words, or `UNKNOWN`.
     pub(crate) good: usize,
-    pub(crate) bad: usize,
 }
+
+/// The remembered frames (V5).
+#[derive(Clone, Copy)]
+pub(crate) struct Remembered<'a> {
+    pub(crate) links: &'a [Edge; MAX_FRAMES + 1],
+    rests: &'a [Rest; MAX_FRAMES + 1],
+}
+
+impl Remembered<'_> {
+    /// Returns whether the frame just left, whose slot and return address are those of the frame at `near`, looks like it
+    /// (V2), and the frames outside may hold: all but the outermost `good` are known to have changed.
+    ///
+    /// # Safety
+    /// V5; `near` points at the entry of a frame.
+    #[inline(always)]
+    pub(crate) unsafe fn is_met(self, near: *const Edge, left: &Plain, good: usize) -> bool {
+        // SAFETY: as the caller promises; the index is above 0.
+        let (keep, rest) = unsafe {
+            let keep = near.offset_from(self.links.as_ptr()) as usize;
+            (keep, self.rests.get_unchecked(keep))
+        };
+        // Most frames are plain, and nothing outside of them depends on rbp.
+        let is_same = rest.bits >> 32 == 0
+            || rest.shape() == shape::PLAIN
+                && (rest.bp_slot ^ left.bp_slot) | (rest.bp ^ left.bp) == 0;
+        is_same && keep - 1 <= good
+    }
+}
+
+/// The number of outermost frames that hold, as long as it is not known.
+pub(crate) const UNKNOWN: usize = usize::MAX;
 
 /// Returns whether no return address has changed. Compares eight at a time, the last eight partly for
 /// the second time, so that the number of branches seldom changes from capture to capture.
@@ -231,17 +323,23 @@ pub(crate) struct Trusted {
 /// # Safety
 /// All slots must be readable.
 #[inline(always)]
-unsafe fn all_hold(frames: &[Frame]) -> bool {
+unsafe fn all_hold(links: &[Edge]) -> bool {
     let mut changed = 0;
     // SAFETY: as the caller promises.
-    let mut look = |f: &Frame| changed |= unsafe { (f.slot as *const u64).read_unaligned() } ^ f.ra;
-    match frames.last_chunk::<8>() {
-        Some(last) => {
-            let (blocks, _) = frames.as_chunks::<8>();
-            blocks.iter().flatten().for_each(&mut look);
-            last.iter().for_each(look);
+    let mut look = |e: &Edge| changed |= unsafe { (e.slot as *const u64).read_unaligned() } ^ e.ra;
+    if let Some(last) = links.last_chunk::<8>() {
+        let mut left = links;
+        while let Some((block, further)) = left.split_first_chunk::<8>()
+            && !further.is_empty()
+        {
+            block.iter().for_each(&mut look);
+            left = further;
         }
-        None => frames.iter().for_each(look),
+        last.iter().for_each(look);
+    } else if let (Some(first), Some(last)) = (links.first_chunk::<4>(), links.last_chunk::<4>()) {
+        first.iter().chain(last).for_each(look);
+    } else {
+        links.iter().for_each(look);
     }
     changed == 0
 }
@@ -255,74 +353,42 @@ impl StackState {
 
     pub(crate) fn forget(&mut self) {
         self.len = 0;
+        self.links[0].slot = u64::MAX;
     }
 
-    /// Returns whether the frame just left looks like a remembered one (V2), which is then `keep - 1`;
-    /// skips remembered frames further in.
+    /// Returns what a walk compares with, and the scratch that it writes to.
     #[inline(always)]
-    pub(crate) fn joins(&self, left: &Plain, keep: &mut usize) -> bool {
-        while let Some(frame) = self.frames.get(keep.wrapping_sub(1)) {
-            if frame.slot >= left.slot {
-                let bp_differs = (frame.bp_slot ^ left.bp_slot) | (frame.bp ^ left.bp);
-                let needed = ((frame.rest as i64) >> 63) as u64;
-                let differs = (frame.slot ^ left.slot)
-                    | (frame.ra ^ left.ra)
-                    | (bp_differs & needed)
-                    | u64::from(frame.shape());
-                return differs == 0;
-            }
-            *keep -= 1;
-        }
-        false
+    pub(crate) fn halves(&mut self) -> (Remembered<'_>, &mut [Frame; MAX_FRAMES]) {
+        let remembered = Remembered {
+            links: &self.links,
+            rests: &self.rests,
+        };
+        (remembered, &mut self.fresh)
     }
 
-    /// Returns whether all words outside of frame `keep - 1` are unchanged. Its own were just read.
+    /// Returns whether all words outside of frame `keep - 1` are unchanged, and if not, how many frames hold. Its own
+    /// words were just read.
+    ///
+    /// # Safety
+    /// `is_met` returned true for the frame.
     #[inline(always)]
-    pub(crate) fn holds_outside(&self, keep: usize, trusted: &mut Trusted) -> bool {
-        let end = keep - 1;
-        if end <= trusted.good {
-            return true;
-        }
-        let frames = self.frames.get(trusted.good..end).unwrap_or(&[]);
-        let words = self.words_of(trusted.good, end);
+    pub(crate) unsafe fn holds_outside(&self, place: &mut Place) -> bool {
+        // SAFETY: V5: 0 < keep <= len, since the sentinel is no frame.
+        let (links, words) = unsafe {
+            let words = self.rests.get_unchecked(place.keep - 1).words();
+            (
+                self.links.get_unchecked(1..place.keep),
+                self.words.get_unchecked(..words),
+            )
+        };
         // SAFETY: V1: the words lie above the slot that the walk has come to, hence above the
         // capture's sp, and below `hi`, which is the same (unwind.U2).
-        let changed = |word: &Word| unsafe { word.changed() } != 0;
-        // SAFETY: as above.
-        if end <= trusted.bad && unsafe { all_hold(frames) } && !words.iter().any(changed) {
-            trusted.good = end;
-            return true;
+        let hold = unsafe { all_hold(links) && words.iter().all(|word| word.changed() == 0) };
+        if !hold {
+            let rests = self.rests.get(1..place.keep).unwrap_or(&[]);
+            place.good = holding(links, words, rests);
         }
-        self.distrust(end, trusted);
-        false
-    }
-
-    /// Returns the words of frames `from..end` beside their return addresses.
-    #[inline(always)]
-    fn words_of(&self, from: usize, end: usize) -> &[Word] {
-        let before = |index: usize| {
-            self.frames
-                .get(index.wrapping_sub(1))
-                .map_or(0, Frame::words)
-        };
-        self.words.get(before(from)..before(end)).unwrap_or(&[])
-    }
-
-    /// Finds the outermost frame below `end` that has changed.
-    #[cold]
-    #[inline(never)]
-    fn distrust(&self, end: usize, trusted: &mut Trusted) {
-        while trusted.good < end.min(trusted.bad) {
-            let good = trusted.good;
-            let frame = self.frames.get(good..good + 1).unwrap_or(&[]);
-            let mut words = self.words_of(good, good + 1).iter();
-            // SAFETY: as in `holds_outside`.
-            if unsafe { !all_hold(frame) || words.any(|word| word.changed() != 0) } {
-                trusted.bad = good;
-            } else {
-                trusted.good += 1;
-            }
-        }
+        hold
     }
 
     /// Notes the further words that a step from `sp` read. Returns the shape bit for words that it could
@@ -342,48 +408,100 @@ impl StackState {
         }
     }
 
-    /// Makes the walk's frames the remembered stack.
+    /// Makes the frames of a common walk the remembered stack, and gives their return addresses to `sink`, which takes them.
     #[inline(always)]
+    pub(crate) fn commit_to(&mut self, walked: Walked, sink: &mut impl Sink) {
+        self.stats.fresh_frames += walked.fresh as u64;
+        self.stats.truncated += u64::from(self.end != End::Complete);
+        // SAFETY: V5; the walk is common, so that there is room.
+        unsafe { self.store_plain(walked.keep, walked.fresh, sink) };
+    }
+
+    /// Makes the walk's frames the remembered stack.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn commit(&mut self, walked: Walked) -> Capture<'_> {
         let (mut fresh, mut keep) = (walked.fresh, walked.keep);
         self.stats.fresh_frames += fresh as u64;
         if let Some(end) = walked.end {
-            self.end = end as u32;
+            self.end = end;
             keep = 0;
         }
-        let mut rare = walked.rare;
         if keep + fresh > MAX_FRAMES || walked.end == Some(End::TooDeep) {
             (keep, fresh) = self.cut(keep, fresh);
-            rare = true;
         }
-        if !rare {
-            self.store::<false>(keep, fresh, 0);
-        } else {
-            self.store_noted(keep, fresh, walked.noted);
-        }
+        self.store_noted(keep, fresh, walked.noted);
         self.report(keep, keep + fresh, false)
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn store_noted(&mut self, keep: usize, fresh: usize, noted: usize) {
-        self.store::<true>(keep, fresh, noted);
+    /// Copies the fresh frames, which come innermost first, after the kept ones, which are outermost first, and lists
+    /// their words after those of the kept ones. All are plain, and one is kept.
+    ///
+    /// # Safety
+    /// V5; `keep + fresh` is at most `MAX_FRAMES`; `sink` takes `fresh` return addresses.
+    #[inline(always)]
+    unsafe fn store_plain(&mut self, keep: usize, fresh: usize, sink: &mut impl Sink) {
+        // SAFETY: V5, and as the caller promises: the kept frame furthest in, and the room behind it.
+        let (mut edge, mut rest, mut from, scratch) = unsafe {
+            let edge = self.links.as_mut_ptr().add(keep + 1);
+            let rest = self.rests.as_mut_ptr().add(keep + 1);
+            let scratch = self.fresh.as_ptr();
+            (edge, rest, scratch.add(fresh), scratch)
+        };
+        let (first, mut listed) = (edge, keep + fresh);
+        // SAFETY: as above.
+        let newest = unsafe { &*rest.sub(1) };
+        let (mut needs_bp, mut count) = (newest.bits & NEEDS_BP, newest.words());
+        while from != scratch {
+            // SAFETY: as above: as many frames as were walked, from the outermost to the innermost.
+            unsafe {
+                from = from.sub(1);
+                let left = &*from;
+                needs_bp = left.rule().common_needs_bp(needs_bp);
+                if needs_bp != 0 {
+                    ((*rest).bp_slot, (*rest).bp) = (left.bp_slot, left.bp);
+                    if left.bp_slot != left.slot {
+                        if let Some(word) = self.words.get_mut(count) {
+                            (word.at, word.value) = (left.bp_slot, left.bp);
+                            count += 1;
+                        } else {
+                            // V3: what is remembered ends before that frame.
+                            listed = listed.min(keep + edge.offset_from(first) as usize);
+                        }
+                    }
+                }
+                // Volatile: two loads of what two stores wrote. One of both would wait for them (see `Frame`).
+                let (slot, ra) = (
+                    (&raw const left.slot).read_volatile(),
+                    (&raw const left.ra).read_volatile(),
+                );
+                sink.put(ra);
+                ((*edge).slot, (*edge).ra) = (slot, ra);
+                (*rest).bits = needs_bp | count as u64;
+                (edge, rest) = (edge.add(1), rest.add(1));
+            }
+        }
+        self.len = listed;
     }
 
-    /// Copies the fresh frames, which come innermost first, after the kept ones, which are outermost first,
-    /// and lists their words after those of the kept ones. Words that cannot be listed end what is
-    /// remembered.
-    #[inline(always)]
-    fn store<const NOTED: bool>(&mut self, keep: usize, fresh: usize, mut noted: usize) {
+    /// Does what `store_plain` does, for all frames. Words that cannot be listed end what is remembered.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn store_noted(&mut self, keep: usize, fresh: usize, mut noted: usize) {
         let total = keep + fresh;
-        let (mut count, mut needs_bp) = match self.frames.get(keep.wrapping_sub(1)) {
-            Some(frame) => (frame.words(), frame.needs_bp()),
-            None => (0, self.end != End::Complete as u32),
+        let (mut count, mut needs_bp) = match self.rests.get(keep) {
+            Some(rest) if keep > 0 => (rest.words(), rest.needs_bp()),
+            _ => (0, self.end != End::Complete),
         };
         let mut listed = total;
-        let to = self.frames.get_mut(keep..total).unwrap_or(&mut []);
-        let from = self.fresh.get(..fresh).unwrap_or(&[]);
-        for (index, (to, from)) in to.iter_mut().zip(from.iter().rev()).enumerate() {
+        let links = self.links.get_mut(keep + 1..=total).unwrap_or(&mut []);
+        let rests = self.rests.get_mut(keep + 1..=total).unwrap_or(&mut []);
+        let mut left = self.fresh.get(..fresh).unwrap_or(&[]);
+        for (index, (edge, rest)) in links.iter_mut().zip(rests).enumerate() {
+            let Some((from, further)) = left.split_last() else {
+                break;
+            };
+            left = further;
             let (slot, bp_slot, bp) = (from.slot, from.bp_slot, from.bp);
             needs_bp = from.rule().needs_bp(needs_bp);
             if needs_bp && bp_slot != slot {
@@ -395,8 +513,8 @@ impl StackState {
                     None => listed = listed.min(keep + index),
                 }
             }
-            let shape = if NOTED { from.shape() } else { shape::PLAIN };
-            if NOTED && shape != shape::PLAIN {
+            let shape = from.shape();
+            if shape != shape::PLAIN {
                 let extra = match shape & shape::UNLISTED {
                     0 => {
                         noted -= 1;
@@ -419,32 +537,29 @@ impl StackState {
                     _ => listed = listed.min(keep + index),
                 }
             }
-            (to.slot, to.ra, to.bp_slot, to.bp) = (slot, from.ra, bp_slot, bp);
-            to.rest = u64::from(needs_bp) << 63 | u64::from(shape) << 32 | count as u64;
+            (edge.slot, edge.ra, rest.bp_slot, rest.bp) = (slot, from.ra, bp_slot, bp);
+            rest.bits = u64::from(needs_bp) << 63 | u64::from(shape) << 32 | count as u64;
         }
         self.len = listed;
     }
 
+    /// Returns the frames from `keep` to `total` as a capture; `keep <= total <= MAX_FRAMES`.
     #[inline(always)]
     pub(crate) fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {
-        let end = match self.end {
-            0 => End::Complete,
-            1 => End::TooDeep,
-            2 => End::NoInfo,
-            3 => End::BadFrame,
-            4 => End::Unsupported,
-            _ => End::Unreadable,
-        };
-        self.stats.truncated += u64::from(end != End::Complete);
+        self.stats.truncated += u64::from(self.end != End::Complete);
         self.stats.foreign += u64::from(foreign);
-        let fresh = Fresh {
-            frames: self.frames.get(keep..total).unwrap_or(&[]),
+        // SAFETY: V5: keep <= total <= MAX_FRAMES.
+        let fresh = unsafe {
+            Fresh {
+                links: self.links.get_unchecked(keep + 1..total + 1),
+                rests: self.rests.get_unchecked(keep + 1..total + 1),
+            }
         };
         Capture {
             keep,
             fresh,
             total,
-            end,
+            end: self.end,
             foreign,
         }
     }
@@ -454,16 +569,18 @@ impl StackState {
     #[cold]
     #[inline(never)]
     fn cut(&mut self, keep: usize, fresh: usize) -> (usize, usize) {
-        self.end = End::TooDeep as u32;
+        self.end = End::TooDeep;
         let mut have = fresh.min(CUT_FRAMES);
         let mut kept = keep;
         while have < CUT_FRAMES && kept > 0 {
-            kept -= 1;
-            if let (Some(frame), Some(to)) = (self.frames.get(kept), self.fresh.get_mut(have)) {
-                let rule = Rule::that_needs_bp(frame.needs_bp());
-                *to = *frame;
-                to.rest = u64::from(frame.shape()) << 32 | u64::from(rule.bits());
+            let remembered = (self.links.get(kept), self.rests.get(kept));
+            if let ((Some(edge), Some(rest)), Some(to)) = (remembered, self.fresh.get_mut(have)) {
+                let rule = Rule::that_needs_bp(rest.needs_bp());
+                (to.slot, to.ra) = (edge.slot, edge.ra);
+                (to.bp_slot, to.bp) = (rest.bp_slot, rest.bp);
+                to.rest = u64::from(rest.shape()) << 32 | u64::from(rule.bits());
             }
+            kept -= 1;
             have += 1;
         }
         // Further words would have to be noted anew: their frames are distrusted instead.
@@ -473,5 +590,24 @@ impl StackState {
             }
         }
         (0, have)
+    }
+}
+
+/// Returns how many of the outermost frames hold with all their words; `links` and `rests` are of the same frames,
+/// and `words` are all of theirs.
+#[cold]
+#[inline(never)]
+fn holding(links: &[Edge], words: &[Word], rests: &[Rest]) -> usize {
+    // SAFETY: as in `holds_outside`.
+    let edge = |e: &Edge| unsafe { (e.slot as *const u64).read_unaligned() } != e.ra;
+    // SAFETY: as in `holds_outside`.
+    let word = |word: &Word| unsafe { word.changed() != 0 };
+    let frames = links.iter().position(edge).unwrap_or(links.len());
+    match words.iter().position(word) {
+        Some(index) => {
+            let rests = rests.get(..frames).unwrap_or(&[]);
+            rests.partition_point(|rest| rest.words() <= index)
+        }
+        None => frames,
     }
 }

@@ -26,21 +26,21 @@ const WORDS_PER_STAMP: u64 = 8192;
 pub unsafe fn begin_event(state: *mut ThreadState, words: usize) -> Option<Cursor> {
     // SAFETY: state.H1.
     unsafe {
-        let Some(mut cursor) = (*state).ring.begin(words + BEFORE_EVENT) else {
+        let Some(cursor) = (*state).ring.begin(words + BEFORE_EVENT) else {
             count_lost();
             return None;
         };
-        before_event(state, &mut cursor);
-        Some(cursor)
+        Some(before_event(state, cursor))
     }
 }
 
-/// Takes the ticket and the time for an event (W3).
+/// Takes the ticket and the time for an event (W3). The cursor comes and goes as a value: one that a call has the
+/// address of is kept in memory.
 ///
 /// # Safety
 /// state.H1, RECORDING, and room for `BEFORE_EVENT` words.
 #[inline(always)]
-pub unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
+pub unsafe fn before_event(state: *mut ThreadState, mut cursor: Cursor) -> Cursor {
     // SAFETY: state.H1.
     unsafe {
         let last = (*state).ticket.load(Ordering::Relaxed); // ORDER: Relaxed; own counter.
@@ -63,33 +63,34 @@ pub unsafe fn before_event(state: *mut ThreadState, cursor: &mut Cursor) {
             .header()
             .ticket
             .store(ticket, Ordering::Relaxed);
-        stamp(state, cursor);
+        stamp(state, cursor)
     }
 }
 
 /// Writes the time if the collector's tick has moved on.
 #[inline(always)]
-unsafe fn stamp(state: *mut ThreadState, cursor: &mut Cursor) {
+unsafe fn stamp(state: *mut ThreadState, cursor: Cursor) -> Cursor {
     // ORDER: Relaxed; a clock that may be a little behind.
     let session = process::SESSION.load(Ordering::Relaxed);
     // SAFETY: linked, so the page is mapped; state.H1.
     unsafe {
         let tick = (*session).tick.load(Ordering::Relaxed); // ORDER: Relaxed; as above.
         if tick == (*state).tick && (*state).ring.pos() < (*state).time_due {
-            return;
+            return cursor;
         }
-        stamp_slow(state, cursor, tick);
+        stamp_slow(state, cursor, tick)
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn stamp_slow(state: *mut ThreadState, cursor: &mut Cursor, tick: u32) {
+unsafe fn stamp_slow(state: *mut ThreadState, mut cursor: Cursor, tick: u32) -> Cursor {
     // SAFETY: as for `before_event`.
     unsafe {
         (*state).tick = tick;
         (*state).time_due = (*state).ring.pos() + WORDS_PER_STAMP;
         cursor.put(long_word(tag::TIME, sys::monotonic_ns()));
+        cursor
     }
 }
 

@@ -12,9 +12,9 @@
 
 use core::sync::atomic::Ordering;
 
-use skinflint_base::ring::{RECORD_WORDS, STACK_CHUNK, STACK_TRUNCATED, WIDE, tag, word};
+use skinflint_base::ring::{Cursor, RECORD_WORDS, STACK_CHUNK, STACK_TRUNCATED, WIDE, tag, word};
 use skinflint_base::sys;
-use skinflint_unwind::{Capture, End, Registers, StackBounds};
+use skinflint_unwind::{Capture, End, Registers, Sink, StackBounds};
 
 use crate::emit::{self, BEFORE_EVENT, before_event, end_event};
 use crate::state::ThreadState;
@@ -70,6 +70,7 @@ fn stack_word(count: usize, keep: usize, end: End) -> u64 {
 ///
 /// # Safety
 /// As for `capture`.
+#[inline(never)]
 pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
@@ -118,55 +119,95 @@ unsafe fn write_stack(state: *mut ThreadState, captured: &Capture<'_>) -> bool {
     true
 }
 
-/// Writes an acquisition: `tag::ALLOC` or `tag::REALLOC_ACQUIRE`.
+/// Writes an acquisition, whose first word is that of `tag::ALLOC` or `tag::REALLOC_ACQUIRE`. One copy for all hooks, with
+/// the capture in it: a program that calls several of them has this code in its caches once.
 ///
 /// # Safety
 /// As for `stack`.
-#[inline(always)]
+#[inline(never)]
 pub unsafe fn acquired(
     state: *mut ThreadState,
-    kind: u8,
-    func: u8,
-    block: u64,
+    first: u64,
     size: u64,
     usable: u64,
     caller: Caller,
 ) {
-    // SAFETY: as the caller promises.
+    let mut sink = RingSink {
+        state,
+        cursor: None,
+    };
+    // SAFETY: as the caller promises; state.H1.
     unsafe {
-        let captured = capture(state, caller);
-        let mut count = captured.fresh.len();
-        let mut is_new = count != 0 || captured.total != (*state).depth;
-        if count > STACK_CHUNK || (*state).stack.stats.rules_made != (*state).rules_seen {
-            if !write_stack(state, &captured) {
-                return;
+        let (lo, hi) = (*state).stack_bounds;
+        let rest = skinflint_unwind::capture_to(
+            modules::rules(),
+            modules::finder(),
+            &mut (*state).stack,
+            StackBounds { lo, hi },
+            Registers {
+                sp: caller.sp,
+                bp: caller.bp,
+            },
+            &mut sink,
+        );
+        let cursor = match (rest, sink.cursor) {
+            (None, Some(cursor)) => cursor,
+            (Some(captured), _) if write_stack(state, &captured) => {
+                let Some(cursor) = (*state).ring.begin(BEFORE_EVENT + ACQUISITION) else {
+                    return emit::count_lost();
+                };
+                cursor
             }
-            (count, is_new) = (0, false);
-        }
-        // One look at the room for both records.
-        let words = 1 + count + BEFORE_EVENT + ACQUISITION;
-        let Some(mut cursor) = (*state).ring.begin(words) else {
-            emit::count_lost();
-            return;
+            _ => return,
         };
-        if is_new {
-            cursor.put(stack_word(count, captured.keep, captured.end));
-            for pc in captured.fresh.iter() {
-                cursor.put(pc);
-            }
-            (*state).depth = captured.total;
-        }
-        before_event(state, &mut cursor);
+        let mut cursor = before_event(state, cursor);
         let slop = usable.wrapping_sub(size);
         if (size | slop) >> 32 == 0 {
-            cursor.put(word(kind, func, block));
+            cursor.put(first);
             cursor.put(slop << 32 | size);
         } else {
-            cursor.put(word(kind, func | WIDE, block));
+            cursor.put(first | word(0, WIDE, 0));
             cursor.put(size);
             cursor.put(usable);
         }
         end_event(state, cursor);
+    }
+}
+
+/// The ring, for the new frames of a stack. There is one look at the room for them and for the event that follows.
+struct RingSink {
+    state: *mut ThreadState,
+    cursor: Option<Cursor>,
+}
+
+impl Sink for RingSink {
+    #[inline(always)]
+    fn takes(&mut self, keep: usize, fresh: usize, end: End) -> bool {
+        // SAFETY: state.H1, RECORDING. What the unwinder holds of the state is not touched.
+        unsafe {
+            if fresh > STACK_CHUNK {
+                return false;
+            }
+            let words = 1 + fresh + BEFORE_EVENT + ACQUISITION;
+            let Some(mut cursor) = (*self.state).ring.begin(words) else {
+                return false;
+            };
+            let total = keep + fresh;
+            if fresh != 0 || total != (*self.state).depth {
+                cursor.put(stack_word(fresh, keep, end));
+                (*self.state).depth = total;
+            }
+            self.cursor = Some(cursor);
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn put(&mut self, ra: u64) {
+        if let Some(cursor) = &mut self.cursor {
+            // SAFETY: the caller keeps to the number that `takes` made room for.
+            unsafe { cursor.put(ra) };
+        }
     }
 }
 

@@ -126,22 +126,63 @@ extern "C" fn capture_only(sp: u64, bp: u64) -> i32 {
     1
 }
 
+/// Takes new frames onto a stack.
+struct Taken<'a> {
+    stack: &'a mut Vec<u64>,
+    refuses: bool,
+    /// What was announced: the frames kept, all frames, the end.
+    taken: Option<(usize, usize, End)>,
+}
+
+impl Sink for Taken<'_> {
+    fn takes(&mut self, keep: usize, fresh: usize, end: End) -> bool {
+        if self.refuses {
+            return false;
+        }
+        keep_of(self.stack, keep);
+        self.taken = Some((keep, keep + fresh, end));
+        true
+    }
+
+    unsafe fn put(&mut self, ra: u64) {
+        self.stack.push(ra);
+    }
+}
+
+fn keep_of(stack: &mut Vec<u64>, keep: usize) {
+    assert!(keep <= stack.len(), "keeps what was never reported");
+    stack.truncate(keep);
+}
+
 impl Harness {
     /// Captures onto `mirror`.
     fn capture(&mut self, start: Registers) -> End {
-        // SAFETY: registers of our own entry, this thread's bounds and state.
-        let capture = unsafe { capture(&RULES, &FINDER, &mut self.state, self.bounds, start) };
         self.captures += 1;
-        self.kept += capture.keep;
-        self.foreign += usize::from(capture.foreign);
-        let end = capture.end;
-        assert!(
-            capture.keep <= self.mirror.len(),
-            "keeps what was never reported"
-        );
-        assert_eq!(capture.total, capture.keep + capture.fresh.len());
-        self.mirror.truncate(capture.keep);
-        self.mirror.extend(capture.fresh.iter());
+        let mut sink = Taken {
+            stack: &mut self.mirror,
+            // Every third is refused, so that both ways of a common stack are taken.
+            refuses: self.captures.is_multiple_of(3),
+            taken: None,
+        };
+        let (state, bounds) = (&mut self.state, self.bounds);
+        // SAFETY: registers of our own entry, this thread's bounds and state.
+        let captured = unsafe { capture_to(&RULES, &FINDER, state, bounds, start, &mut sink) };
+        let end = match (captured, sink.taken) {
+            (None, Some((keep, total, end))) => {
+                assert_eq!(self.mirror.len(), total, "as many come as were announced");
+                self.kept += keep;
+                end
+            }
+            (Some(capture), None) => {
+                self.kept += capture.keep;
+                self.foreign += usize::from(capture.foreign);
+                assert_eq!(capture.total, capture.keep + capture.fresh.len());
+                keep_of(&mut self.mirror, capture.keep);
+                self.mirror.extend(capture.fresh.iter());
+                capture.end
+            }
+            _ => panic!("a capture is taken by the sink or returned"),
+        };
         self.end = end;
         if !self.ends.contains(&end) {
             self.ends.push(end);

@@ -7,7 +7,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use skinflint_base::ring::tag;
+use skinflint_base::ring::{tag, word};
 
 use super::malloc::{free_func, func};
 use crate::emit;
@@ -80,7 +80,13 @@ unsafe fn acquired(
         let usable = usable_size(block).max(size as u64);
         high_water::gained(state, usable);
         set_busy(state, RECORDING);
-        stacks::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+        stacks::acquired(
+            state,
+            word(kind, func, block as u64),
+            size as u64,
+            usable,
+            caller,
+        );
         set_busy(state, INSIDE);
     }
 }
@@ -164,9 +170,7 @@ unsafe fn regrown<T: Copy>(
                 set_busy(state, RECORDING);
                 stacks::acquired(
                     state,
-                    tag::ALLOC,
-                    func::REALLOC,
-                    old as u64,
+                    word(tag::ALLOC, func::REALLOC, old as u64),
                     before,
                     before,
                     caller,

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use skinflint_base::ring::tag;
+use skinflint_base::ring::{tag, word};
 
 use super::exported;
 use crate::emit;
@@ -58,7 +58,13 @@ pub unsafe fn acquired(
             set_busy(state, RECORDING);
             let usable = usable_size(block).max(size as u64);
             high_water::gained(state, usable);
-            stacks::acquired(state, kind, func, block as u64, size as u64, usable, caller);
+            stacks::acquired(
+                state,
+                word(kind, func, block as u64),
+                size as u64,
+                usable,
+                caller,
+            );
         }
         thread::leave(state);
     }
@@ -135,7 +141,10 @@ pub unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut 
 /// As for `free`.
 #[inline(always)]
 pub unsafe fn free_through(block: *mut c_void, func: u8, real: impl FnOnce(*mut c_void)) {
-    if block.is_null() || real::is_of_arena(block) {
+    if block.is_null() {
+        return;
+    }
+    if real::is_of_arena(block) {
         return;
     }
     let state = thread::enter();
@@ -288,9 +297,7 @@ unsafe fn realloc_while_stopped(
             let bytes = usable_size(old);
             stacks::acquired(
                 state,
-                tag::ALLOC,
-                func::REALLOC,
-                old as u64,
+                word(tag::ALLOC, func::REALLOC, old as u64),
                 bytes,
                 bytes,
                 caller,
