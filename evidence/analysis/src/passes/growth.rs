@@ -295,10 +295,9 @@ impl GrowthPass {
         }
         let known = self.unchain(block);
         let mut grows = false;
-        let mut is_pair = false;
         let mut is_queue = true;
         if let Some(hand) = self.hands.get_mut(context.site as usize) {
-            is_pair =
+            let is_pair =
                 hand.open & (hand.serial != block.serial) & (hand.thread == by) & block.is_of(by);
             grows = is_pair & (hand.size > context.key.size);
             hand.open = false;
