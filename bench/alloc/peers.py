@@ -199,6 +199,35 @@ MAKERS = {
 # Skinflint with huge pages is there to tell what they change: mimalloc asks for them unasked.
 DEFAULT = [name for name in MAKERS if not name.endswith(("-deb", "-thp"))]
 
+# E5  The same peers told to give memory back, as their own documents advise: {name: (of which, environment, from where)}.
+# They are columns of tables of memory at rest only: what the settings cost in time is not asked there.
+GIVING_BACK = {
+    # TUNING.md: "Enabling this … for applications with idle periods"; without it nothing decays while no call comes.
+    "jemalloc+": ("jemalloc", {"MALLOC_CONF": "background_thread:true"}),
+    # TUNING.md, for low memory: decay of 0 gives back at once, and two arenas.
+    "jemalloc++": ("jemalloc", {"MALLOC_CONF": "background_thread:true,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:2"}),
+    # readme.md: MIMALLOC_PURGE_DELAY=0 gives back at once what mimalloc could give back later.
+    "mimalloc2+": ("mimalloc2", {"MIMALLOC_PURGE_DELAY": "0"}),
+    "mimalloc3+": ("mimalloc3", {"MIMALLOC_PURGE_DELAY": "0"}),
+    # mallopt(3): a limit on the top of the heap, and on what is mapped alone; both are fixed once one is set.
+    "glibc+": ("glibc", {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}),
+    # docs/tcmalloc.html of gperftools: "reasonable rates are in the range [0,10]".
+    "gperftools+": ("gperftools", {"TCMALLOC_RELEASE_RATE": "10", "TCMALLOC_AGGRESSIVE_DECOMMIT": "1"}),
+}
+TUNED = list(GIVING_BACK)
+
+
+def tuned(name):
+    base, environment = GIVING_BACK[name]
+
+    def make(work):
+        allocator = MAKERS[base](work)
+        return dataclasses.replace(allocator, name=name, environment={**allocator.environment, **environment})
+    return make
+
+
+MAKERS.update({name: tuned(name) for name in TUNED})
+
 
 def exports_malloc(path):
     done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True)

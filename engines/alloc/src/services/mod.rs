@@ -1,7 +1,7 @@
 //! The services: what is done beside the calls of the program, and what is asked from outside.
 //!
 //! ```text
-//!   options ─► purger ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
+//!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
 //!      └─► harden, fit, check                                  table: what heaps call of all this
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod hidden;
 pub mod holes;
 pub mod modes;
 pub mod options;
+mod pace;
 pub mod purger;
 pub mod reserve;
 pub mod sample;
