@@ -96,7 +96,10 @@ pub fn take_group(group: u32, end: u32, mut found: impl FnMut(u32, bool)) -> Opt
     if let Some(words) = words(group)
         && changed::begin(groups, bit)
     {
-        for (word, first) in words.iter().zip((0..).map(|i| group * GROUP_PAGES + i * WORD_PAGES)) {
+        for (word, first) in words
+            .iter()
+            .zip((0..).map(|i| group * GROUP_PAGES + i * WORD_PAGES))
+        {
             let (new, waiting) = word.take();
             let mut left = new | waiting;
             while left != 0 {

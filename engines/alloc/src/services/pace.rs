@@ -7,9 +7,9 @@
 //!
 //! P1  What takes t on the processor is paid for by 100 t of time. The next part begins when all is paid for. Debts outlast
 //!     the purger's life.
-//! P2  Once the heap stands still (no page became free in the last pause) the purger settles: if all is paid for by then,
-//!     it does what is left, round after round, and pays afterwards. So a heap of any size is at rest a few ticks after the
-//!     last free, and a program that frees again finds the debt, and waits as P1 says.
+//! P2  Once the heap stands still (no page became free in the last tick) the purger settles: if no more than [`SLACK_NS`]
+//!     is owed then, it does what is left, round after round, and pays afterwards. So a heap of any size is at rest a few
+//!     ticks after the last free, and a program that frees again finds the debt, and waits as P1 says.
 //! P3  Where a processor is free, nothing is to be paid for. That is known once the purger has run for [`PROOF_NS`] without
 //!     a wait: a shorter time may be the credit that schedulers give to a thread that has slept, half a scheduling period,
 //!     12 ms at most. It holds for [`TRUST_NS`], and until a part has waited. While none has waited the purger goes on,
@@ -30,8 +30,9 @@ const SHARE: u64 = 100;
 const PROOF_NS: u64 = 16_000_000;
 /// For how long it is known.
 const TRUST_NS: u64 = 2_000_000_000;
-/// The longest pause.
+/// The longest pause, and what may be owed when the purger settles.
 const TRY_NS: u64 = 2_000_000_000;
+const SLACK_NS: u64 = 2_000_000_000;
 /// The least wait that is one.
 const WAIT_NS: u64 = 500_000;
 
@@ -72,13 +73,14 @@ impl Pace {
         self.paid_ns
     }
 
-    /// Notes the end of a pause, and whether the heap stood still in it. Returns how long it has to go on.
-    pub fn wake(&mut self, now_ns: u64, still: bool) -> u64 {
+    /// Notes the end of a pause, and whether the heap stood still in it. Returns how long it has to go on: a tick at most, as
+    /// long as the purger may settle.
+    pub fn wake(&mut self, now_ns: u64, still: bool, tick_ns: u64) -> u64 {
         self.stretch_ns = 0;
         self.before_ns = self.paid_ns;
         let owing = self.paid_ns.saturating_sub(now_ns);
-        self.settling = still && (self.settling || owing == 0);
-        if self.settling || now_ns < self.trusted_ns || owing == 0 {
+        self.settling = still && (self.settling || owing <= SLACK_NS);
+        if self.is_free(now_ns) || owing == 0 {
             return 0;
         }
         // P4.
@@ -86,7 +88,12 @@ impl Pace {
         if wait == 0 {
             self.tried_ns = now_ns;
         }
-        wait
+        pause(owing, wait, tick_ns)
+    }
+
+    /// Reports whether the next part may be followed by others at once: then a longer one costs fewer pauses.
+    pub fn is_free(&self, now_ns: u64) -> bool {
+        self.settling || now_ns < self.trusted_ns
     }
 
     /// Notes a part. Returns the pause that comes next; `None`: the next part may follow at once. `done`: it was the last
@@ -101,18 +108,27 @@ impl Pace {
         } else if self.stretch_ns >= PROOF_NS {
             self.trusted_ns = now_ns + TRUST_NS;
         }
-        let free = now_ns < self.trusted_ns;
-        if free {
+        if now_ns < self.trusted_ns {
             self.paid_ns = self.before_ns;
         }
-        if !done && (free || self.settling || !waited) {
+        if !done && (self.is_free(now_ns) || !waited) {
             return None;
         }
-        if free || self.settling {
+        if self.is_free(now_ns) {
             return Some(tick_ns);
         }
         self.tried_ns = now_ns;
-        Some((self.paid_ns - now_ns).min(TRY_NS).max(tick_ns))
+        let owing = self.paid_ns - now_ns;
+        Some(pause(owing, owing.clamp(tick_ns, TRY_NS), tick_ns))
+    }
+}
+
+/// Returns how much of a wait comes at once: looks at whether the heap stands still are a tick apart.
+fn pause(owing: u64, wait: u64, tick_ns: u64) -> u64 {
+    if owing <= SLACK_NS + tick_ns {
+        wait.min(tick_ns)
+    } else {
+        wait
     }
 }
 
@@ -152,7 +168,7 @@ mod tests {
 
         fn wake(&mut self, pause_ns: u64, still: bool) -> u64 {
             self.now_ns += pause_ns;
-            self.pace.wake(self.now_ns, still)
+            self.pace.wake(self.now_ns, still, TICK_NS)
         }
     }
 
@@ -162,10 +178,15 @@ mod tests {
         play.wake(0, false);
         assert_eq!(play.part(MS, MS, true), Some(TICK_NS));
         assert_eq!(play.wake(TICK_NS, false), 0);
-        assert_eq!(play.part(3 * MS, 3 * MS, true), Some(300 * MS));
-        assert_eq!(play.wake(300 * MS, false), 0);
-        // Just short of a proof.
-        assert_eq!(play.part(PROOF_NS - 1, PROOF_NS - 1, true), Some((PROOF_NS - 1) * 100));
+        for cpu_ns in [3 * MS, PROOF_NS - 1] {
+            let mut pause = play.part(cpu_ns, cpu_ns, true).expect("done");
+            let begin = play.now_ns;
+            while pause > 0 {
+                assert!(pause <= TICK_NS);
+                pause = play.wake(pause, false);
+            }
+            assert_eq!(play.now_ns - begin, 100 * cpu_ns);
+        }
     }
 
     #[test]
@@ -183,7 +204,8 @@ mod tests {
             assert_eq!(play.wake(TICK_NS, false), 0);
             let trusted = play.now_ns + 5 * MS < until;
             let pause = play.part(5 * MS, 5 * MS, true);
-            assert_eq!(pause, Some(if trusted { TICK_NS } else { 500 * MS }));
+            assert_eq!(pause, Some(TICK_NS));
+            assert_eq!(play.pace.paid_ns() < play.now_ns, trusted);
         }
     }
 
@@ -213,7 +235,9 @@ mod tests {
         let mut play = Play::new();
         play.wake(0, false);
         assert_eq!(play.part(2 * MS, 5 * MS, false), Some(TICK_NS));
+        assert!(!play.pace.is_free(play.now_ns));
         assert_eq!(play.wake(TICK_NS, true), 0);
+        assert!(play.pace.is_free(play.now_ns));
         for _ in 0..200 {
             assert_eq!(play.part(2 * MS, 5 * MS, false), None);
         }
@@ -226,8 +250,9 @@ mod tests {
         assert_eq!(play.part(MS, 5 * MS, false), Some(TRY_NS));
         // Standing still again does not help before that is paid.
         assert_eq!(play.wake(TRY_NS / 2, true), TRY_NS / 2);
+        assert!(!play.pace.is_free(play.now_ns));
         let mut tries = 0;
-        while owing(&play) > TRY_NS {
+        while owing(&play) > SLACK_NS + TRY_NS {
             assert_eq!(play.wake(TRY_NS, true), 0);
             tries += 1;
             assert!(play.part(MS, 5 * MS, false).is_some());
@@ -235,16 +260,23 @@ mod tests {
         assert!(tries > 20);
         // The debts of the last life count in the next.
         let mut next = Pace::new(play.pace.paid_ns());
-        next.wake(play.now_ns, true);
+        next.wake(play.now_ns, true, TICK_NS);
         let part = Part {
             now_ns: play.now_ns,
             cpu_ns: MS,
             wall_ns: 5 * MS,
         };
-        assert!(next.after(&part, false, TICK_NS).is_some(), "it does not settle");
+        assert!(
+            next.after(&part, false, TICK_NS).is_some(),
+            "it does not settle"
+        );
         let left = owing(&play);
         assert_eq!(play.wake(left, true), 0);
-        assert_eq!(play.part(50 * MS, 300 * MS, false), None, "it settles again");
+        assert_eq!(
+            play.part(50 * MS, 300 * MS, false),
+            None,
+            "it settles again"
+        );
     }
 
     #[test]

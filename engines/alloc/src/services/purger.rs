@@ -45,6 +45,8 @@ const QUIET_TICKS: u32 = 6;
 /// Spans looked at and pages purged in a part of a round: about a millisecond. While the heap changes that is what the purger
 /// does in a tick.
 const PART: u32 = 2_048;
+/// The same where parts follow each other: up to ten milliseconds, for which a fork may have to wait.
+const LONG_PART: u32 = 32_768;
 /// The pause between two parts of a stretch, in which whoever waits for the purge lock gets it.
 const BREATH_NS: u64 = 20_000;
 const STACK_BYTES: usize = 64 * 1024;
@@ -139,7 +141,7 @@ extern "C" fn main() {
         if let Some(pause_ns) = pause {
             let last = sleep(pause_ns, starter);
             hint = last.max(hint);
-            let owing = pace.wake(sys::monotonic_ns(), last == 0);
+            let owing = pace.wake(sys::monotonic_ns(), last == 0, tick_ns());
             if owing > 0 {
                 pause = Some(owing);
                 return false;
@@ -148,7 +150,8 @@ extern "C" fn main() {
             hint = sleep(BREATH_NS, starter).max(hint);
         }
         let (begin, cpu) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        let done = work.part();
+        let most = if pace.is_free(begin) { LONG_PART } else { PART };
+        let done = work.part(most);
         let now_ns = sys::monotonic_ns();
         let part = Part {
             now_ns,
@@ -199,8 +202,8 @@ struct Work {
 }
 
 impl Work {
-    /// Does a part of a round. `true`: it is done.
-    fn part(&mut self) -> bool {
+    /// Does a part of a round: about so many looks at spans, and pages purged. `true`: the round is done.
+    fn part(&mut self, most: u32) -> bool {
         if !PURGE_LOCK.lock(PURGER) {
             return true;
         }
@@ -209,7 +212,7 @@ impl Work {
         if !self.begun {
             self.begin(batch);
         }
-        let done = self.walked(batch) && self.purge(batch);
+        let done = self.walked(most, batch) && self.purge(most, batch);
         PURGE_LOCK.unlock();
         if done {
             self.begun = false;
@@ -231,17 +234,17 @@ impl Work {
         self.keep = keep.unwrap_or(0);
     }
 
-    fn walked(&mut self, batch: &mut Batch) -> bool {
-        self.walked = self.walked || self.round.go_on(PART, batch);
+    fn walked(&mut self, most: u32, batch: &mut Batch) -> bool {
+        self.walked = self.walked || self.round.go_on(most, batch);
         self.walked
     }
 
-    fn purge(&mut self, batch: &mut Batch) -> bool {
+    fn purge(&mut self, most: u32, batch: &mut Batch) -> bool {
         // Before that many ticks have passed, nothing can be that old.
         // ORDER: own.
         if let Some(until) = TICK.load(Ordering::Relaxed).checked_sub(decay_ticks()) {
             let before = self.purged;
-            while self.purged - before < PART {
+            while self.purged - before < most {
                 let purged = purge_some(PURGER, until, self.keep, batch);
                 if purged == 0 {
                     self.dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
@@ -264,7 +267,7 @@ impl Work {
     /// Makes a whole round; reports whether there was work, or will be.
     #[cfg(test)]
     fn whole(&mut self) -> bool {
-        while !self.part() {}
+        while !self.part(PART) {}
         self.worked()
     }
 }

@@ -253,7 +253,10 @@ impl Found {
     /// Looks at all of them, heap by heap.
     fn look(&mut self, work: &mut Looking) {
         self.look_up(None);
-        while let Some(owner) = self.owners[..self.count].iter().find(|&&owner| owner != OWNER_NONE) {
+        while let Some(owner) = self.owners[..self.count]
+            .iter()
+            .find(|&&owner| owner != OWNER_NONE)
+        {
             let owner = *owner;
             // SAFETY: owners are heaps, which stay (pool.G4).
             let heap = unsafe { &*at::<Heap>(owner.wrapping_sub(meta() as u32)) };
@@ -285,7 +288,9 @@ impl Found {
             if self.owners[i] == owner {
                 self.owners[i] = OWNER_NONE;
                 // SAFETY: a descriptor, looked up just now.
-                work(self.pages[i], self.waited[i], unsafe { &*at(self.spans[i]) });
+                work(self.pages[i], self.waited[i], unsafe {
+                    &*at(self.spans[i])
+                });
             }
         }
     }
@@ -312,7 +317,13 @@ fn look_at_group(group: u32, mut work: Looking) -> Option<u32> {
 ///
 /// # Safety
 /// As for [`purge_span`]; the span is the heap's.
-unsafe fn look(heap: &Heap, span: &Span, waited: bool, batch: &mut Batch, done: &mut Walked) -> bool {
+unsafe fn look(
+    heap: &Heap,
+    span: &Span,
+    waited: bool,
+    batch: &mut Batch,
+    done: &mut Walked,
+) -> bool {
     // SAFETY: as the caller promises.
     if !unsafe { settle(heap, span) } {
         // If its heap keeps it, it goes with the next round.

@@ -43,7 +43,9 @@ fn full(heap: &Heap, class: usize) -> (&'static Span, Vec<*mut u8>) {
 /// Does what [`full`] does, with blocks of 256 bytes on several pages.
 fn long(heap: &Heap) -> (&'static Span, Vec<*mut u8>) {
     let mut spans = (0..300).map(|_| full(heap, class::base_class(256)));
-    spans.find(|(span, _)| span.pages() > 1).expect("spans grow")
+    spans
+        .find(|(span, _)| span.pages() > 1)
+        .expect("spans grow")
 }
 
 fn give(heap: &Heap, blocks: &[*mut u8]) {
@@ -141,10 +143,16 @@ fn a_round_looks_at_what_has_changed_and_purges_what_stood_still() {
     // Of the current one, which has free pages, spans were taken just now.
     assert_eq!(round(heap), (71, 0, 0));
     // Those whose countdown was no other are done with.
-    let longer = spans.iter().filter(|(span, _)| event_of(span.slots as usize) > 1);
+    let longer = spans
+        .iter()
+        .filter(|(span, _)| event_of(span.slots as usize) > 1);
     let longer = longer.count() as u32;
     assert!(longer > 0);
-    assert_eq!(round(heap).0, longer + 1, "countdowns are seen to have stayed");
+    assert_eq!(
+        round(heap).0,
+        longer + 1,
+        "countdowns are seen to have stayed"
+    );
     // SAFETY: the current span of a class is live.
     let current = unsafe { &*heap.current(class) };
     let purged = current.clean.load(Ordering::Relaxed); // ORDER: one thread
@@ -205,7 +213,9 @@ fn as_many_spans_as_were_taken_wait_on() {
     let heap = threads();
     let class = class::base_class(4_096);
     let spans: Vec<_> = (0..20).map(|_| full(heap, class)).collect();
-    spans.iter().for_each(|(_, blocks)| give(heap, &blocks[..1]));
+    spans
+        .iter()
+        .for_each(|(_, blocks)| give(heap, &blocks[..1]));
     let other = class::base_class(512);
     full(heap, other);
     assert_eq!(round(heap).2, 0, "all 22 were taken since");
@@ -281,7 +291,9 @@ fn a_walk_purges_all() {
     let heap = threads();
     let class = class::base_class(4_096);
     let spans: Vec<_> = (0..70).map(|_| full(heap, class)).collect();
-    spans.iter().for_each(|(_, blocks)| give(heap, &blocks[..1]));
+    spans
+        .iter()
+        .for_each(|(_, blocks)| give(heap, &blocks[..1]));
     // SAFETY: the current span of a class is live.
     let current = unsafe { &*heap.current(class) }.pages();
     assert_eq!(walk_once(heap), (71, 0, 70 + current));
