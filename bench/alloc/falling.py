@@ -33,14 +33,11 @@ def series(bench, allocator, mib, seconds, rest):
         program.process.stdin.write(b"go\n")
         program.process.stdin.flush()
         begin, found, cpu = time.monotonic(), {}, 0
-        for second in range(seconds + 1, 0, -1):
-            time.sleep(max(0.0, begin + seconds + 1 - second + 1 - time.monotonic()))
-            found[seconds + 1 - second + 1] = idle.rss_kb(pid)
-            if second == 2 or seconds == 0:
-                cpu = idle.cpu_ns(pid)
-        for second in range(seconds + 2, seconds + rest + 1):
+        for second in range(1, seconds + rest + 1):
             time.sleep(max(0.0, begin + second - time.monotonic()))
             found[second] = idle.rss_kb(pid)
+            if second == max(seconds, 1):
+                cpu = idle.cpu_ns(pid)
         cpu = (idle.cpu_ns(pid) - cpu) / 1e6
         words = program.expect(None).split()
         if words[:1] != ["freed"]:

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
+//!      ├─► names, parent
 //!      └─► harden, fit, check                                  table: what heaps call of all this
 //! ```
 //!
@@ -20,8 +21,10 @@ mod harden;
 pub mod hidden;
 pub mod holes;
 pub mod modes;
+mod names;
 pub mod options;
 mod pace;
+mod parent;
 pub mod purger;
 pub mod reserve;
 pub mod sample;
