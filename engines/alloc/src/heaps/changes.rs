@@ -6,7 +6,7 @@
 //!
 //! J1  A span's bit is that of its first page. The words of its group are there before the span is.
 //! J2  A span that is neither noted nor waits has no free page that is resident, or its countdown is 1: its next free is
-//!     an event, which notes it (`events`). The purger sets the countdown as it looks (holes.O4); all that sets it to
+//!     an event, which notes it (`events`). The purger sets the countdown as it looks (round.O4); all that sets it to
 //!     another number notes the span.
 //! J3  What other threads free is told through the notified stack, which owner and purger drain: both note the span.
 //!

@@ -10,7 +10,7 @@
 //!     F is in the magazine: a block that goes in and out there costs one bit of one word.
 //! S2  F, D and `left` are written only by the thread that owns the span's heap, or under the heap's
 //!     lock while no thread owns it. F may be read by others (under the lock, by the purger). One exception: the purger sets
-//!     `left` to 1 under the lock (holes.O4), without regard to the owner, whose decrement is lost by that or undoes it.
+//!     `left` to 1 under the lock (round.O4), without regard to the owner, whose decrement is lost by that or undoes it.
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
 //! S4  A bit of R is set once, by the thread that frees the block, and cleared only by the owner (S2), which moves it
 //!     to F and D.
