@@ -80,7 +80,8 @@ size_t skinflint_stats_json(char *buffer, size_t bytes);
 
 /*
  * Keeps so many bytes back, resident, and releases them before an allocation fails. Filled again later, when
- * there is memory. 1 if all of it is there now, 0 if not yet. 0 bytes: none. Also SKINFLINT_RESERVE.
+ * there is memory; at most half of what is available is taken. 1 if all of it is there now, 0 if not yet. 0 bytes: none.
+ * The child of a fork has none. Also SKINFLINT_RESERVE, which is filled as the heap grows.
  */
 int skinflint_set_reserve(size_t bytes);
 

@@ -8,6 +8,8 @@ E1  None of the peers' code is in this repository: crates that carry the sources
     No wrapper stands between the program and the peer: every library exports malloc itself.
 E2  A library is built once per recipe and version; its stamp is both, so an old one is never measured.
 E3  A run with a preload that did not take effect is an error, not a row: `bound_to` asks the loader.
+E5  A peer's name with + is the peer told to give memory back, as its documents advise. These are columns of tables of
+    memory at rest, and of no other: what the settings cost in time is not asked there.
 E4  Run as a program (`cargo xtask peers`) this builds what is built from source and lists it in peers.json, which
     `skinflint compare` reads: name, version, source, environment, and the library's file beside the list.
 """
@@ -136,6 +138,30 @@ def build_tcmalloc(folder, out):
     shutil.rmtree(work)
 
 
+# What the header of Google's tcmalloc asks a program to do that wants memory back (malloc_extension.h): a thread of its
+# own for housekeeping, and a rate, here 1 GiB a second. No variable does that.
+TCMALLOC_RELEASE = """
+#include <pthread.h>
+static void* work(void*) { tcmalloc::MallocExtension::ProcessBackgroundActions(); return nullptr; }
+__attribute__((constructor)) static void begin() {
+  pthread_t id;
+  tcmalloc::MallocExtension::SetBackgroundReleaseRate(tcmalloc::MallocExtension::BytesPerSecond{1 << 30});
+  if (pthread_create(&id, nullptr, work, nullptr) == 0) pthread_detach(id);
+}
+"""
+
+
+def build_tcmalloc_releasing(folder, out, release=TCMALLOC_RELEASE):
+    """The same with a thread more, in a copy of the sources."""
+    work = out + ".sources"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(folder, work)
+    with open(os.path.join(work, "c_src", "tcmalloc", "tcmalloc", "tcmalloc.cc"), "a") as file:
+        file.write(release)
+    build_tcmalloc(work, out)
+    shutil.rmtree(work)
+
+
 def built(name, crate_name, recipe, work, version=None, environment=None, **given):
     """An Allocator whose library is compiled from a locked crate, once (E2)."""
     crate_version, folder = crate(crate_name)
@@ -198,6 +224,37 @@ MAKERS = {
 # The Debian builds of what is also built from source are there to compare the builds, not as peers of their own;
 # Skinflint with huge pages is there to tell what they change: mimalloc asks for them unasked.
 DEFAULT = [name for name in MAKERS if not name.endswith(("-deb", "-thp"))]
+
+# The same peers told to give memory back, as their own documents advise: {name: (of which, environment)} (E5).
+GIVING_BACK = {
+    # TUNING.md advises it in general; without it nothing decays while no call comes.
+    "jemalloc+": ("jemalloc", {"MALLOC_CONF": "background_thread:true"}),
+    # TUNING.md: "Extremely conservative -- minimize memory usage at all costs".
+    "jemalloc++": ("jemalloc", {"MALLOC_CONF": "background_thread:true,narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0"}),
+    # readme.md: MIMALLOC_PURGE_DELAY=0 gives back at once what mimalloc could give back later.
+    "mimalloc2+": ("mimalloc2", {"MIMALLOC_PURGE_DELAY": "0"}),
+    "mimalloc3+": ("mimalloc3", {"MIMALLOC_PURGE_DELAY": "0"}),
+    # mallopt(3): a limit on the top of the heap, and on what is mapped alone; both are fixed once one is set.
+    "glibc+": ("glibc", {"MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}),
+    # docs/tcmalloc.html of gperftools: "reasonable rates are in the range [0,10]".
+    "gperftools+": ("gperftools", {"TCMALLOC_RELEASE_RATE": "10", "TCMALLOC_AGGRESSIVE_DECOMMIT": "1"}),
+}
+TUNED = [*GIVING_BACK, "tcmalloc+"]
+
+
+def tuned(name):
+    base, environment = GIVING_BACK[name]
+
+    def make(work):
+        allocator = MAKERS[base](work)
+        return dataclasses.replace(allocator, name=name, environment={**allocator.environment, **environment})
+    return make
+
+
+MAKERS.update({name: tuned(name) for name in GIVING_BACK})
+MAKERS["tcmalloc+"] = lambda work: dataclasses.replace(
+    built("tcmalloc-releasing", "libtcmalloc-sys", build_tcmalloc_releasing, work,
+          environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}), name="tcmalloc+")
 
 
 def exports_malloc(path):

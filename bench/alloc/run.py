@@ -94,7 +94,7 @@ def plan(arguments, parser, bench):
     return parts or {part: () for part in PARTS}
 
 
-def measured(arguments, bench, have, parts):
+def measured(arguments, bench, have, tuned, parts):
     """Everything that was asked for, as one dictionary; the reasons of what failed beside it."""
     rounds = ROUNDS["quick" if arguments.quick else "full"]
     result, failed = {}, {}
@@ -109,7 +109,7 @@ def measured(arguments, bench, have, parts):
         failed.update(lost)
     if "idle" in parts:
         print("idle, MiB", flush=True)
-        result["idle"], lost = idle.rows(bench, have, parts["idle"])
+        result["idle"], lost = idle.rows(bench, have + tuned, parts["idle"])
         failed.update(lost)
     if "start" in parts:
         print("start-up", flush=True)
@@ -127,7 +127,7 @@ def speed_rows(result):
     return {**result.get("real", {}), **by_threads(result.get("patterns", {}), True)}
 
 
-def tables(result, names, subject):
+def tables(result, names, tuned, subject):
     out = []
     if result.get("real"):
         out.append(judge.table("Real programs, CPU seconds (user + system, median)", result["real"], names, "cpu", subject, 1, 3))
@@ -138,7 +138,7 @@ def tables(result, names, subject):
             out.append(judge.table(f"{title}, ns per operation (CPU, median)", rows, names, "ns", subject, 1, 1))
             out.append(judge.table(f"{title}, peak RSS, MiB", rows, names, "peak", subject, 1 / 1024, 1))
     if result.get("idle"):
-        out.append(idle.table(result["idle"], names, subject))
+        out.append(idle.table(result["idle"], names + tuned, subject))
     if result.get("start"):
         out.append(start.table(result["start"], names))
     middle, high = judge.spread(speed_rows(result))
@@ -168,7 +168,8 @@ def verdicts(result, names, subject, failed, whole):
 def header(where, have, absent):
     lines = [f"{where['cpu']} x{where['cpus']}, Linux {where['kernel']}, huge pages {where['transparent_huge_pages']}, "
              f"{where['date']}, load {where['load_at_start']:.2f}, seed {where['seed']}"]
-    lines += [f"  {a.name:11} {a.version:22} {a.source}" for a in have]
+    lines += [f"  {a.name:11} {a.version:22} {a.source}"
+              + "".join(f" {key}={value}" for key, value in a.environment.items() if a.name.endswith("+")) for a in have]
     lines += [f"  {name:11} ABSENT: {why}" for name, why in absent.items()]
     return "\n".join(lines)
 
@@ -181,17 +182,21 @@ def main(argv=None):
         print("bench alloc: no allocator could be had: " + "; ".join(absent.values()), file=sys.stderr)
         return 2
     parts = plan(arguments, parser, bench)
+    # E5: in tables of memory at rest only.
+    wanted = [name for name in peers.TUNED if name.rstrip("+") in arguments.allocators] if "idle" in parts else []
+    tuned, missing = peers.gather(wanted, os.path.join(bench.work, "alloc"))
+    absent.update(missing)
     where, names = machine(), [allocator.name for allocator in have]
-    print(header(where, have, absent), flush=True)
-    result, failed = measured(arguments, bench, have, parts)
-    text = tables(result, names, arguments.subject)
+    print(header(where, have + tuned, absent), flush=True)
+    result, failed = measured(arguments, bench, have, tuned, parts)
+    text = tables(result, names, [allocator.name for allocator in tuned], arguments.subject)
     text += [f"{program} under {name} FAILED: {why}" for (program, name), why in failed.items()]
     judged = verdicts(result, names, arguments.subject, failed, not arguments.only) if arguments.subject in names else []
     text.append("\n".join(f"{'held  ' if v['held'] else 'MISSED'} {v['text']}" for v in judged)
                 or f"{arguments.subject} is absent: no bar was judged")
     print("\n" + "\n\n".join(text))
     save(arguments, bench, {"machine": where, "quick": arguments.quick, "absent": absent, "result": result, "verdicts": judged,
-                            "allocators": [vars(allocator) for allocator in have],
+                            "allocators": [vars(allocator) for allocator in have + tuned],
                             "failed": [[*key, why] for key, why in failed.items()]}, header(where, have, absent), text)
     return 0 if all(v["held"] for v in judged) else 1
 

@@ -1,8 +1,8 @@
 //! What threads of the allocator share: each lock-free step, taken by a few threads in every order.
 //!
 //! ```text
-//!   bits.rs  kept.rs  lock.rs  publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┬─ make model-test: all orders
-//!                                                                                   └─ cargo test: real threads
+//!   bits.rs  changed.rs  kept.rs  lock.rs           ┌─ make model-test: all orders
+//!   publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┴─ cargo test: real threads
 //! ```
 //!
 //! M1  A span's descriptor is a cell that every freer reads while it uses the span, and that the owner
@@ -19,11 +19,13 @@
 // The engine uses the rest.
 #![allow(dead_code)]
 
-use skinflint_base::sync::{AtomicU32, AtomicUsize};
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize};
 use skinflint_interleave::{Arc, Watched, check, thread};
 
 #[path = "../src/mechanism/bits.rs"]
 mod bits;
+#[path = "../src/mechanism/changed.rs"]
+mod changed;
 #[path = "../src/mechanism/kept.rs"]
 mod kept;
 #[path = "../src/mechanism/lock.rs"]
@@ -36,6 +38,7 @@ mod remote;
 mod starter;
 
 use bits::SlotBits;
+use changed::Changed;
 use kept::Kept;
 use lock::{FORKER, Lock, Who};
 use publish::Gate;
@@ -274,6 +277,63 @@ fn a_span_is_handed_over() {
         assert!(remote::may_go(&span.link), "still on a stack");
         span.slot_bits.collect();
         assert_eq!(span.slot_bits.free_bits(), 1, "the block was lost");
+    });
+}
+
+/// A span changes twice while the purger comes by: it has seen the last change, or is to look again. Another heap's span,
+/// whose bit lies in the same word, is not lost by that.
+///
+/// Fails if `note` comes before the change, if the purger takes its bit with the lock held and then looks before, and if
+/// `begin` comes after `take`.
+#[test]
+fn a_change_is_seen_or_noted() {
+    const GROUP: u64 = 1;
+    check(PREEMPTIONS, || {
+        let shared = Arc::new((
+            [Lock::new(), Lock::new()],
+            [Watched::new(0), Watched::new(0)],
+            Changed::none(),
+            AtomicU64::new(0),
+        ));
+        let owner = |heap: usize, changes: u32| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (locks, spans, word, groups) = &*shared;
+                for _ in 0..changes {
+                    assert!(locks[heap].lock(who(heap as u32)));
+                    spans[heap].with_mut(|span| *span += 1);
+                    word.note(1 << heap, groups, GROUP);
+                    locks[heap].unlock();
+                }
+            })
+        };
+        let owners = [owner(0, 2), owner(1, 1)];
+        let (locks, spans, word, groups) = &*shared;
+        let mut seen = [0, 0];
+        let mut look = || {
+            if !changed::begin(groups, GROUP) {
+                return;
+            }
+            let (new, waiting) = word.take();
+            for heap in (0..2).filter(|heap| (new | waiting) >> heap & 1 != 0) {
+                assert!(locks[heap].lock(who(2)));
+                seen[heap] = spans[heap].with(|span| *span);
+                locks[heap].unlock();
+            }
+            if (new | waiting) & 2 != 0 {
+                // The second heap's span waits for another look.
+                word.wait(2, groups, GROUP);
+            }
+        };
+        thread::yield_now();
+        look();
+        for owner in owners {
+            owner.join().expect("ends");
+        }
+        look();
+        assert_eq!(seen, [2, 1], "a change was lost");
+        assert_eq!(word.either(), 2);
+        assert!(changed::begin(groups, GROUP), "what waits is in no group");
     });
 }
 

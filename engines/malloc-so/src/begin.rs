@@ -52,13 +52,6 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
             variable(envp, b"XDG_RUNTIME_DIR"),
         );
     }
-    match alloc::options::reserve_bytes() {
-        0 => {}
-        // What is missing now comes later.
-        bytes => {
-            alloc::set_reserve(bytes);
-        }
-    }
     endpoint::open();
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   ALL ──► help of `skinflint exec`      recorder, allocator: each by its own constant
+//!    └─ a name that is in no list: one line of the allocator's, with the nearest that is
 //! ```
 //!
 //! E1  One table, so that the help text, the libraries and the collector cannot disagree.
@@ -178,9 +179,18 @@ pub const FIT: Variable = Variable {
 pub const RESERVE: Variable = Variable {
     name_z: b"SKINFLINT_RESERVE\0",
     reader: Reader::Allocator,
-    meaning: "bytes kept back, and given up when the system refuses more",
+    meaning: "bytes kept back as the heap grows, no more than it holds and half of what is available, and given up when the system refuses more",
     values: "a number of bytes, optionally with K, M or G",
     default: "0",
+};
+
+/// Whether a process has a reserve though its parent has one.
+pub const RESERVE_CHILDREN: Variable = Variable {
+    name_z: b"SKINFLINT_RESERVE_CHILDREN\0",
+    reader: Reader::Allocator,
+    meaning: "whether the children of a process that keeps a reserve keep one, too",
+    values: "on or off",
+    default: "off",
 };
 
 /// Whether `skinflint memory` may ask for figures while the program runs.
@@ -254,12 +264,31 @@ pub const ALL: &[Variable] = &[
     THP,
     FIT,
     RESERVE,
+    RESERVE_CHILDREN,
     MEMORY,
     PROBE,
     PROBE_LIBRARY,
     REPLAYER,
     PEERS,
     JS,
+];
+
+/// Variables that tests, benches and build scripts read, and nothing that is installed. Names that begin with
+/// SKINFLINT_TEST_ are tests' own.
+pub const OF_TESTS: &[&str] = &[
+    "SKINFLINT_ALONE",
+    "SKINFLINT_BUILT",
+    "SKINFLINT_BYTES",
+    "SKINFLINT_COUNT",
+    "SKINFLINT_JS_STRESS",
+    "SKINFLINT_LONG",
+    "SKINFLINT_NO_SKIPS",
+    "SKINFLINT_OTHER",
+    "SKINFLINT_REPORT_LIBRARY",
+    "SKINFLINT_SEED",
+    "SKINFLINT_SKIPPED",
+    "SKINFLINT_TABS",
+    "SKINFLINT_WRITE_SCHEMA",
 ];
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 
+use super::changes;
 use crate::mechanism::span::Span;
 
 /// Pages inside spans that hold nothing and are not resident (holes.O2).
@@ -16,7 +17,8 @@ pub static HOLES: AtomicU32 = AtomicU32::new(0);
 /// Number of pages purged inside spans that the span's next use took back: each is a fault if it is touched.
 pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Forgets which pages of a span are clean, because blocks will be taken from it; returns them.
+/// Forgets which pages of a span are clean, because blocks will be taken from it; returns them. The purger is to look at
+/// it again (changes.J2).
 ///
 /// # Safety
 /// The heap's lock is held.
@@ -27,6 +29,7 @@ pub unsafe fn forget_clean(span: &Span) -> u16 {
         HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
         RETAKEN.fetch_add(u64::from(clean.count_ones()), Ordering::Relaxed); // ORDER: a statistic
         span.clean.store(0, Ordering::Relaxed); // ORDER: as above
+        changes::note(span);
     }
     clean
 }

@@ -1,4 +1,5 @@
-//! The slow path of frees, taken when enough have come together: a span changes its list, or goes.
+//! The slow path of frees, taken when enough have come together, or at the first since the purger looked: a span changes
+//! its list, or goes, or stays as it is; the purger is to look at it.
 //!
 //! ```text
 //!   left: 0 ──► event ──┐                        ┌─► partial, with the next event at a quarter of what is live
@@ -10,7 +11,7 @@
 
 use skinflint_base::sync::Ordering;
 
-use super::hints;
+use super::{changes, hints};
 use crate::mechanism::heap::{Heap, event_of, usage};
 use crate::mechanism::map::descriptor;
 use crate::mechanism::range::{at, base};
@@ -89,6 +90,7 @@ fn next_event(used: u32) -> u32 {
 unsafe fn event(heap: &Heap, span: &Span) {
     // SAFETY: as the caller promises (span.S2).
     unsafe { span.collect() };
+    changes::note(span);
     let used = span.used();
     // ORDER: the lock is held (span.S3).
     match span.state.load(Ordering::Relaxed) {

@@ -43,11 +43,13 @@ pub fn hint(pages: u32) {
     }
 }
 
-/// Does what [`hint_from`] does, for a span with `free` free slots.
+/// Does what [`hint_from`] does, for a span with `free` free slots. Its heap's lock is held.
 pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
-    let pages = free as usize * span.size() / PAGE;
-    if pages > 0 {
-        hint_from(heap, pages as u32);
+    let pages = (free as usize * span.size() / PAGE) as u32;
+    // ORDER: the lock is held (span.S3). What is clean was hinted at before, and went.
+    let dirty = pages.saturating_sub(span.clean.load(Ordering::Relaxed).count_ones());
+    if dirty > 0 {
+        hint_from(heap, dirty);
     }
 }
 

@@ -3,12 +3,13 @@
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire: what it gives up
-//!   slow: the table by which all of them reach the services
+//!   changes, hints: what the purger is to look at           slow: the table by which all of them reach the services
 //! ```
 //!
 //! Not here: what is done beside the calls of the program (`services`).
 
 pub mod cache;
+pub mod changes;
 pub mod clean;
 pub mod emergency;
 pub mod events;

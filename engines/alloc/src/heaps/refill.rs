@@ -9,7 +9,7 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 
 use super::pool::{IDLE, with_pool};
-use super::{clean, events, retire, slow};
+use super::{changes, clean, events, retire, slow};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
 use crate::mechanism::heap::{ENTRIES, Heap, event_of, fill_of, magazine_entries, usage};
@@ -100,6 +100,7 @@ impl Heap {
         // ORDER: the lock is held (span.S3); the owner writes (span.S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (span.S2, span.S6)
+        changes::note(this);
         self.mags[this.class()].current.set(span);
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
@@ -120,6 +121,7 @@ impl Heap {
         let this = unsafe { &*span };
         this.left
             .store(event_of(this.slots as usize), Ordering::Relaxed); // ORDER: own (span.S2)
+        changes::note(this);
         self.clear_current(class);
         this.state.store(state::NONE, Ordering::Relaxed); // ORDER: the lock is held (span.S3)
         // SAFETY: it is Current no more, and on no list.

@@ -8,7 +8,7 @@
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
-use super::events;
+use super::{changes, events};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
 use crate::mechanism::heap::{ENTRIES, Heap};
@@ -68,6 +68,8 @@ impl Heap {
             if !Heap::is_none(current) {
                 // SAFETY: the current span of a class is live (heap.H3).
                 unsafe { (*current).uncache() };
+                // SAFETY: as above.
+                changes::note(unsafe { &*current });
             }
             for list in [&self.partial[class], &self.full[class]] {
                 // ORDER: the lock is held.
@@ -79,6 +81,7 @@ impl Heap {
                     // SAFETY: as above.
                     unsafe { span.uncache() };
                     span.left.store(1, Ordering::Relaxed); // ORDER: as above
+                    changes::note(span);
                     next = span.next.load(Ordering::Relaxed); // ORDER: as above
                     if next == head {
                         break;

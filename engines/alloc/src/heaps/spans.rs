@@ -17,7 +17,7 @@ use skinflint_base::sync::Ordering;
 use skinflint_pages::OWNER_NONE;
 
 use super::pool::{SPARE, with_pool};
-use super::{cache, clean, hints};
+use super::{cache, changes, clean, hints};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::range::{at, offset_of};
@@ -173,6 +173,11 @@ impl Heap {
                 pool.region.desc_free(offset, units);
                 return None;
             };
+            if !changes::cover(pool, run.page) {
+                pool.give(run.page, pages, !run.clean);
+                pool.region.desc_free(offset, units);
+                return None;
+            }
             let span = at::<Span>(offset);
             // SAFETY: a fresh descriptor of this many units.
             unsafe { Span::init(span, (run.page, pages), class, units, self.id()) };

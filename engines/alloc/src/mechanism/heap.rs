@@ -96,7 +96,7 @@ pub struct Heap {
     pub refills: AtomicU32,
     /// Slice of the last request that came to a slow path: the size for which a class grows (`class::grown`).
     pub asked: AtomicU32,
-    /// Number of walks so far (`holes`).
+    /// Number of rounds so far (`holes`).
     pub walks: AtomicU32,
     /// Number of pages at which the heap is searched for holes again (`holes`).
     pub search_at: AtomicU32,
@@ -125,6 +125,8 @@ pub struct Heap {
     pub empty_pages: AtomicU32,
     /// The value of `refills` when the purger last looked.
     pub refills_seen: AtomicU32,
+    /// Number of spans that slow paths took between the purger's last two rounds.
+    pub wanted: AtomicU32,
     /// Whether a fork left the heap here without its thread, with blocks in its magazines (fork.W3).
     pub orphan: AtomicU32,
     /// Offset of a tenant's newest large block.

@@ -140,10 +140,27 @@ pub fn free(
 pub fn drain<'a, S: Owned + 'a>(
     stack: &AtomicU32,
     at: impl Fn(u32) -> &'a S,
-    mut look: impl FnMut(&'a S),
+    look: impl FnMut(&'a S),
 ) {
-    let mut next = take_all(stack);
-    while next != 0 {
+    drain_some(stack, 0, u32::MAX, at, look);
+}
+
+/// Does what [`drain`] does, for `most` spans, and returns the rest, which is on no stack any more and is to be given to
+/// the next call; 0: there is none. Between two calls the heap's lock may be given up: the spans in hand have links that
+/// are not 0, so they stay (R1).
+#[inline]
+pub fn drain_some<'a, S: Owned + 'a>(
+    stack: &AtomicU32,
+    rest: u32,
+    most: u32,
+    at: impl Fn(u32) -> &'a S,
+    mut look: impl FnMut(&'a S),
+) -> u32 {
+    let mut next = if rest == 0 { take_all(stack) } else { rest };
+    for _ in 0..most {
+        if next == 0 {
+            break;
+        }
         let span = at(next);
         next = below(span.link(), 1);
         let owner = span.stack();
@@ -154,6 +171,7 @@ pub fn drain<'a, S: Owned + 'a>(
         release(span.link());
         look(span);
     }
+    next
 }
 
 /// Takes a whole stack of spans that are all about to go: no owner is notified, and no thread frees any more.

@@ -9,14 +9,15 @@
 //! S1  A slot is free exactly if its bit is set in D or R, and never in both; F is a part of D. What is in D and not in
 //!     F is in the magazine: a block that goes in and out there costs one bit of one word.
 //! S2  F, D and `left` are written only by the thread that owns the span's heap, or under the heap's
-//!     lock while no thread owns it. F may be read by others (under the lock, by the purger).
+//!     lock while no thread owns it. F may be read by others (under the lock, by the purger). One exception: the purger sets
+//!     `left` to 1 under the lock (round.O4), without regard to the owner, whose decrement is lost by that or undoes it.
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
 //! S4  A bit of R is set once, by the thread that frees the block, and cleared only by the owner (S2), which moves it
 //!     to F and D.
 //! S5  Bits are removed from F only under the heap's lock. So a page, all of whose slots are in F or R, stays free for
 //!     as long as that lock is held, whatever thread holds it.
-//! S6  `left` counts the frees into F down to the next event. Current: it begins so high that it does not reach 0.
-//!     Otherwise an event is due at 0; events count anew, so a wrong `left` costs time, not truth.
+//! S6  `left` counts the frees into F down to the next event. Current: it begins so high that it does not reach 0, unless
+//!     the purger set it. An event is due at 0; events count anew, so a wrong `left` costs time, not truth.
 //! S7  `nlink` is 0 exactly if the span is not on its heap's notified stack.
 //! S8  The bit behind the last slot's is set in D, for good.
 //!
@@ -86,7 +87,7 @@ pub struct Span {
     pub clean: AtomicU16,
     /// Low byte of the number of free slots when the purger last looked.
     pub seen: AtomicU8,
-    /// Number of the last walk of the purger's that visited the span.
+    /// Number of the last walk that visited the span, or of the last round that lets it alone (`holes`).
     pub visit: AtomicU8,
     slot_bits: [SlotBits; 1],
 }

@@ -9,7 +9,7 @@
 //! X2  Buffers are on the stack, files are read with plain system calls; `errno` and the heap are left alone.
 //! X3  The process's own group is looked at. Inside a container that is the container.
 //!
-//! Not here: the reaction to little room (`reserve`).
+//! And what the machine has: MemAvailable. Not here: the reaction to little room (`reserve`).
 
 use skinflint_base::sys;
 
@@ -23,6 +23,24 @@ pub struct Room {
     pub free: usize,
     /// Bytes below which `free` is little: a sixteenth of the limit, 4 MiB at least.
     pub margin: usize,
+}
+
+/// Returns the bytes that the machine has for new memory without swapping, as the kernel estimates. `None`: it does not
+/// say.
+pub fn available() -> Option<usize> {
+    let mut text = [0u8; 512];
+    let text = read(b"/proc/meminfo\0", &mut text)?;
+    let key = b"MemAvailable:";
+    let line = text
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(key))?;
+    let digits = line.trim_ascii().strip_suffix(b" kB")?.trim_ascii();
+    let number = digits.iter().try_fold(0usize, |sum, &digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| sum * 10 + usize::from(digit - b'0'))
+    })?;
+    Some(number << 10)
 }
 
 /// Returns the room in the process's memory cgroup. `None`: no limit, or none that can be read.

@@ -3,7 +3,7 @@
 //! ```text
 //!   1 counters   every heap's spans, each seen once      ─► pages, empty pages, holes, populations
 //!   2 lists      each span on the list of its state, its pages in MAP, all of MAP; the pool's own check
-//!   3 bits       F ∩ R empty, `left` within its bounds, clean pages read as zero
+//!   3 bits       F ∩ R empty, `left` within its bounds, clean pages read as zero, free ones are noted
 //! ```
 //!
 //! V1  Every lock is held meanwhile, taken in the order of a fork, so lists and counters stand still, and no bit leaves
@@ -23,7 +23,7 @@ use super::batch::PURGE_LOCK;
 use crate::heaps::large::Large;
 use crate::heaps::pool::pool_locked;
 use crate::heaps::slow::CHECKED;
-use crate::heaps::{clean, fault, fork, pool, tls};
+use crate::heaps::{changes, clean, fault, fork, pool, tls};
 use crate::mechanism::class::{self, MAX_CLASSES};
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::Who;
@@ -394,6 +394,9 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     }
     let free = span.free_pages();
     hold(clean & !free == 0, "O1: a clean page with a live block", at)?;
+    if still && free & !clean != 0 {
+        check_noted(span)?;
+    }
     for page in (0..16).filter(|page| clean >> page & 1 != 0) {
         zero(at + page * PAGE, 1)?;
     }
@@ -450,8 +453,8 @@ fn check_left(span: &Span, current: bool) -> Held {
     let left = span.left.load(Ordering::Relaxed);
     if current {
         return hold(
-            left > u32::MAX / 2,
-            "S6: a Current span that is about to have an event",
+            left > u32::MAX / 2 || left <= 1,
+            "S6: a Current span whose countdown is neither without an end nor the purger's",
             start(span),
         );
     }
@@ -467,6 +470,22 @@ fn check_left(span: &Span, current: bool) -> Held {
     hold(
         left <= used + 1,
         "S6: no event before the last block is free",
+        start(span),
+    )
+}
+
+/// Checks changes.J2: a span with free pages that are resident is noted. What other threads freed is told by its own way
+/// (changes.J3), and empty spans are on a list.
+fn check_noted(span: &Span) -> Held {
+    // ORDER: written under locks that are held (V1).
+    let listed = span.state.load(Ordering::Relaxed) != span::state::EMPTY;
+    // ORDER: as above.
+    if !listed || span.has_remote() || span.nlink.load(Ordering::Relaxed) != 0 {
+        return Ok(());
+    }
+    hold(
+        changes::is_noted(span.page()),
+        "J2: a span with free pages that the purger is not to look at",
         start(span),
     )
 }

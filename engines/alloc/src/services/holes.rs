@@ -8,10 +8,11 @@
 //! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then no thread can
 //!     allocate there before the purge is done (span.S5).
 //! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
-//! O3  A walk holds the lock for [`CHUNK`] spans at most, so that the owner's slow path waits for one
+//! O3  The lock is held for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
 //!
-//! Not here: when holes are purged (`purger`, `trim`), free runs of the pool (`pages`).
+//! Not here: which spans the purger looks at while the program does nothing (`round`), when (`purger`), free runs of the
+//! pool (`pages`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_pages::{PAGE, purge::Batch};
@@ -26,6 +27,8 @@ use crate::mechanism::lock::Who;
 use crate::mechanism::range::at;
 use crate::mechanism::span::Span;
 
+pub mod round;
+
 /// The most spans for which a walk holds the lock.
 const CHUNK: u32 = 64;
 /// A heap below this many pages is not searched for holes before it grows: 1 MiB.
@@ -38,44 +41,32 @@ pub static PURGED: AtomicU64 = AtomicU64::new(0);
 /// The most pages that were resident, as far as this file knows, when a heap was about to grow.
 static PEAK: AtomicU32 = AtomicU32::new(0);
 
-/// The spans that a walk purges.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Walk {
-    /// Spans that have not changed since the last walk, except as many as were needed lately.
-    Quiet,
-    /// Every span.
-    All,
-}
-
-/// The result of a walk.
+/// The result of a walk, or of a part of a round.
 #[derive(Clone, Copy, Default)]
 pub struct Walked {
     /// Number of pages purged.
     pub purged: u32,
-    /// Number of spans with free pages that were left for the next walk.
+    /// Number of spans with free pages that were left for the next round.
     pub pending: u32,
     /// Number of spans looked at.
     pub looked: u32,
 }
 
-/// Returns a number for a walk, by which it knows what it has seen. Each heap counts its own: with one counter for 255
-/// heaps each would get the same number in every round.
+/// Returns a number for a walk or a round, by which it knows what it has seen. Each heap counts its own: with one counter
+/// for 255 heaps each would get the same number in every round.
 fn new_visit(heap: &Heap) -> u8 {
     // ORDER: only distinct numbers are wanted. 0 is what spans carry that were listed since.
     (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8
 }
 
-/// Walks a heap's spans and purges what can be purged. Takes the heap's lock, piece by piece.
+/// Walks all of a heap's spans and purges what can be purged, however lately it changed. Takes the heap's lock, piece by
+/// piece.
 ///
 /// `who` must not be the holder of the lock.
-pub fn walk(heap: &Heap, who: Who, which: Walk, batch: &mut Batch) -> Walked {
+pub fn walk(heap: &Heap, who: Who, batch: &mut Batch) -> Walked {
     let mut done = Walked::default();
-    done.pending += cache::age(heap, who, which == Walk::All);
+    cache::age(heap, who, true);
     let visit = new_visit(heap);
-    // ORDER: statistics.
-    let refills = heap.refills.load(Ordering::Relaxed);
-    let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
-    let spare = if which == Walk::Quiet { wanted } else { 0 };
     if !heap.lock.lock(who) {
         return done;
     }
@@ -86,38 +77,27 @@ pub fn walk(heap: &Heap, who: Who, which: Walk, batch: &mut Batch) -> Walked {
         if used_by != usage::THREAD {
             retire::settle(heap);
             events::drain(heap);
-            done.pending += retire::cool(heap, which == Walk::All);
+            retire::cool(heap, true);
         }
         // Tenants' heaps are used under their lock only, so theirs can be taken from them.
-        if which == Walk::All && used_by >= usage::TENANT {
+        if used_by >= usage::TENANT {
             retire::release_current(heap);
         }
     }
     heap.lock.unlock();
     for class in 0..class::count() {
-        if spare == 0 {
-            // SAFETY: it takes the lock itself.
-            unsafe { walk_empty(heap, class, who, batch, &mut done) };
-        }
-        if spare == 0 {
-            walk_current(heap, class, who, which, batch, &mut done);
-        }
+        // SAFETY: it takes the lock itself.
+        unsafe { walk_empty(heap, class, who, batch, &mut done) };
+        walk_current(heap, class, who, batch, &mut done);
         for list in [&heap.partial[class], &heap.full[class]] {
-            walk_list(heap, list, who, (which, spare, visit), batch, &mut done);
+            walk_list(heap, list, who, visit, batch, &mut done);
         }
     }
     done
 }
 
-/// Looks at the span that a class allocates from, whose owner may be idle for long.
-fn walk_current(
-    heap: &Heap,
-    class: usize,
-    who: Who,
-    which: Walk,
-    batch: &mut Batch,
-    done: &mut Walked,
-) {
+/// Purges the span that a class allocates from, whose owner may be idle for long.
+fn walk_current(heap: &Heap, class: usize, who: Who, batch: &mut Batch, done: &mut Walked) {
     if Heap::is_none(heap.current(class)) || !heap.lock.lock(who) {
         return;
     }
@@ -125,7 +105,7 @@ fn walk_current(
     if !Heap::is_none(span) {
         done.looked += 1;
         // SAFETY: the current span of a class is live (heap.H3), and changes under the lock, which is held.
-        unsafe { consider(&*span, which, batch, done) };
+        unsafe { purge_now(&*span, batch, done) };
         batch.flush();
     }
     heap.lock.unlock();
@@ -159,11 +139,10 @@ fn walk_list(
     heap: &Heap,
     list: &AtomicU32,
     who: Who,
-    (which, spare, visit): (Walk, u32, u8),
+    visit: u8,
     batch: &mut Batch,
     done: &mut Walked,
 ) {
-    let mut skipped = 0;
     let mut more = true;
     // ORDER: a look.
     while more && list.load(Ordering::Relaxed) != 0 {
@@ -188,51 +167,44 @@ fn walk_list(
             list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
             done.looked += 1;
             // A free that the owner's drain came too early for (free.F2): the owner is to look again. Without a thread
-            // our next walk does.
+            // our next round does.
             if span.has_remote() && events::notify(span) {
                 done.pending += 1;
             }
-            if skipped < spare {
-                skipped += 1;
-                continue;
-            }
             // SAFETY: the lock is held (O1).
-            unsafe { consider(span, which, batch, done) };
+            unsafe { purge_now(span, batch, done) };
         }
         batch.flush();
         heap.lock.unlock();
     }
 }
 
-/// Purges a span's free pages, now or at the next walk.
-///
-/// # Safety
-/// The heap's lock is held.
-unsafe fn consider(span: &Span, which: Walk, batch: &mut Batch, done: &mut Walked) {
-    let free = span.free_slots();
+/// Returns the pages of a span that are free and were not purged, unless so few slots are free that there is none. The
+/// heap's lock is held.
+fn dirty_pages(span: &Span) -> u16 {
     // With the tail, which is free whatever the slots are: of less than a page none is.
-    if (free as usize) * span.size() + span.tail() < PAGE {
-        return;
+    if (span.free_slots() as usize) * span.size() + span.tail() < PAGE {
+        return 0;
     }
     // ORDER: the lock is held (span.S3).
-    let pages = span.free_pages() & !span.clean.load(Ordering::Relaxed);
-    if pages == 0 {
-        return;
+    span.free_pages() & !span.clean.load(Ordering::Relaxed)
+}
+
+/// Purges a span's free pages.
+///
+/// # Safety
+/// As for [`purge_span`].
+unsafe fn purge_now(span: &Span, batch: &mut Batch, done: &mut Walked) {
+    if dirty_pages(span) != 0 {
+        // SAFETY: as the caller promises.
+        done.purged += unsafe { purge_span(span, batch) };
     }
-    // ORDER: as above.
-    let changed = span.seen.swap(free as u8, Ordering::Relaxed) != free as u8;
-    if which == Walk::Quiet && changed {
-        done.pending += 1;
-        return;
-    }
-    // SAFETY: as the caller promises.
-    done.purged += unsafe { purge_span(span, batch) };
 }
 
 /// Puts the free pages of a span into the batch; returns how many.
 ///
 /// # Safety
-/// As for [`consider`]; the batch is flushed before the lock is given back.
+/// The heap's lock is held, and the batch is flushed before it is given back.
 unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
     // ORDER: the lock is held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);
@@ -309,7 +281,7 @@ unsafe fn search(list: &AtomicU32, batch: &mut Batch, done: &mut Walked) {
         let span = unsafe { &*at::<Span>(next) };
         done.looked += 1;
         // SAFETY: as above.
-        unsafe { consider(span, Walk::All, batch, done) };
+        unsafe { purge_now(span, batch, done) };
         next = span.next.load(Ordering::Relaxed); // ORDER: as above
         if next == head {
             return;

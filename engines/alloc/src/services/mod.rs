@@ -1,7 +1,8 @@
 //! The services: what is done beside the calls of the program, and what is asked from outside.
 //!
 //! ```text
-//!   options ─► purger ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
+//!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
+//!      ├─► names, parent
 //!      └─► harden, fit, check                                  table: what heaps call of all this
 //! ```
 //!
@@ -20,7 +21,10 @@ mod harden;
 pub mod hidden;
 pub mod holes;
 pub mod modes;
+mod names;
 pub mod options;
+mod pace;
+mod parent;
 pub mod purger;
 pub mod reserve;
 pub mod sample;

@@ -9,16 +9,17 @@
 //! O2  Nothing here allocates, and `environ` is not used: before the C library's own constructor it is not set.
 //! O3  Where the kernel says that the program has more rights than its user (AT_SECURE), nothing is read.
 //! O4  One thread: the caller calls this before there are other threads.
+//! O5  A name of ours that is not known is said, and a reserve is kept, by the first process of a tree: one whose parent has the
+//!     same variable and this library says nothing, and keeps none (`parent`).
 //!
 //! Not here: what the settings mean (`harden`, `purger`, `pool`).
 
 use core::ffi::{CStr, c_char};
 
 use skinflint_base::env::{self, Variable};
-use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
-use super::{check, modes, purger};
+use super::{check, modes, names, parent, purger, reserve};
 use crate::heaps::fault::{Line, Policy, set_policy};
 use crate::heaps::pool;
 
@@ -34,6 +35,7 @@ struct Settings {
     check: u32,
     huge_pages: bool,
     reserve_bytes: usize,
+    reserve_children: bool,
     /// Path of a fit profile.
     profile: Option<&'static CStr>,
 }
@@ -50,6 +52,7 @@ impl Settings {
             check: 0,
             huge_pages: false,
             reserve_bytes: 0,
+            reserve_children: false,
             profile: None,
         }
     }
@@ -57,14 +60,6 @@ impl Settings {
 
 /// Slow paths for each check of `SKINFLINT_CHECK`: some hundred checks in a program that runs a second.
 const CHECK_EVERY: u32 = 64;
-
-static RESERVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// Returns the bytes that the environment wants in reserve.
-pub fn reserve_bytes() -> usize {
-    // ORDER: set at start (O4).
-    RESERVE_BYTES.load(Ordering::Relaxed)
-}
 
 /// Reads the environment and applies it. To be called once, while there is only one thread.
 ///
@@ -100,9 +95,12 @@ fn take(settings: &mut Settings, name: &[u8], value: &'static CStr) {
     let known = env::ALL
         .iter()
         .find(|variable| variable.name().as_bytes().strip_prefix(b"SKINFLINT_") == Some(name));
-    let Some(variable) = known.filter(|variable| variable.reader == env::Reader::Allocator) else {
-        return;
+    let Some(variable) = known else {
+        return names::unknown(name);
     };
+    if variable.reader != env::Reader::Allocator {
+        return;
+    }
     // An empty value counts as none: that is how a shell takes a variable back.
     if !value.is_empty() && parse(settings, variable.name(), value).is_none() {
         sys::stderr(refusal(variable, value.to_bytes()).bytes());
@@ -148,6 +146,8 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
         settings.huge_pages = switch(value)?;
     } else if name == env::RESERVE.name() {
         settings.reserve_bytes = bytes(value)?;
+    } else if name == env::RESERVE_CHILDREN.name() {
+        settings.reserve_children = switch(value)?;
     } else if name == env::FIT.name() {
         settings.profile = Some(text);
     } else if name == env::MEMORY.name() {
@@ -238,8 +238,14 @@ fn follow(settings: &Settings) {
         #[cfg(not(feature = "fit"))]
         missing(&env::FIT, path.to_bytes());
     }
-    // ORDER: O4.
-    RESERVE_BYTES.store(settings.reserve_bytes, Ordering::Relaxed);
+    if settings.reserve_children {
+        reserve::keep_in_children();
+    }
+    if settings.reserve_bytes > 0
+        && (settings.reserve_children || !parent::has(env::RESERVE.name().as_bytes()))
+    {
+        reserve::grow_to(settings.reserve_bytes);
+    }
     #[cfg(feature = "harden")]
     super::harden::begin(
         settings.harden,

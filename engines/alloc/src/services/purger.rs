@@ -1,33 +1,36 @@
 //! The thread that gives memory back while the program does nothing.
 //!
 //! ```text
-//!   slow paths ──hint──► wanted() ──► clone ──► tick … tick … nothing left to do ──► gone
+//!   slow paths ──hint──► wanted() ──► clone ──► round … round … nothing left to do ──► gone
 //!                                               │
-//!                            holes of every heap, free runs older than the decay
+//!                            part ─ part ─ …: spans that changed, free runs older than the decay
 //! ```
 //!
 //! U1  It is no thread of the C library's (`hidden`): the program does not see it, and no handler of the program's ever
 //!     runs on it. It calls nothing that uses thread-local storage.
-//! U2  There is at most one, and it ends when a few ticks brought nothing: an idle process that is clean
-//!     has no thread of ours and spends nothing.
-//! U3  PURGE_LOCK is held for every pass, and taken before any other lock: a fork waits for the pass, so
+//! U2  There is at most one, and it ends when a few rounds brought nothing, and the net has gone over all pages (round.O6):
+//!     an idle process that is clean has no thread of ours and spends nothing.
+//! U3  PURGE_LOCK is held for every part of a round, and taken before any other lock: a fork waits for the part, so
 //!     no run is in the purger's hands in the child.
-//! U4  A pass that took t is followed by a sleep of at least 100 t: at most 1 % of one processor.
+//! U4  A round begins at least a tick after the last one ended: what it finds unchanged has been so for a tick.
 //!
-//! Not here: what may be purged (`holes`, `pages`).
+//! Not here: what may be purged (`holes`, `pages`), and how long the pauses are (`pace`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
+use skinflint_pages::purge::Batch;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes::{self, Walk};
-use super::trim::purge_pool;
+use super::holes::round::Round;
+use super::pace::{Pace, Part};
+use super::trim::purge_some;
 use super::{check, hidden, reserve};
 use crate::heaps::hints::{START_PAGES, STARTER};
-use crate::heaps::pool::{heaps, with_pool};
+use crate::heaps::pool::with_pool;
 use crate::mechanism::lock::PURGER;
+use crate::mechanism::starter::Starter;
 
-/// Milliseconds between two passes. With two ticks of decay a program that drops its heap is clean within a few
+/// Milliseconds between two rounds. With two ticks of decay a program that drops its heap is clean within a few
 /// seconds; other values were not compared.
 const TICK_MS: u64 = 250;
 static TICK_NS: core::sync::atomic::AtomicU64 =
@@ -37,17 +40,26 @@ static TICK_NS: core::sync::atomic::AtomicU64 =
 static DECAY_TICKS: AtomicU32 = AtomicU32::new(2);
 /// Ticks for which demand is remembered.
 const DEMAND_TICKS: usize = 8;
-/// Ticks without work after which the purger ends.
+/// Rounds without work after which the purger ends.
 const QUIET_TICKS: u32 = 6;
+/// Spans looked at and pages purged in a part of a round: about a millisecond. While the heap changes that is what the purger
+/// does in a tick.
+const PART: u32 = 2_048;
+/// The same where parts follow each other: up to ten milliseconds, for which a fork may have to wait.
+const LONG_PART: u32 = 32_768;
+/// The pause between two parts of a stretch, in which whoever waits for the purge lock gets it.
+const BREATH_NS: u64 = 20_000;
 const STACK_BYTES: usize = 64 * 1024;
 
 static ALLOWED: AtomicU32 = AtomicU32::new(1);
 static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
 static TICK: AtomicU32 = AtomicU32::new(1);
 static WAKE: AtomicU32 = AtomicU32::new(0);
-/// Number of passes made so far.
+/// Number of rounds made so far.
 pub static PASSES: AtomicU32 = AtomicU32::new(0);
-/// CPU time of the purger's passes so far.
+/// The time until which the purger's work is paid for (pace.P1).
+static PAID_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+/// CPU time of the purger's rounds so far.
 pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
 /// Sets whether there may be a purger at all.
@@ -120,31 +132,144 @@ extern "C" fn main() {
             [libc::PR_SET_NAME as u64, NAME.as_ptr() as u64, 0, 0, 0, 0],
         )
     };
-    let mut demand = Demand::default();
-    let mut quiet = 0;
-    let mut delay_ns = tick_ns();
+    // ORDER: the last purger's, which is gone.
+    let mut pace = Pace::new(PAID_NS.load(Ordering::Relaxed));
+    let mut work = Work::default();
+    let (mut hint, mut quiet) = (0, 0);
+    let mut pause = Some(tick_ns());
     STARTER.live(START_PAGES, |starter| {
-        // ORDER: a number to wait on.
-        sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), delay_ns);
-        let begin = sys::thread_cpu_ns();
-        let hint = starter.take();
-        let worked = pass(&mut demand);
-        let took = sys::thread_cpu_ns() - begin;
-        delay_ns = tick_ns().max(took * 100);
-        CPU_NS.fetch_add(took, Ordering::Relaxed); // ORDER: a statistic
-        let missing = reserve::refill();
-        quiet = if worked || missing || hint >= START_PAGES {
-            0
+        if let Some(pause_ns) = pause {
+            let last = sleep(pause_ns, starter);
+            hint = last.max(hint);
+            let owing = pace.wake(sys::monotonic_ns(), last == 0, tick_ns());
+            if owing > 0 {
+                pause = Some(owing);
+                return false;
+            }
         } else {
-            quiet + 1
+            hint = sleep(BREATH_NS, starter).max(hint);
+        }
+        let (begin, cpu) = (sys::monotonic_ns(), sys::thread_cpu_ns());
+        let most = if pace.is_free(begin) { LONG_PART } else { PART };
+        let done = work.part(most);
+        let now_ns = sys::monotonic_ns();
+        let part = Part {
+            now_ns,
+            cpu_ns: sys::thread_cpu_ns() - cpu,
+            wall_ns: now_ns - begin,
         };
-        if quiet < QUIET_TICKS {
+        pause = pace.after(&part, done, tick_ns());
+        PAID_NS.store(pace.paid_ns(), Ordering::Relaxed); // ORDER: as above
+        CPU_NS.fetch_add(part.cpu_ns, Ordering::Relaxed); // ORDER: a statistic
+        if !done {
+            return false;
+        }
+        let missing = reserve::refill();
+        if work.worked() || missing || core::mem::take(&mut hint) >= START_PAGES {
+            quiet = 0;
+            return false;
+        }
+        quiet += 1;
+        // The net goes out while all is quiet: what it brings up is work.
+        if !work.round.cast() || quiet < QUIET_TICKS {
             return false;
         }
         quiet = 0;
+        work.round.draw_in();
         with_pool(PURGER, |pool| pool.region.purge_meta());
         true
     });
+}
+/// Sleeps, and takes the hints that came by the end.
+fn sleep(ns: u64, starter: &Starter) -> u32 {
+    // ORDER: a number to wait on.
+    sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), ns);
+    starter.take()
+}
+
+/// What the purger does, and how far it is.
+#[derive(Default)]
+struct Work {
+    demand: Demand,
+    round: Round,
+    /// Whether a round is under way, and all but the pool's runs is done.
+    begun: bool,
+    walked: bool,
+    keep: u32,
+    /// Pages of the pool purged in this round, and those that were dirty at its end.
+    purged: u32,
+    dirty: u32,
+}
+
+impl Work {
+    /// Does a part of a round: about so many looks at spans, and pages purged. `true`: the round is done.
+    fn part(&mut self, most: u32) -> bool {
+        if !PURGE_LOCK.lock(PURGER) {
+            return true;
+        }
+        // SAFETY: the lock is held.
+        let batch = unsafe { batch() };
+        if !self.begun {
+            self.begin(batch);
+        }
+        let done = self.walked(most, batch) && self.purge(most, batch);
+        PURGE_LOCK.unlock();
+        if done {
+            self.begun = false;
+            check::maybe_as(PURGER);
+            PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        }
+        done
+    }
+
+    fn begin(&mut self, batch: &mut Batch) {
+        (self.begun, self.walked, self.purged) = (true, false, 0);
+        // ORDER: only this thread counts.
+        let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
+        self.round.begin(batch);
+        let keep = with_pool(PURGER, |pool| {
+            pool.set_tick(tick);
+            self.demand.note(pool.reused_dirty_total)
+        });
+        self.keep = keep.unwrap_or(0);
+    }
+
+    fn walked(&mut self, most: u32, batch: &mut Batch) -> bool {
+        self.walked = self.walked || self.round.go_on(most, batch);
+        self.walked
+    }
+
+    fn purge(&mut self, most: u32, batch: &mut Batch) -> bool {
+        // Before that many ticks have passed, nothing can be that old.
+        // ORDER: own.
+        if let Some(until) = TICK.load(Ordering::Relaxed).checked_sub(decay_ticks()) {
+            let before = self.purged;
+            while self.purged - before < most {
+                let purged = purge_some(PURGER, until, self.keep, batch);
+                if purged == 0 {
+                    self.dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
+                    return true;
+                }
+                self.purged += purged;
+            }
+            return false;
+        }
+        self.dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
+        true
+    }
+
+    /// Reports whether the last round had work, or the next will have.
+    fn worked(&self) -> bool {
+        let walked = self.round.done;
+        walked.purged > 0 || walked.pending > 0 || self.purged > 0 || self.dirty > 0
+    }
+
+    /// Makes a whole round; reports whether there was work, or will be.
+    #[cfg(test)]
+    fn whole(&mut self) -> bool {
+        while !self.part(PART) {}
+        self.worked()
+    }
 }
 
 /// How much memory was wanted again lately.
@@ -168,37 +293,6 @@ impl Demand {
     }
 }
 
-/// Makes one pass over everything. Returns whether there was work, or will be.
-fn pass(demand: &mut Demand) -> bool {
-    if !PURGE_LOCK.lock(PURGER) {
-        return false;
-    }
-    // ORDER: only this thread counts.
-    let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
-    // SAFETY: the lock is held.
-    let batch = unsafe { batch() };
-    let mut purged = 0;
-    let mut pending = 0;
-    for heap in heaps() {
-        let walked = holes::walk(heap, PURGER, Walk::Quiet, batch);
-        purged += walked.purged;
-        pending += walked.pending;
-    }
-    let keep = with_pool(PURGER, |pool| {
-        pool.set_tick(tick);
-        demand.note(pool.reused_dirty_total)
-    });
-    // Before that many ticks have passed, nothing can be that old.
-    if let Some(until) = tick.checked_sub(decay_ticks()) {
-        purged += purge_pool(PURGER, until, keep.unwrap_or(0), batch);
-    }
-    let dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
-    PURGE_LOCK.unlock();
-    check::maybe_as(PURGER);
-    PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-    purged > 0 || pending > 0 || dirty > 0
-}
-
 /// Forgets the purger in the child of a fork, where it does not run.
 pub fn forget() {
     PURGE_LOCK.reset();
@@ -214,24 +308,24 @@ mod tests {
     use crate::test_engine::{alone, new};
 
     #[test]
-    fn a_pass_had_work_if_any_page_waits_or_went() {
+    fn a_round_had_work_if_any_page_waits_or_went() {
         let _alone = alone();
         trim();
         // Until what was wanted again before this test is forgotten, too.
-        let demand = &mut Demand::default();
-        (0..=DEMAND_TICKS).for_each(|_| _ = pass(demand));
-        assert!(!pass(demand), "all is done");
+        let work = &mut Work::default();
+        (0..=DEMAND_TICKS).for_each(|_| _ = work.whole());
+        assert!(!work.whole(), "all is done");
 
         // A single dirty page: it waits until it is old enough, and goes.
         let (block, _) = large::malloc(1, 1);
         // SAFETY: a block that was made just now.
         unsafe { large::free(block) };
         for tick in 1..=decay_ticks() {
-            assert!(pass(demand), "after {tick} ticks");
+            assert!(work.whole(), "after {tick} ticks");
         }
-        assert!(!pass(demand), "and that was all");
+        assert!(!work.whole(), "and that was all");
 
-        // A single span with a free page: what was wanted just now is let alone, what has changed waits for the next pass.
+        // A single span with a free page: what was wanted just now is let alone, and goes with the next round.
         let heap = new();
         let class = class::base_class(4_096);
         // SAFETY: no thread has the heap, and the lock is held; a block of it.
@@ -245,10 +339,9 @@ mod tests {
             assert_eq!((*next).slots, 2, "no further page is free");
             events::to_bits(heap, blocks[0]);
         }
-        assert!(!pass(demand), "spans were wanted just now");
-        assert!(pass(demand), "seen for the first time");
-        assert!(pass(demand), "gone");
-        assert!(!pass(demand), "and that was all");
+        assert!(!work.whole(), "spans were wanted just now");
+        assert!(work.whole(), "gone");
+        assert!(!work.whole(), "and that was all");
     }
 
     #[test]

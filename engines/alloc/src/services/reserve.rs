@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   refused ──► release the reserve ──► trim everything ──► listeners ──► try again ──► null, ENOMEM
-//!                     ▲                                                      
+//!                     ▲
 //!                     └── filled again later, by the purger: after 1 s, 2 s … 60 s
 //! ```
 //!
@@ -19,6 +19,13 @@
 //!     ([`Level::Near`]). malloc does not fail there: most of what programs allocate is touched, but
 //!     not all.
 //! E5  GUARD, under which all of this changes, is taken before every other lock.
+//! E6  A reserve that the environment asks for grows with the heap: when pages have been handed out (E4), it is filled to as
+//!     many bytes as are in use besides. A program that needs little pays for little. One that the program asks for is
+//!     filled at once.
+//! E7  At most half of what is available is taken, by MemAvailable and by the group's limit: a reserve larger than the
+//!     memory would end the process that it is to save, or another. What is missing is tried again later.
+//! E8  The child of a fork has no reserve, unless [`keep_in_children`] was called: it shares its parent's pages until it
+//!     writes to them, and most children call `exec` soon.
 //!
 //! Not here: giving back in good time (`purger`).
 
@@ -30,11 +37,11 @@ use skinflint_pages::{MAX_PAGES, PAGE};
 
 use super::cgroup;
 use super::trim::trim;
-use crate::heaps::pool::with_pool;
+use crate::heaps::pool::{TOUCHED, with_pool};
 use crate::heaps::slow::{self, LOOK, WATCHED};
 use crate::heaps::thread::who_named;
 use crate::heaps::{hints, large, tls};
-use crate::mechanism::lock::{Lock, PURGER, Who};
+use crate::mechanism::lock::{FORKER, Lock, PURGER, Who};
 
 /// The most tries of a call after the first.
 const ROUNDS: u32 = 2;
@@ -68,6 +75,9 @@ pub static GUARD: Lock = Lock::new();
 static PART: [AtomicUsize; PARTS] = [const { AtomicUsize::new(0) }; PARTS];
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 static HELD: AtomicUsize = AtomicUsize::new(0);
+/// Whether the reserve grows with the heap (E6), and whether children keep it (E8).
+static LAZY: AtomicU32 = AtomicU32::new(0);
+static IN_CHILDREN: AtomicU32 = AtomicU32::new(0);
 static NEXT_TRY: AtomicU64 = AtomicU64::new(0);
 static WAIT: AtomicU64 = AtomicU64::new(0);
 static LISTENER: [(AtomicUsize, AtomicUsize); LISTENERS] =
@@ -93,6 +103,7 @@ pub fn set_reserve(bytes: usize) -> bool {
     }
     // ORDER: under GUARD, throughout.
     WANTED.store(bytes, Ordering::Relaxed);
+    LAZY.store(0, Ordering::Relaxed); // ORDER: as above
     watch();
     if held() > bytes {
         give_parts(who);
@@ -104,6 +115,42 @@ pub fn set_reserve(bytes: usize) -> bool {
         hints::wanted();
     }
     there
+}
+
+/// Asks for a reserve that grows with the heap (E6). To be called at the start, while there is one thread.
+pub fn grow_to(bytes: usize) {
+    // ORDER: one thread.
+    WANTED.store(
+        bytes.checked_next_multiple_of(PAGE).unwrap_or(0),
+        Ordering::Relaxed,
+    );
+    LAZY.store(1, Ordering::Relaxed); // ORDER: as above
+    watch();
+}
+
+/// Has the children of forks keep the reserve (E8).
+pub fn keep_in_children() {
+    // ORDER: set at start.
+    IN_CHILDREN.store(1, Ordering::Relaxed);
+}
+
+/// Returns the bytes that the reserve is to have by now.
+fn due() -> usize {
+    // ORDER: hints outside of GUARD.
+    let wanted = WANTED.load(Ordering::Relaxed);
+    if LAZY.load(Ordering::Relaxed) == 0 {
+        return wanted;
+    }
+    let in_use = TOUCHED.load(Ordering::Relaxed) as usize * PAGE; // ORDER: as above
+    // What there is stays.
+    in_use.saturating_sub(held()).min(wanted).max(held())
+}
+
+/// Returns the bytes that may be taken now (E7).
+fn available() -> usize {
+    let group = cgroup::room().map_or(usize::MAX, |room| room.free.saturating_sub(room.margin));
+    let machine = cgroup::available().unwrap_or(usize::MAX);
+    group.min(machine) / 2
 }
 
 /// Returns the bytes that the reserve has now.
@@ -152,19 +199,20 @@ fn watch() {
 
 /// Takes what is missing from the reserve, as far as there is memory. GUARD is held.
 fn fill(who: Who) {
-    // ORDER: under GUARD.
-    let mut size = WANTED.load(Ordering::Relaxed).saturating_sub(held());
+    let mut left = due().saturating_sub(held());
+    if left > 0 {
+        left = left.min(available() & !(PAGE - 1));
+    }
+    let mut size = left;
     for part in &PART {
-        // ORDER: as above.
-        let missing = WANTED.load(Ordering::Relaxed).saturating_sub(held());
-        if missing == 0 {
+        if left == 0 {
             return;
         }
-        // ORDER: as above.
+        // ORDER: under GUARD.
         if part.load(Ordering::Relaxed) != 0 {
             continue;
         }
-        size = size.min(missing);
+        size = size.min(left);
         let block = loop {
             let (block, _) = large::malloc_as(who, size, PAGE);
             if !block.is_null() {
@@ -181,6 +229,7 @@ fn fill(who: Who) {
         }
         part.store(block as usize, Ordering::Relaxed); // ORDER: as above
         HELD.fetch_add(size, Ordering::Relaxed); // ORDER: as above
+        left -= size;
     }
 }
 
@@ -227,12 +276,11 @@ fn release() -> usize {
 /// Fills the reserve again, if it is time. `true`: some of it is still missing, so that the purger, which calls this,
 /// stays. Uses no thread-local storage.
 pub fn refill() -> bool {
-    // ORDER: looks; GUARD orders.
-    if held() >= WANTED.load(Ordering::Relaxed) {
+    if held() >= due() {
         return false;
     }
     let now = sys::monotonic_ns();
-    // ORDER: as above.
+    // ORDER: a look; GUARD orders.
     if now < NEXT_TRY.load(Ordering::Relaxed) || !GUARD.try_lock(PURGER) {
         return true;
     }
@@ -242,7 +290,7 @@ pub fn refill() -> bool {
     if room.is_none_or(|room| room.free > room.margin + WANTED.load(Ordering::Relaxed)) {
         fill(PURGER);
     }
-    let missing = held() < WANTED.load(Ordering::Relaxed); // ORDER: as above
+    let missing = held() < due();
     if missing {
         let wait = (WAIT.load(Ordering::Relaxed) * 2).clamp(WAIT_NS.0, WAIT_NS.1); // ORDER: as above
         WAIT.store(wait, Ordering::Relaxed); // ORDER: as above
@@ -395,9 +443,9 @@ pub fn look() {
     if touched == 0 {
         return;
     }
-    let Some(room) = cgroup::room() else { return };
     // The pages that were handed out may not be touched yet, and as many are handed out before the next look.
-    if room.free > room.margin + 2 * touched {
+    if cgroup::room().is_none_or(|room| room.free > room.margin + 2 * touched) {
+        grow();
         return;
     }
     release();
@@ -407,9 +455,25 @@ pub fn look() {
     trim();
 }
 
-/// Clears, in the child of a fork, the mark of being in a listener: its only thread is in none.
+/// Fills a reserve that grows with the heap (E6).
+fn grow() {
+    let who = tls::who();
+    // ORDER: hints, until GUARD is held.
+    let later = sys::monotonic_ns() < NEXT_TRY.load(Ordering::Relaxed);
+    if !later && held() < due() && GUARD.lock(who) {
+        fill(who);
+        GUARD.unlock();
+    }
+}
+
+/// Clears, in the child of a fork, the mark of being in a listener: its only thread is in none. Its reserve goes (E8).
 pub fn forget() {
     GUARD.reset();
+    // ORDER: one thread.
+    if IN_CHILDREN.load(Ordering::Relaxed) == 0 && WANTED.swap(0, Ordering::Relaxed) != 0 {
+        give_parts(FORKER);
+        watch();
+    }
     // SAFETY: a thread's heap stays (pool.G4).
     if let Some(heap) = unsafe { tls::get().as_ref() } {
         heap.calling.store(0, Ordering::Relaxed); // ORDER: one thread
@@ -478,6 +542,40 @@ mod tests {
         assert!(set_reserve(0));
         assert!(!refill(), "none is wanted");
         assert_eq!(release(), 0);
+    }
+
+    /// A reserve of the environment's is no larger than what is in use besides, nor than half of what is available; the
+    /// child of a fork has none.
+    #[test]
+    fn a_reserve_grows_with_the_heap() {
+        let _alone = alone();
+        let in_use = || TOUCHED.load(Ordering::Relaxed) as usize * PAGE; // ORDER: one thread
+        trim();
+        let (other, _) = large::malloc(1 << 20, 1);
+        NEXT_TRY.store(0, Ordering::Relaxed); // ORDER: as above
+        grow_to(1 << 40);
+        assert_eq!(held(), 0, "nothing at the start");
+        let before = in_use();
+        grow();
+        let most = cgroup::available().expect("a kernel's estimate");
+        assert!(
+            (1..=before).contains(&held()) && held() <= most,
+            "{}",
+            held()
+        );
+        let (first, held_first) = (in_use(), held());
+        let (block, _) = large::malloc(1 << 20, 1);
+        assert!(in_use() > first);
+        grow();
+        assert!(held() > held_first, "it grows with the heap");
+        grow();
+        assert!(held() <= in_use() - held());
+        forget();
+        assert_eq!((held(), due()), (0, 0), "as in the child of a fork");
+        // SAFETY: live blocks.
+        [block, other].map(|block| unsafe { large::free(block) });
+        assert!(set_reserve(0));
+        trim();
     }
 
     unsafe extern "C" fn count(calls: *mut c_void, _: i32, _: usize) {

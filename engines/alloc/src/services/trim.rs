@@ -10,7 +10,7 @@ use skinflint_pages::Run;
 use skinflint_pages::purge::Batch;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes::{self, Walk};
+use super::holes;
 use crate::heaps::pool::{heaps, with_pool};
 use crate::heaps::{events, retire, tls};
 use crate::mechanism::heap::Heap;
@@ -21,29 +21,37 @@ use crate::mechanism::range::base;
 ///
 /// PURGE_LOCK is held (purger.U3).
 pub fn purge_pool(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
+    let mut purged = 0;
+    loop {
+        let now = purge_some(who, until, keep, batch);
+        if now == 0 {
+            return purged;
+        }
+        purged += now;
+    }
+}
+
+/// Does a part of what [`purge_pool`] does; returns 0 when all is done.
+pub fn purge_some(who: Who, until: u32, keep: u32, batch: &mut Batch) -> u32 {
     const NONE: Run = Run {
         page: 0,
         pages: 0,
         clean: false,
     };
     let mut runs = [NONE; 64];
+    let count = with_pool(who, |pool| pool.claim_dirty(until, keep, &mut runs)).unwrap_or(0);
     let mut purged = 0;
-    loop {
-        let count = with_pool(who, |pool| pool.claim_dirty(until, keep, &mut runs)).unwrap_or(0);
-        if count == 0 {
-            return purged;
+    for run in &runs[..count] {
+        if batch.is_full() {
+            batch.flush();
         }
-        for run in &runs[..count] {
-            if batch.is_full() {
-                batch.flush();
-            }
-            let address = base() + run.page as usize * 4096;
-            batch.add(address, run.pages as usize * 4096);
-            purged += run.pages;
-        }
-        batch.flush();
-        with_pool(who, |pool| pool.purged(&runs[..count]));
+        let address = base() + run.page as usize * 4096;
+        batch.add(address, run.pages as usize * 4096);
+        purged += run.pages;
     }
+    batch.flush();
+    with_pool(who, |pool| pool.purged(&runs[..count]));
+    purged
 }
 
 /// Gives back at once everything that can be given back. `true` if there was anything.
@@ -76,7 +84,7 @@ fn trim_of(who: Who, mine: *mut Heap) -> bool {
             }
             heap.lock.unlock();
         }
-        purged += holes::walk(heap, who, Walk::All, batch).purged;
+        purged += holes::walk(heap, who, batch).purged;
     }
     purged += purge_pool(who, u32::MAX, 0, batch);
     // Descriptors of spans and blocks that are gone.

@@ -206,13 +206,52 @@ fn misuse_of_a_heap_is_said() {
     }
 }
 
+/// A reserve belongs to the first process of a tree, unless the others are to keep one, too; a small program pays nothing for
+/// one that no machine has.
+#[test]
+fn a_reserve_is_the_first_processs() {
+    let bench = Bench::new();
+    let grown = "x = [bytearray(1 << 18) for _ in range(80)]";
+    for (children, held) in [("off", 0), ("on", 5 << 20)] {
+        let mut shell = bench.command("sh");
+        shell.args(["-c", &format!("SKINFLINT_STATS=1 python3 -c '{grown}'; :")]);
+        let done = on_ours(
+            shell,
+            &[
+                ("SKINFLINT_RESERVE", "5M"),
+                ("SKINFLINT_RESERVE_CHILDREN", children),
+            ],
+        );
+        let figures: serde_json::Value = serde_json::from_str(&done.stderr).expect("JSON");
+        assert_eq!(figures["resident"]["reserve_bytes"], held, "{children}");
+    }
+    let mut echo = bench.command("echo");
+    echo.arg("here");
+    let done = on_ours(echo, &[("SKINFLINT_RESERVE", "4096G")]);
+    assert_eq!((&*done.stdout, &*done.stderr), ("here\n", ""));
+}
+
+/// A name of ours that is not known is said once for a tree of processes, with the nearest that is.
+#[test]
+fn a_name_that_is_not_known_is_said_once() {
+    let bench = Bench::new();
+    let mut shell = bench.command("sh");
+    shell.args(["-c", "echo a; env true; env true; :"]);
+    let done = on_ours(shell, &[("SKINFLINT_DECAY", "0")]);
+    let wanted =
+        "skinflint: no variable is called SKINFLINT_DECAY; the nearest is SKINFLINT_DECAY_MS\n";
+    assert_eq!((&*done.stdout, &*done.stderr), ("a\n", wanted));
+}
+
 #[test]
 fn figures_at_exit_go_where_they_are_sent() {
     let bench = Bench::new();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("figures-%p.json");
     let mut python = bench.command("python3");
-    python.args(["-c", "import os; print(os.getpid())"]);
+    // More than the reserve, which grows with the heap.
+    let grown = "import os; x = [bytearray(1 << 18) for _ in range(80)]; print(os.getpid())";
+    python.args(["-c", grown]);
     let sent = file.to_str().expect("text");
     let done = on_ours(
         python,

@@ -12,7 +12,7 @@
 use super::*;
 use crate::heaps::{free, thread};
 use crate::mechanism::lock::PURGER;
-use crate::services::holes::{self, Walk};
+use crate::services::holes::{self, round};
 use crate::test_engine::{alone, new, own};
 use skinflint_pages::purge::Batch;
 
@@ -60,7 +60,7 @@ fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
 }
 
 /// The freer notified the owner, the owner drained, and only then comes the freer's bit, the last of a full
-/// span (free.F2): the purger has the owner look again.
+/// span (free.F2): the purger sees it, and puts the span where it belongs.
 #[test]
 fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
     let _alone = alone();
@@ -84,9 +84,7 @@ fn a_bit_that_came_after_the_drain_is_found_by_the_purger() {
         assert!(remote::set(word, 1 << (slot % 64)));
     }
     assert!(full(), "nobody knows yet");
-    holes::walk(heap, PURGER, Walk::Quiet, &mut Batch::new());
-    // SAFETY: as above.
-    locked(heap, || unsafe { events::drain(heap) });
+    round::one(heap, &mut Batch::new());
     assert!(!full(), "an empty span stays full for good");
     thread::leave_cold(core::ptr::from_ref(heap).cast_mut());
 }
@@ -182,7 +180,7 @@ fn taken_out(heap: &Heap, class: usize) {
 fn a_heap_is_warm_for_two_walks_and_few_heaps_are() {
     let _alone = alone();
     let class = class::base_class(1_024);
-    let walk = |heap: &Heap| holes::walk(heap, PURGER, Walk::Quiet, &mut Batch::new());
+    let walk = |heap: &Heap| round::one(heap, &mut Batch::new());
     let heaps: Vec<&Heap> = (0..6).map(|_| new()).collect();
     // SAFETY: the test is each heap's owner.
     let blocks: Vec<_> = heaps
@@ -243,7 +241,7 @@ fn a_span_is_taken_from_a_heap_that_is_cold() {
     let next = next_span(taker, class);
     assert_ne!(next, kept, "its heap's magazines may hold blocks of it");
     for _ in 0..2 {
-        holes::walk(warm, PURGER, Walk::Quiet, &mut Batch::new());
+        round::one(warm, &mut Batch::new());
     }
     taken_out(taker, class);
     assert_eq!(next_span(taker, class), kept, "now they do not");
@@ -291,7 +289,7 @@ fn a_block_without_a_magazine_makes_its_page_one_in_use() {
         // SAFETY: no thread has the heap.
         unsafe { heap.refill(class) }.expect("not within itself")
     };
-    let walk = || holes::walk(heap, PURGER, Walk::All, &mut Batch::new()).purged;
+    let walk = || holes::walk(heap, PURGER, &mut Batch::new()).purged;
     let first = take();
     // SAFETY: the current span of a class is live.
     let span = unsafe { &*heap.current(class) };

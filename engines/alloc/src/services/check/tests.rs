@@ -213,6 +213,8 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
     let current: &'static Span = unsafe { &*current };
     let left = |to: u32| move |_: &mut Pool| current.left.store(to, Ordering::Relaxed); // ORDER: as above
     let said = books.while_wrong(3, left(1), left(u32::MAX));
+    assert_eq!(said, [Ok(()); 2], "the purger's");
+    let said = books.while_wrong(3, left(2), left(u32::MAX));
     named(&said, "S6: a Current span", current.start());
 }
 

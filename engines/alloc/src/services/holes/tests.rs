@@ -1,17 +1,21 @@
 //! What is purged in spans, and what is told of pages that have become free.
 //!
 //! ```text
-//!   frees ─► events ─► hints: so many pages     walk ─► spans looked at, pending, purged ─► clean
+//!   frees ─► events ─► hints: so many pages     round, walk ─► spans looked at, pending, purged ─► clean
 //! ```
 //!
 //! T1  A heap of the test's own, which nothing else touches: every figure is exact.
 //!
 //! Not here: when the purger begins (`starter`, `tests/idle`), real threads (`tests/engine`).
 
+use super::round::Round;
 use super::*;
 use crate::heaps::events;
 use crate::heaps::hints::{HINT_PAGES, STARTER, hint_from};
+use crate::mechanism::heap::event_of;
 use crate::mechanism::lock::PURGER;
+use crate::mechanism::remote::{self, Note};
+use crate::mechanism::span;
 use crate::test_engine::{alone, new};
 
 /// A heap that counts as a thread's.
@@ -36,6 +40,14 @@ fn full(heap: &Heap, class: usize) -> (&'static Span, Vec<*mut u8>) {
     taken
 }
 
+/// Does what [`full`] does, with blocks of 256 bytes on several pages.
+fn long(heap: &Heap) -> (&'static Span, Vec<*mut u8>) {
+    let mut spans = (0..300).map(|_| full(heap, class::base_class(256)));
+    spans
+        .find(|(span, _)| span.pages() > 1)
+        .expect("spans grow")
+}
+
 fn give(heap: &Heap, blocks: &[*mut u8]) {
     for &block in blocks {
         // SAFETY: the test is the owner; a live block that is in no bitmap.
@@ -43,8 +55,14 @@ fn give(heap: &Heap, blocks: &[*mut u8]) {
     }
 }
 
-fn walk_once(heap: &Heap, which: Walk) -> (u32, u32, u32) {
-    let done = walk(heap, PURGER, which, &mut Batch::new());
+fn walk_once(heap: &Heap) -> (u32, u32, u32) {
+    let done = walk(heap, PURGER, &mut Batch::new());
+    (done.looked, done.pending, done.purged)
+}
+
+/// A round of the purger's, for this heap: spans looked at, left for the next round, pages purged.
+fn round(heap: &Heap) -> (u32, u32, u32) {
+    let done = round::one(heap, &mut Batch::new());
     (done.looked, done.pending, done.purged)
 }
 
@@ -98,7 +116,7 @@ fn a_page_of_a_few_free_slots_and_the_tail_goes() {
     // The last seven have 4,032 bytes.
     give(heap, &blocks[7..]);
     assert_eq!(span.free_pages(), 0b10);
-    walk_once(heap, Walk::All);
+    walk_once(heap);
     assert_eq!(span.clean.load(Ordering::Relaxed), 0b10); // ORDER: one thread
 }
 
@@ -115,44 +133,176 @@ fn hints_of_a_heap_are_told_together() {
     assert_eq!(heap.hinted.load(Ordering::Relaxed), 0); // ORDER: one thread
 }
 
-/// Each listed span is looked at once in a walk, and the current one; what has changed since the last walk waits for
-/// the next one.
+/// A round looks at what has changed and at what waits, and at nothing else; what has changed waits for the next one.
 #[test]
-fn a_walk_looks_at_each_span_once_and_purges_what_stood_still() {
+fn a_round_looks_at_what_has_changed_and_purges_what_stood_still() {
     let _alone = alone();
     let heap = threads();
     let class = class::base_class(4_096);
     let spans: Vec<_> = (0..70).map(|_| full(heap, class)).collect();
-    // As many as were taken since the last walk are left alone, of each list.
-    assert_eq!(walk_once(heap, Walk::Quiet), (70, 0, 0));
+    // Of the current one, which has free pages, spans were taken just now.
+    assert_eq!(round(heap), (71, 0, 0));
+    // Those whose countdown was no other are done with.
+    let longer = spans
+        .iter()
+        .filter(|(span, _)| event_of(span.slots as usize) > 1);
+    let longer = longer.count() as u32;
+    assert!(longer > 0);
     assert_eq!(
-        walk_once(heap, Walk::Quiet),
-        (71, 1, 0),
-        "the current one is free"
+        round(heap).0,
+        longer + 1,
+        "countdowns are seen to have stayed"
     );
-    let free_pages = spans.iter().map(|(span, blocks)| {
+    // SAFETY: the current span of a class is live.
+    let current = unsafe { &*heap.current(class) };
+    let purged = current.clean.load(Ordering::Relaxed); // ORDER: one thread
+    assert_eq!(purged.count_ones(), current.pages(), "it stood still");
+    assert_eq!(round(heap), (0, 0, 0), "70 full spans cost nothing");
+    for (span, blocks) in &spans {
         give(heap, &blocks[..1]);
         assert!(span.slots > 1, "it is partial");
-        1
-    });
-    let pages: u32 = free_pages.sum();
-    // SAFETY: the current span of a class is live.
-    let current = unsafe { &*heap.current(class) }.pages();
-    assert_eq!(walk_once(heap, Walk::Quiet), (71, 70, current));
-    assert_eq!(walk_once(heap, Walk::Quiet), (71, 0, pages));
-    assert_eq!(walk_once(heap, Walk::Quiet), (71, 0, 0), "they are clean");
+    }
+    assert_eq!(round(heap), (70, 70, 0));
+    assert_eq!(round(heap), (70, 0, 70));
+    assert_eq!(round(heap), (0, 0, 0), "they are clean");
     for (span, blocks) in &spans {
         let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
         assert_eq!(clean.count_ones(), 1);
         let page = (blocks[0] as usize - span.start()) / PAGE;
         assert_eq!(clean, 1 << page, "the freed block's");
     }
+    // A free into one of them is seen, whatever its countdown was before.
+    let (span, blocks) = spans.iter().find(|(span, _)| span.slots > 3).expect("one");
+    give(heap, &blocks[1..2]);
+    assert_eq!(round(heap), (1, 1, 0));
+    give(heap, &blocks[2..3]);
+    assert_eq!(round(heap), (1, 1, 0), "it has changed again");
+    assert_eq!(round(heap), (1, 0, 2));
+    assert_eq!(span.clean.load(Ordering::Relaxed).count_ones(), 3); // ORDER: one thread
+}
+
+/// The countdown that the purger set may be lost to the owner's own: the span waits until it is seen to have stayed.
+#[test]
+fn a_span_whose_countdown_was_lost_is_looked_at_again() {
+    let _alone = alone();
+    let heap = threads();
+    let (span, blocks) = &long(heap);
+    for _ in 0..4 {
+        round(heap);
+    }
+    assert_eq!(round(heap), (0, 0, 0));
+    give(heap, &blocks[..16]);
+    assert_eq!(round(heap).1, 1);
+    let owners = |left| span.left.store(left, Ordering::Relaxed); // ORDER: one thread
+    owners(5);
+    assert_eq!(round(heap).1, 1, "it waits");
+    assert_eq!(round(heap).2, 1, "and goes");
+    give(heap, &blocks[16..17]);
+    assert_eq!(round(heap), (1, 0, 0), "a part of a page");
+    owners(5);
+    assert_eq!(round(heap), (1, 0, 0));
+    assert_eq!(round(heap), (1, 0, 0));
+    assert_eq!(round(heap), (0, 0, 0));
+    assert_eq!(span.left.load(Ordering::Relaxed), 1); // ORDER: as above
+}
+
+/// As many spans of a list as were taken since the last round are let alone: they are the next to be taken.
+#[test]
+fn as_many_spans_as_were_taken_wait_on() {
+    let _alone = alone();
+    let heap = threads();
+    let class = class::base_class(4_096);
+    let spans: Vec<_> = (0..20).map(|_| full(heap, class)).collect();
+    spans
+        .iter()
+        .for_each(|(_, blocks)| give(heap, &blocks[..1]));
+    let other = class::base_class(512);
+    full(heap, other);
+    assert_eq!(round(heap).2, 0, "all 22 were taken since");
+    full(heap, other);
+    // One was taken; of the others 19 have stood still. Current ones wait, too.
+    assert_eq!(round(heap), (20 + 3, 0, 19));
+    let (_, waiting, purged) = round(heap);
+    assert_eq!(waiting, 0);
+    assert!(purged > 1, "the last one, and the current ones: {purged}");
+}
+
+/// Frees block by block as another thread does; returns how often that told the owner.
+fn free_elsewhere(heap: &Heap, span: &Span, blocks: &[*mut u8]) -> u32 {
+    let mut told = 0;
+    for &block in blocks {
+        let slot = span.slot_of(block as usize).expect("a block of the span");
+        // SAFETY: a slot of the span.
+        let word = unsafe { &span.slot_bits(slot / 64).remote };
+        let note = Note::Own(&heap.notifying);
+        assert!(remote::free(span, word, 1 << (slot % 64), note, || told += 1));
+    }
+    told
+}
+
+/// The owner is idle: what other threads free is seen nevertheless, and each free after a round tells again.
+#[test]
+fn what_other_threads_free_of_an_idle_owners_is_told_and_goes() {
+    let _alone = alone();
+    let heap = threads();
+    let (span, blocks) = &long(heap);
+    for _ in 0..4 {
+        round(heap);
+    }
+    assert_eq!(free_elsewhere(heap, span, &blocks[..15]), 1, "the first");
+    assert_eq!(round(heap), (1, 0, 0), "not a page");
+    assert_eq!(free_elsewhere(heap, span, &blocks[15..16]), 1, "told again");
+    assert_eq!(round(heap), (1, 1, 0));
+    assert_eq!(round(heap), (1, 0, 1));
+    // ORDER: one thread, throughout.
+    assert_eq!(span.state.load(Ordering::Relaxed), span::state::PARTIAL);
+    // All of it: the heap keeps it for a round, and the pool gets it.
+    assert_eq!(free_elsewhere(heap, span, &blocks[16..]), 1);
+    let before = heap.pages.load(Ordering::Relaxed); // ORDER: as above
+    let pages = span.pages();
+    assert_eq!(round(heap), (1, 1, 0));
+    assert_eq!(round(heap).2, pages - 1, "one was clean");
+    assert_eq!(heap.pages.load(Ordering::Relaxed), before - pages); // ORDER: as above
+}
+
+/// What no event told of is found by the net.
+#[test]
+fn the_net_finds_what_was_not_noted() {
+    let _alone = alone();
+    let heap = threads();
+    let (span, blocks) = full(heap, class::base_class(4_096));
+    for _ in 0..4 {
+        round(heap);
+    }
+    // As if the countdown had been lost at the last look.
+    span.left.store(9, Ordering::Relaxed); // ORDER: one thread
+    give(heap, &blocks[..1]);
+    assert_eq!(round(heap), (0, 0, 0));
+    let mut net = Round::default();
+    while !net.cast() {}
+    assert_eq!(round(heap).1, 1);
+    assert_eq!(round(heap).2, 1);
+}
+
+/// However lately they changed, a trim purges all.
+#[test]
+fn a_walk_purges_all() {
+    let _alone = alone();
+    let heap = threads();
+    let class = class::base_class(4_096);
+    let spans: Vec<_> = (0..70).map(|_| full(heap, class)).collect();
+    spans
+        .iter()
+        .for_each(|(_, blocks)| give(heap, &blocks[..1]));
+    // SAFETY: the current span of a class is live.
+    let current = unsafe { &*heap.current(class) }.pages();
+    assert_eq!(walk_once(heap), (71, 0, 70 + current));
     // All at once, however lately they changed. (Without a live block they would be empty.)
     let of_more = || spans.iter().filter(|(span, _)| span.slots > 2);
     of_more().for_each(|(_, blocks)| give(heap, &blocks[1..2]));
     let count = of_more().count() as u32;
     assert!(count > 0);
-    assert_eq!(walk_once(heap, Walk::All), (71, 0, count));
+    assert_eq!(walk_once(heap), (71, 0, count));
 }
 
 /// A page of which only the middle of one live block is, or its first or last byte, stays.
@@ -170,7 +320,7 @@ fn pages_with_any_live_byte_stay() {
     }
     let gone: Vec<_> = blocks.iter().copied().step_by(2).collect();
     give(heap, &gone);
-    walk_once(heap, Walk::All);
+    walk_once(heap);
     let clean = span.clean.load(Ordering::Relaxed); // ORDER: one thread
     for page in 0..span.pages() as usize {
         let (from, to) = (page * PAGE, (page + 1) * PAGE);
@@ -197,13 +347,14 @@ fn a_tenants_current_spans_go_with_a_trim_alone() {
     // SAFETY: the lock is held.
     let block = unsafe { heap.take_locked(class) };
     heap.lock.unlock();
-    for (used_by, which, stays) in [
-        (usage::TENANT, Walk::Quiet, true),
-        (usage::THREAD, Walk::All, true),
-        (usage::TENANT, Walk::All, false),
+    let all = |heap: &_| walk_once(heap);
+    for (used_by, work, stays) in [
+        (usage::TENANT, round as fn(&Heap) -> _, true),
+        (usage::THREAD, all, true),
+        (usage::TENANT, all, false),
     ] {
         heap.usage.store(used_by, Ordering::Relaxed); // ORDER: one thread
-        walk_once(heap, which);
+        work(heap);
         assert_eq!(!Heap::is_none(heap.current(class)), stays, "{used_by}");
     }
     heap.usage.store(usage::IDLE, Ordering::Relaxed); // ORDER: as above
