@@ -1,8 +1,8 @@
 //! What threads of the allocator share: each lock-free step, taken by a few threads in every order.
 //!
 //! ```text
-//!   bits.rs  kept.rs  lock.rs  publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┬─ make model-test: all orders
-//!                                                                                   └─ cargo test: real threads
+//!   bits.rs  kept.rs  lock.rs  magazine.rs  publish.rs        ──(the very files)──► here ─┬─ make model-test: all orders
+//!   remote.rs  starter.rs                                                                └─ cargo test: real threads
 //! ```
 //!
 //! M1  A span's descriptor is a cell that every freer reads while it uses the span, and that the owner
@@ -15,7 +15,8 @@
 //! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
 //! real threads (`skinflint_interleave`), which proves no ordering.
 //!
-//! Not here: the fast paths, which are one thread's own.
+//! Not here: the fast paths, which are one thread's own, but for the two sections that the kernel restarts
+//! (`models/taken`).
 // The engine uses the rest.
 #![allow(dead_code)]
 
@@ -28,6 +29,8 @@ mod bits;
 mod kept;
 #[path = "../src/mechanism/lock.rs"]
 mod lock;
+#[path = "../src/mechanism/magazine.rs"]
+mod magazine;
 #[path = "../src/mechanism/publish.rs"]
 mod publish;
 #[path = "../src/mechanism/remote.rs"]
@@ -41,6 +44,9 @@ use lock::{FORKER, Lock, Who};
 use publish::Gate;
 use remote::{Note, Owned};
 use starter::Starter;
+
+#[path = "models/taken.rs"]
+mod taken;
 
 const PREEMPTIONS: usize = 3;
 

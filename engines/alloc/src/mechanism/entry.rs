@@ -6,8 +6,6 @@
 //!
 //! Not here: magazines (`heap`), descriptors (`span`).
 
-use skinflint_base::sync::AtomicU64;
-
 use super::bits::SlotBits;
 
 /// Offset in bytes of the bit words in a descriptor.
@@ -28,19 +26,14 @@ pub struct Entry {
     pub block: *mut u8,
     /// The window in which the block's bits are.
     pub window: *const Window,
-    /// The block's bit in that window: an atomic, so that the compiler loads it first, and then changes the word of D
-    /// in its place.
-    pub bit: AtomicU64,
+    /// The block's bit in that window.
+    pub bit: u64,
 }
 
 impl Entry {
     /// Creates an entry from its fields.
     #[inline(always)]
     pub fn new(block: *mut u8, window: *const Window, bit: u64) -> Entry {
-        Entry {
-            block,
-            window,
-            bit: AtomicU64::new(bit),
-        }
+        Entry { block, window, bit }
     }
 }

@@ -19,6 +19,7 @@ pub mod handles;
 mod harden;
 pub mod hidden;
 pub mod holes;
+pub mod idle;
 pub mod modes;
 pub mod options;
 pub mod purger;

@@ -18,7 +18,7 @@ use skinflint_base::env::{self, Variable};
 use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::sys;
 
-use super::{check, modes, purger};
+use super::{check, idle, modes, purger};
 use crate::heaps::fault::{Line, Policy, set_policy};
 use crate::heaps::pool;
 
@@ -71,6 +71,7 @@ pub fn reserve_bytes() -> usize {
 /// # Safety
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
 pub unsafe fn begin(envp: *const *const c_char) {
+    idle::begin();
     // SAFETY: getauxval reads what the kernel left on the stack.
     if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;

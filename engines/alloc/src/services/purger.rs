@@ -20,9 +20,9 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes::{self, Walk};
+use super::holes;
 use super::trim::purge_pool;
-use super::{check, hidden, reserve};
+use super::{check, hidden, idle, reserve};
 use crate::heaps::hints::{START_PAGES, STARTER};
 use crate::heaps::pool::{heaps, with_pool};
 use crate::mechanism::lock::PURGER;
@@ -54,6 +54,7 @@ pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
     ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
+    idle::allow(allowed);
 }
 
 /// Sets how long free runs stay as they are, in milliseconds; rounded up to ticks.
@@ -179,8 +180,9 @@ fn pass(demand: &mut Demand) -> bool {
     let batch = unsafe { batch() };
     let mut purged = 0;
     let mut pending = 0;
+    let held = idle::pass(PURGER, tick_ns(), batch);
     for heap in heaps() {
-        let walked = holes::walk(heap, PURGER, Walk::Quiet, batch);
+        let walked = holes::walk(heap, PURGER, idle::walk_of(heap), batch);
         purged += walked.purged;
         pending += walked.pending;
     }
@@ -196,7 +198,7 @@ fn pass(demand: &mut Demand) -> bool {
     PURGE_LOCK.unlock();
     check::maybe_as(PURGER);
     PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-    purged > 0 || pending > 0 || dirty > 0
+    purged > 0 || pending > 0 || dirty > 0 || held >= START_PAGES
 }
 
 /// Forgets the purger in the child of a fork, where it does not run.
