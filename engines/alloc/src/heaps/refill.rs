@@ -206,6 +206,7 @@ impl Heap {
             if self.asked_to_empty.load(Ordering::Relaxed) != 0 {
                 self.asked_to_empty.store(0, Ordering::Relaxed); // ORDER: as above
                 retire::release_current(self);
+                self.purge_entries();
             }
             let span = &*self.current(class);
             let mut got = self.fill(class);

@@ -29,7 +29,7 @@ impl Heap {
     /// magazine is filled before it is read (heap.H5).
     ///
     /// # Safety
-    /// The heap's lock is held, it has no thread, and its magazines are empty.
+    /// The heap's lock is held, and its magazines were emptied under it.
     pub unsafe fn purge_entries(&self) {
         // ORDER: as in `entries`.
         let entries = self.entries.load(Ordering::Relaxed) as usize;
@@ -41,22 +41,17 @@ impl Heap {
         unsafe { skinflint_base::sys::advise(entries as *mut u8, bytes, libc::MADV_DONTNEED) };
     }
 
-    /// Empties every magazine into the spans.
+    /// Empties every magazine into the spans. They stay revoked until they are next filled.
     ///
     /// # Safety
     /// The heap's lock is held by its owner, or it has no thread.
     pub unsafe fn empty_magazines(&self) {
         for class in 0..class::count() {
             let bounds = &self.magazine(class).bounds;
-            // Revoked meanwhile, for a signal handler of the owner's.
-            if !bounds.revoke() {
-                continue;
-            }
-            // SAFETY: as the caller promises; blocks of this heap, which are in D and in neither F nor R (heap.H5). Room for
-            // the magazine was counted when it got its first entry.
-            unsafe {
-                bounds.take(|entry| events::to_bits(self, (*entry).block));
-                bounds.open(bounds.first(), 0, self.room_of(class));
+            // Before anything is taken, for a signal handler of the owner's.
+            if bounds.revoke() {
+                // SAFETY: as the caller promises; blocks of this heap, which are in D and in neither F nor R (heap.H5).
+                unsafe { bounds.take(|entry| events::to_bits(self, (*entry).block)) };
             }
         }
     }

@@ -5,8 +5,8 @@
 //!   the thread, if it allocates meanwhile: slow path, the lock ──► opens the magazine again, as it finds it
 //! ```
 //!
-//! V1  A heap is revoked only if the kernel restarts the sections of its thread (section.E2), and by one thread at a time,
-//!     which has PURGE_LOCK: so what it finds revoked when it comes to take has been so since before its barrier.
+//! V1  A heap is taken from only if the kernel restarts the sections of its thread (section.E2), and revoked by one thread at
+//!     a time, which has PURGE_LOCK: so what it finds revoked when it comes to take has been so since before its barrier.
 //! V2  The blocks go to R, which is what any thread may write: F, D and `left` are the owner's plain words, and the owner
 //!     may be in the middle of a free that found no room. They stay in D (span.S1). The owner moves them to F when it next
 //!     looks; the pages can be given back before (span.S5).
@@ -26,7 +26,7 @@ use crate::mechanism::remote;
 /// Makes every magazine of a heap look empty and full; `false`: none was in use.
 ///
 /// # Safety
-/// The heap's lock is held, and V1.
+/// The heap's lock is held, and PURGE_LOCK.
 pub unsafe fn revoke(heap: &Heap) -> bool {
     let mut any = false;
     for class in 0..class::count() {

@@ -10,8 +10,9 @@
 //!     works is let alone by the purger; a trim takes from all. What is taken from a thread that wakes costs it the
 //!     refills.
 //! J2  Revocation needs restartable sections and a kernel with the barrier (Linux 5.10). Without them, and for a thread
-//!     that the C library did not register, its heap is asked instead: the thread empties all its magazines at its next
-//!     slow path. Which of the two serves is told in the figures ([`way`]).
+//!     that the C library did not register, its heap is asked instead: its magazines are revoked and never taken, for
+//!     which no barrier is needed, and at its next malloc the thread empties them itself. Which of the two serves is told
+//!     in the figures ([`way`]).
 //! J3  Only the purger, and a trim, call the kernel for it, so a program without a purger (SKINFLINT_PURGE=off) never
 //!     meets that call: there heaps are asked.
 //! J4  The purger does not end while threads hold more in magazines than would begin it: they may be idle tomorrow.
@@ -43,6 +44,16 @@ const NOT: u32 = 0;
 const REVOKED: u32 = 1;
 /// They were taken since the last walk.
 const TAKEN: u32 = 2;
+
+impl Way {
+    /// Returns the way in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Taken => "taken",
+            Way::Asked => "asked",
+        }
+    }
+}
 
 /// Whether the kernel may be called for it (J3).
 static ALLOWED: AtomicU32 = AtomicU32::new(1);
@@ -181,26 +192,25 @@ fn measure(heap: &Heap) -> (usize, u64) {
     (bytes, now)
 }
 
-/// Revokes a heap's magazines, or asks for them (J2); `true`: they are revoked.
+/// Revokes a heap's magazines; `true`: they may be taken after a barrier. Otherwise its thread is asked (J2): as its
+/// magazines look empty, its next malloc comes to a slow path.
 fn begin_with(heap: &Heap, who: Who) -> bool {
-    // ORDER: a look; the lock decides.
-    if heap.revocable.load(Ordering::Relaxed) == 0 || !may_revoke() {
-        heap.asked_to_empty.store(1, Ordering::Relaxed); // ORDER: a wish
-        return false;
-    }
+    let may = may_revoke();
     if !heap.lock.lock(who) {
         return false;
     }
     // ORDER: the lock is held.
-    let fits = heap.usage.load(Ordering::Relaxed) == usage::THREAD
-        && heap.revocable.load(Ordering::Relaxed) != 0; // ORDER: as above
+    let has_thread = heap.usage.load(Ordering::Relaxed) == usage::THREAD;
     // SAFETY: the lock is held; PURGE_LOCK too (revoke.V1).
-    let revoked = fits && unsafe { revoke::revoke(heap) };
-    if revoked {
+    let revoked = has_thread && unsafe { revoke::revoke(heap) };
+    let may = may && heap.revocable.load(Ordering::Relaxed) != 0; // ORDER: as above
+    if revoked && may {
         heap.revoking.store(REVOKED, Ordering::Relaxed); // ORDER: only the holder of PURGE_LOCK uses it
+    } else if revoked {
+        heap.asked_to_empty.store(1, Ordering::Relaxed); // ORDER: the lock is held
     }
     heap.lock.unlock();
-    revoked
+    revoked && may
 }
 
 /// Takes the blocks of every heap whose magazines are revoked: one barrier for all of them.
