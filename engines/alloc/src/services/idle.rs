@@ -83,6 +83,8 @@ pub fn begin() {
         let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         let (offset, bytes) = (find(c"__rseq_offset"), find(c"__rseq_size"));
         if offset.is_null() || bytes.is_null() {
+            // Not the program's error: its next dlerror is not to tell of it.
+            libc::dlerror();
             return;
         }
         (*offset.cast::<isize>(), *bytes.cast::<u32>())
