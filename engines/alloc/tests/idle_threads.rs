@@ -100,8 +100,8 @@ impl Waiting {
         self.meet.wait();
         loop {
             self.meet.wait();
+            // ORDER: the barrier orders it.
             if self.end.load(Ordering::Relaxed) {
-                // ORDER: the barrier orders
                 break;
             }
             // I2.
