@@ -15,6 +15,8 @@ IDLE_MEAN = 1.25
 # Of the last two seconds: an idle process that is clean does nothing. redis has a clock of its own and is left out.
 LATE_CPU_MS = 0.1
 REDIS_IDLE_MIB = 170
+# KB that a thread may hold which has freed all it had, beyond 1.15 of the page floor of what it has kept.
+IDLE_THREAD_KB = 40
 # What start.py calls a preloaded library without an allocator.
 NO_ALLOCATOR = "(empty .so)"
 START_RSS_KB, START_CPU = 1536, 1.05

@@ -2,6 +2,7 @@
 
     peers.py ──► libraries ──┬─► speed.py   real programs, patterns      CPU time, peak RSS
                              ├─► idle.py    after a big free             RSS / page floor
+                             ├─► threads.py threads that wait            KB a thread
                              └─► start.py   doing nothing, forks, callgrind
                                     └──► judge.py ──► tables, bars ──► target/bench/alloc/*.json, *.txt
 
@@ -28,9 +29,10 @@ import measure  # noqa: E402
 import peers  # noqa: E402
 import speed  # noqa: E402
 import start  # noqa: E402
+import threads as waiting  # noqa: E402
 import real  # noqa: E402
 
-PARTS = ("real", "patterns", "idle", "start")
+PARTS = ("real", "patterns", "idle", "threads", "start")
 ROUNDS = {"full": {"real": 5, "patterns": 7}, "quick": {"real": 2, "patterns": 3}}
 
 
@@ -77,7 +79,7 @@ def parse(argv):
 def plan(arguments, parser, bench):
     """{part: names to run, or () for all}; exits with the list if a name is unknown."""
     known = {"real": [w.name for w in real.ALL], "patterns": [pattern[0] for pattern in speed.patterns(bench)],
-             "idle": list(idle.WORKLOADS), "start": []}
+             "idle": list(idle.WORKLOADS), "threads": list(waiting.WORKLOADS), "start": []}
     parts = {}
     for name in arguments.only:
         if name in PARTS:
@@ -111,6 +113,10 @@ def measured(arguments, bench, have, tuned, parts):
         print("idle, MiB", flush=True)
         result["idle"], lost = idle.rows(bench, have + tuned, parts["idle"])
         failed.update(lost)
+    if "threads" in parts:
+        print("idle threads, KB a thread: " + ", ".join(waiting.STAGES), flush=True)
+        result["threads"], lost = waiting.rows(bench, have + peers.tuned(have), parts["threads"])
+        failed.update(lost)
     if "start" in parts:
         print("start-up", flush=True)
         result["start"], lost = start.rows(bench, have, arguments.quick)
@@ -139,6 +145,8 @@ def tables(result, names, tuned, subject):
             out.append(judge.table(f"{title}, peak RSS, MiB", rows, names, "peak", subject, 1 / 1024, 1))
     if result.get("idle"):
         out.append(idle.table(result["idle"], names + tuned, subject))
+    if result.get("threads"):
+        out.append(waiting.table(result["threads"], names + tuned))
     if result.get("start"):
         out.append(start.table(result["start"], names))
     middle, high = judge.spread(speed_rows(result))
@@ -156,6 +164,8 @@ def verdicts(result, names, subject, failed, whole):
         out += judge.judge_peak(result["real"], names, subject)
     if result.get("idle"):
         out += judge.judge_idle(result["idle"], subject)
+    if result.get("threads"):
+        out += waiting.judged(result["threads"], subject)
     if result.get("start"):
         out += judge.judge_start(result["start"], result.get("patterns", {}), subject)
     if whole:

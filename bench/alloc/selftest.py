@@ -22,6 +22,7 @@ import peers  # noqa: E402
 import real  # noqa: E402
 import run  # noqa: E402
 import speed  # noqa: E402
+import threads as waiting  # noqa: E402
 import start  # noqa: E402
 
 GLIBC = peers.glibc(None)
@@ -247,6 +248,11 @@ class Verdicts(unittest.TestCase):
             rows = {"a": row(skinflint=1.0, glibc=1.0)}
             rows["a"]["skinflint"]["peak"] = own
             self.assertEqual(self.held(judge.judge_peak(rows, self.names, "skinflint")), held)
+
+    def test_idle_threads(self):
+        for kb, held in ((40.0, True), (40.1, False), (None, False)):
+            rows = {"idle-threads-64": {"skinflint": {"soon": kb, "trim": 1.0}}}
+            self.assertEqual(self.held(waiting.judged(rows, "skinflint")), [held, True])
 
     def idle_rows(self, idle_kb, redis_kb=1000):
         figures = {"floor": 1000, "idle": idle_kb, "trim": idle_kb, "drop": 5000, "peak": 5000}

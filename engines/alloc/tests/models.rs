@@ -1,7 +1,7 @@
 //! What threads of the allocator share: each lock-free step, taken by a few threads in every order.
 //!
 //! ```text
-//!   bits.rs  changed.rs  kept.rs  lock.rs           ┌─ make model-test: all orders
+//!   bits.rs  changed.rs  kept.rs  lock.rs  magazine.rs        ┌─ make model-test: all orders
 //!   publish.rs  remote.rs  starter.rs ──(the very files)──► here ─┴─ cargo test: real threads
 //! ```
 //!
@@ -15,7 +15,8 @@
 //! `make model-test` runs them under loom, in every order; `cargo test` runs the same scenarios some hundred times on
 //! real threads (`skinflint_interleave`), which proves no ordering.
 //!
-//! Not here: the fast paths, which are one thread's own.
+//! Not here: the fast paths, which are one thread's own, but for the two sections that the kernel restarts
+//! (`models/taken`).
 // The engine uses the rest.
 #![allow(dead_code)]
 
@@ -30,6 +31,8 @@ mod changed;
 mod kept;
 #[path = "../src/mechanism/lock.rs"]
 mod lock;
+#[path = "../src/mechanism/magazine.rs"]
+mod magazine;
 #[path = "../src/mechanism/publish.rs"]
 mod publish;
 #[path = "../src/mechanism/remote.rs"]
@@ -44,6 +47,9 @@ use lock::{FORKER, Lock, Who};
 use publish::Gate;
 use remote::{Note, Owned};
 use starter::Starter;
+
+#[path = "models/taken.rs"]
+mod taken;
 
 const PREEMPTIONS: usize = 3;
 

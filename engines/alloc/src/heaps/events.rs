@@ -18,7 +18,7 @@ use crate::mechanism::range::{at, base};
 use crate::mechanism::remote::{self, Note};
 use crate::mechanism::span::{Span, state};
 
-/// Puts a block that is in no bitmap into F and D.
+/// Puts a block that is not in F, nor in R, into F and D.
 ///
 /// # Safety
 /// The caller owns the block's heap, or has its lock while it has no thread.

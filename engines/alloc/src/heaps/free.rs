@@ -27,6 +27,7 @@ use crate::mechanism::heap::Heap;
 use crate::mechanism::map::{descriptor, descriptor_from};
 use crate::mechanism::range::{FAST_LIMIT, base, limit, meta_and_distance};
 use crate::mechanism::remote::{self, Note};
+use crate::mechanism::section;
 use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, OWNER_AT, Span};
 
 /// Frees a block. Null is allowed. Cost for a small block of this thread: 41 instructions, with a dozen loads and five
@@ -52,7 +53,7 @@ pub unsafe fn free(p: *mut u8) {
     }
     // SAFETY: below the limit.
     let span = unsafe { descriptor_from(meta, distance) };
-    let heap = tls::get();
+    let heap = tls::heap_or_marker();
     // ORDER: as Relaxed: the owner of a live block's span changes only while its heap has no thread.
     // SAFETY: a load of the descriptor.
     unsafe {
@@ -86,15 +87,15 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     }
     // D is loaded once more, which the compiler merges with the rest into one instruction.
     slot_bits.bury(bit);
-    // SAFETY: a thread's heap stays (pool.G4), and begins with its magazines.
-    let magazine = unsafe { Heap::magazine_at(heap, span.magazine_offset()) };
-    let top = magazine.top.get();
-    if top != magazine.end.get() {
-        // SAFETY: there is room below `end`.
-        unsafe {
-            top.write(Entry::new(p, overlay, bit));
-            magazine.top.set(top.add(1));
-        }
+    // SAFETY: a thread's heap stays (pool.G4), and begins with its magazines; the block is dead.
+    let kept = unsafe {
+        section::push(
+            heap.cast(),
+            span.magazine_offset(),
+            Entry::new(p, overlay, bit),
+        )
+    };
+    if kept {
         return;
     }
     slot_bits.give(bit);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
-//!                    └─ large ─► runs ──────────────────┘                └─ retire: what it gives up
+//!                    └─ large ─► runs ──────────────────┘                └─ retire, revoke: what it gives up, what is taken
 //!   changes, hints: what the purger is to look at           slow: the table by which all of them reach the services
 //! ```
 //!
@@ -27,6 +27,7 @@ pub mod private;
 mod refill;
 pub mod requests;
 pub mod retire;
+pub mod revoke;
 pub mod runs;
 pub mod slow;
 pub mod spans;

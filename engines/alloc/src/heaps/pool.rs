@@ -19,6 +19,7 @@ use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::{self, Lock, Who};
 use crate::mechanism::publish;
 use crate::mechanism::range::{self, at, base, limit};
+use crate::mechanism::section;
 
 /// Reached only through [`with_pool`] and [`pool_locked`], under POOL_LOCK.
 static POOL: Guarded<Pool> = Guarded::new(Pool::new());
@@ -98,6 +99,8 @@ pub fn start(who: Who) -> bool {
         if !pool.region.place(&options) {
             return false;
         }
+        // SAFETY: without the range there is no heap, and the pool's lock is held.
+        unsafe { section::start() };
         range::set_base(pool.region.base());
         // SAFETY: offset 0 of META is the dummy descriptor, which no other code writes.
         let dummy = unsafe { &*at::<Header>(0) };

@@ -12,7 +12,7 @@ use super::pool::{IDLE, with_pool};
 use super::{changes, clean, events, retire, slow};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
-use crate::mechanism::heap::{ENTRIES, Heap, event_of, fill_of, magazine_entries, usage};
+use crate::mechanism::heap::{ENTRIES, Heap, event_of, fill_of, usage};
 use crate::mechanism::range::at;
 use crate::mechanism::span::{Span, state};
 use crate::mechanism::{publish, remote};
@@ -32,27 +32,30 @@ impl Heap {
     /// # Safety
     /// The heap's lock is held by its owner.
     unsafe fn fill(&self, class: usize) -> u32 {
-        let magazine = self.magazine(class);
-        let mut bottom = magazine.bottom.get();
+        let bounds = &self.magazine(class).bounds;
+        let room = self.room_of(class);
+        let mut bottom = bounds.first();
         if bottom.is_null() {
-            let room = magazine_entries(class::get(class).size);
             // ORDER: the owner's own (heap.H5).
-            let used = self.entries_used.load(Ordering::Relaxed);
+            let used = self.entries_used.load(Ordering::Relaxed) as usize;
             let entries = self.entries();
-            if entries.is_null() || (used + room) as usize > ENTRIES {
+            if entries.is_null() || used + room > ENTRIES {
                 return 0;
             }
-            self.entries_used.store(used + room, Ordering::Relaxed); // ORDER: as above
+            self.entries_used
+                .store((used + room) as u32, Ordering::Relaxed); // ORDER: as above
             // SAFETY: there is room for ENTRIES.
-            bottom = unsafe { entries.add(used as usize) };
-            magazine.bottom.set(bottom);
-            magazine.top.set(bottom);
-            // SAFETY: as above.
-            magazine.end.set(unsafe { bottom.add(room as usize) });
+            bottom = unsafe { entries.add(used) };
+        } else {
+            // SAFETY: its own room.
+            let held = unsafe { bounds.reopen(room) };
+            if held > 0 {
+                return held as u32;
+            }
         }
-        // SAFETY: both point into `entries`.
-        let room = unsafe { magazine.end.get().offset_from(bottom) } as u32;
-        let want = fill_of(room);
+        let want = fill_of(room as u32);
+        // Nothing is pushed meanwhile, by a signal handler of this thread.
+        bounds.revoke();
         // The lowest address is to come out first, so it goes in last.
         // SAFETY: the current span of a class is live (heap.H3); entries below `want` are there.
         unsafe {
@@ -62,7 +65,7 @@ impl Heap {
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
-            magazine.top.set(bottom.add(got as usize));
+            bounds.open(bottom, got as usize, room);
             // ORDER: the lock is held.
             if self.fresh[class].load(Ordering::Relaxed) != 0 && got > 0 {
                 let block = |at: *mut Entry| (*at).block as usize;
@@ -201,6 +204,12 @@ impl Heap {
     unsafe fn refill_locked(&self, class: usize) -> *mut u8 {
         // SAFETY: as the caller promises, throughout.
         unsafe {
+            // ORDER: a wish; nothing is passed on.
+            if self.asked_to_empty.load(Ordering::Relaxed) != 0 {
+                self.asked_to_empty.store(0, Ordering::Relaxed); // ORDER: as above
+                retire::release_current(self);
+                self.purge_entries();
+            }
             let span = &*self.current(class);
             let mut got = self.fill(class);
             if got == 0 && span.collect() > 0 {
@@ -218,7 +227,7 @@ impl Heap {
                     return (*span).take();
                 }
             }
-            self.pop_block(class).unwrap_or(core::ptr::null_mut())
+            self.pop_block(class)
         }
     }
 

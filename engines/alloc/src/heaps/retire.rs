@@ -11,7 +11,7 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 use super::{changes, events};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
-use crate::mechanism::heap::{ENTRIES, Heap};
+use crate::mechanism::heap::{ENTRIES, Heap, magazine_entries};
 use crate::mechanism::range::at;
 use crate::mechanism::span::{Span, state};
 
@@ -29,7 +29,7 @@ impl Heap {
     /// magazine is filled before it is read (heap.H5).
     ///
     /// # Safety
-    /// The heap's lock is held, it has no thread, and its magazines are empty.
+    /// The heap's lock is held, and its magazines were emptied under it.
     pub unsafe fn purge_entries(&self) {
         // ORDER: as in `entries`.
         let entries = self.entries.load(Ordering::Relaxed) as usize;
@@ -41,18 +41,24 @@ impl Heap {
         unsafe { skinflint_base::sys::advise(entries as *mut u8, bytes, libc::MADV_DONTNEED) };
     }
 
-    /// Empties every magazine into the spans.
+    /// Empties every magazine into the spans. They stay revoked until they are next filled.
     ///
     /// # Safety
-    /// The caller owns the heap, or has its lock while it has no thread.
+    /// The heap's lock is held by its owner, or it has no thread.
     pub unsafe fn empty_magazines(&self) {
         for class in 0..class::count() {
-            // SAFETY: as the caller promises.
-            while let Some(block) = unsafe { self.pop_block(class) } {
-                // SAFETY: a block of this heap, whose bit is in none of F, R and D now.
-                unsafe { events::to_bits(self, block) };
+            let bounds = &self.magazine(class).bounds;
+            // Before anything is taken, for a signal handler of the owner's.
+            if bounds.revoke() {
+                // SAFETY: as the caller promises; blocks of this heap, which are in D and in neither F nor R (heap.H5).
+                unsafe { bounds.take(|entry| events::to_bits(self, (*entry).block)) };
             }
         }
+    }
+
+    /// Returns the number of entries that a class's magazine has room for.
+    pub fn room_of(&self, class: usize) -> usize {
+        magazine_entries(class::get(class).size) as usize
     }
 
     /// Forgets the magazines of a thread that is gone without having emptied them; their blocks are
@@ -62,8 +68,8 @@ impl Heap {
     /// The heap's lock is held, and it has no thread.
     pub unsafe fn forget_magazines(&self) {
         for class in 0..class::count() {
-            let magazine = self.magazine(class);
-            magazine.top.set(magazine.bottom.get());
+            // SAFETY: the heap has no thread, and the blocks are found by their bits.
+            unsafe { self.magazine(class).bounds.take(|_| ()) };
             let current = self.current(class);
             if !Heap::is_none(current) {
                 // SAFETY: the current span of a class is live (heap.H3).

@@ -24,6 +24,7 @@ use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::{NOBODY, Who};
 use crate::mechanism::publish;
 use crate::mechanism::range::{at, offset_of};
+use crate::mechanism::section;
 
 /// Rounds of destructors to wait for. The C library runs several (`PTHREAD_DESTRUCTOR_ITERATIONS` is 4); ours counts
 /// from its first call, and must not miss its last.
@@ -72,6 +73,9 @@ pub fn adopt() -> *mut Heap {
         warm_no_more(this);
         this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
         this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
+        let revocable = u32::from(section::serves_this_thread());
+        this.revocable.store(revocable, Ordering::Relaxed); // ORDER: as above
+        this.asked_to_empty.store(0, Ordering::Relaxed); // ORDER: a wish to the thread before
         this.lock.unlock();
     }
     heap

@@ -1,7 +1,10 @@
 //! One pointer for each thread, without a call: initial-exec thread-local storage.
 //!
-//! T1  The pointer is null until the thread first allocates, then its [`Heap`] or an entered private one (`private`).
-//!     Once the thread's destructors have run it is a marker that is no heap ([`is_ended`]).
+//! T1  Until the thread first allocates the pointer leads to a marker that is no heap, then to its [`Heap`] or an entered
+//!     private one (`private`), and once the thread's destructors have run to another marker ([`is_ended`]).
+//! T2  Markers have a budget that is used up, so every call goes the slow way: malloc needs no test for a heap. No span has
+//!     one as its owner: heaps begin on pages, and markers never do.
+//! T3  The loader writes the first marker into each thread's block as it makes it: before a library's code may run.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -11,20 +14,33 @@ use crate::mechanism::lock::{NOBODY, Who};
 
 // Rust's own thread_local needs nightly to be initial-exec, and may register destructors.
 global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
+    ".pushsection .tdata.skinflint,\"awT\",@progbits",
     ".balign 8",
     ".globl skinflint_thread_heap",
     ".hidden skinflint_thread_heap",
     ".type skinflint_thread_heap,@object",
     ".size skinflint_thread_heap,8",
     "skinflint_thread_heap:",
-    ".zero 8",
+    ".quad skinflint_markers + {none}",
     ".popsection",
+    ".hidden skinflint_markers",
+    none = const core::mem::offset_of!(Markers, none),
 );
 
-/// Returns this thread's heap. Cost: two loads.
+/// Returns this thread's heap; null: it has none yet.
 #[inline(always)]
 pub fn get() -> *mut Heap {
+    let heap = heap_or_marker();
+    if is_none(heap) {
+        core::ptr::null_mut()
+    } else {
+        heap
+    }
+}
+
+/// Returns this thread's heap, or a marker (T1). Cost: two loads.
+#[inline(always)]
+pub fn heap_or_marker() -> *mut Heap {
     let heap: *mut Heap;
     // SAFETY: the symbol is ours, eight bytes in the static TLS block, which every thread has.
     unsafe {
@@ -56,23 +72,49 @@ pub fn set(heap: *mut Heap) {
 /// Words up to the end of a heap's `budget`: malloc reads and writes it before any check of the heap.
 const MARKER_WORDS: usize = core::mem::offset_of!(Heap, budget) / 8 + 1;
 
-struct Marker(UnsafeCell<[u64; MARKER_WORDS]>);
-// SAFETY: only its address and its `budget`, an atomic, are used.
-unsafe impl Sync for Marker {}
+/// All zero: a budget that is used up.
+type Marker = UnsafeCell<[u64; MARKER_WORDS]>;
 
-/// Stands for the heap of a thread whose destructors have run. All zero: its budget is used up, so every
-/// call goes the slow way, and no span has it as its owner.
-static ENDED: Marker = Marker(UnsafeCell::new([0; MARKER_WORDS]));
+/// Stand for heaps. Their alignment keeps them off the beginnings of pages (T2).
+#[repr(C, align(128))]
+struct Markers {
+    before: [u64; 8],
+    /// Of a thread that has not allocated yet.
+    none: Marker,
+    between: [u64; 16 - MARKER_WORDS % 16],
+    /// Of a thread whose destructors have run.
+    ended: Marker,
+}
+// SAFETY: only the addresses are used, and the `budget`s, which are atomics.
+unsafe impl Sync for Markers {}
+
+const _: () = assert!(core::mem::offset_of!(Markers, none) % 128 == 64);
+const _: () = assert!(core::mem::offset_of!(Markers, ended) % 128 == 64);
+
+// By name and hidden, as the range is (`range::RANGE`).
+#[unsafe(export_name = "skinflint_markers")]
+static MARKERS: Markers = Markers {
+    before: [0; 8],
+    none: UnsafeCell::new([0; MARKER_WORDS]),
+    between: [0; 16 - MARKER_WORDS % 16],
+    ended: UnsafeCell::new([0; MARKER_WORDS]),
+};
+
+/// Reports whether a heap stands for a thread that has none yet.
+#[inline(always)]
+pub fn is_none(heap: *const Heap) -> bool {
+    core::ptr::eq(heap.cast(), MARKERS.none.get())
+}
 
 /// Reports whether a heap stands for a thread that is ending.
 pub fn is_ended(heap: *const Heap) -> bool {
-    core::ptr::eq(heap.cast(), ENDED.0.get())
+    core::ptr::eq(heap.cast(), MARKERS.ended.get())
 }
 
 /// Makes this thread one whose destructors have run; returns the heap that it had.
 pub fn end() -> *mut Heap {
     let last = get();
-    set(ENDED.0.get().cast());
+    set(MARKERS.ended.get().cast());
     last
 }
 

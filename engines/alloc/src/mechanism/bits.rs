@@ -76,6 +76,8 @@ impl SlotBits {
     /// Marks all dead blocks as free, since the magazine is gone. `all`: the bits that slots have. Only the owner calls
     /// this.
     pub fn uncache(&self, all: u64) {
+        // Blocks in R may be in D, too (span.S1).
+        self.collect();
         let dead = self.dead.load(Ordering::Relaxed) & all; // ORDER: own (B1)
         // ORDER: Release, as in `give`, though the heap's lock is held and its thread gone. [reason: lock]
         self.free.store(dead, Ordering::Release);

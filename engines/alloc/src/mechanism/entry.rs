@@ -6,8 +6,6 @@
 //!
 //! Not here: magazines (`heap`), descriptors (`span`).
 
-use skinflint_base::sync::AtomicU64;
-
 use super::bits::SlotBits;
 
 /// Offset in bytes of the bit words in a descriptor.
@@ -28,9 +26,8 @@ pub struct Entry {
     pub block: *mut u8,
     /// The overlay with the block's bits.
     pub overlay: *const Overlay,
-    /// The block's bit in the overlay: an atomic, so that the compiler loads it first, and then changes the word of D
-    /// in its place.
-    pub bit: AtomicU64,
+    /// The block's bit in the overlay.
+    pub bit: u64,
 }
 
 impl Entry {
@@ -40,7 +37,7 @@ impl Entry {
         Entry {
             block,
             overlay,
-            bit: AtomicU64::new(bit),
+            bit,
         }
     }
 }

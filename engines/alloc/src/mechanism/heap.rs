@@ -12,9 +12,10 @@
 //! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
 //! H3  Every span of the heap is Current, or on exactly one list by its state.
 //! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
-//! H5  A magazine holds blocks whose bit is set in D and not in F, each once, and only the owner touches it. It is
-//!     short: a block in it pins its page. It saves the way from the address to the bit and back, which is one long
-//!     chain of dependent loads, for blocks that are freed and soon wanted again.
+//! H5  A magazine holds blocks whose bit is set in D and not in F, each once. Its owner moves its bounds; another thread
+//!     that has the heap's lock may take what is in it (magazine.M2). It is short: a block in it pins its page. It saves
+//!     the way from the address to the bit and back, which is one long chain of dependent loads, for blocks that are
+//!     freed and soon wanted again.
 //! H6  `has_empty` has a bit for each class whose list of empty spans is not empty.
 //!
 //! Not here: how a magazine is filled and the next span is found (`refill`), frees (`free`), threads (`thread`), where
@@ -22,14 +23,16 @@
 
 use core::cell::Cell;
 
-use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 
 use super::class::{self, MAX_CLASSES};
 use super::entry::Entry;
 use super::kept::Kept;
 use super::lock::{Lock, Who};
+use super::magazine::Bounds;
 use super::range::{at, meta, offset_of};
 use super::remote::{self, Owned};
+use super::section;
 use super::span::Span;
 
 /// The span of classes that have none: no free slot, never written (H2).
@@ -49,19 +52,15 @@ pub mod usage {
     pub const SAMPLES: u32 = 4;
 }
 
-/// A class's magazine, and the span that fills it (H5). The fields are cells and not atomics, which the compiler loads
-/// into a register before it compares: an instruction each.
+/// A class's magazine, and the span that fills it (H5).
 #[repr(C, align(32))]
 pub struct Magazine {
-    /// One past the newest entry.
-    pub top: Cell<*mut Entry>,
-    /// The oldest entry.
-    pub bottom: Cell<*mut Entry>,
-    /// One past the last entry that there is room for.
-    pub end: Cell<*mut Entry>,
+    /// Where its entries are.
+    pub bounds: Bounds<Entry>,
     pub current: Cell<*mut Span>,
 }
 
+const _: () = assert!(core::mem::offset_of!(Magazine, bounds) == 0);
 const _: () = assert!(core::mem::size_of::<Magazine>() == 1 << class::MAGAZINE_SHIFT);
 const _: () = assert!(core::mem::offset_of!(Heap, mags) == 0);
 
@@ -135,6 +134,18 @@ pub struct Heap {
     pub serial: AtomicU32,
     /// Number of walks for which the heap still keeps its magazines although it has no thread (thread.D4).
     pub warm: AtomicU32,
+    /// Whether the kernel restarts the sections of its thread (section.E2), so that its magazines may be revoked.
+    pub revocable: AtomicU32,
+    /// Where it stands between a revocation and the take (`idle`).
+    pub revoking: AtomicU32,
+    /// Whether its thread is asked to empty the magazines itself (`idle`).
+    pub asked_to_empty: AtomicU32,
+    /// What the last walk found (`idle`).
+    pub seen: AtomicU64,
+    /// The time since when walks have found the same (`idle`); 0: that has been seen to.
+    pub same_since_ns: AtomicU64,
+    /// Number of times that its magazines were taken from its thread.
+    pub takes: AtomicU32,
     pushed: Line,
     /// Offset from META of the newest span on the notified stack.
     pub notified: AtomicU32,
@@ -195,8 +206,7 @@ pub fn event_of(slots: usize) -> u32 {
     (slots as u32 / 8).max(1)
 }
 
-// SAFETY: the cells are those of the magazines, which only the owner touches, or the lock's holder while there is no
-// owner (H1, H5); a new owner took the lock first. Everything else is atomic.
+// SAFETY: the cells are the current spans, which only the lock's holder changes (H1). Everything else is atomic.
 unsafe impl Sync for Heap {}
 
 /// Returns the span that stands for none.
@@ -255,53 +265,30 @@ impl Heap {
         self.mags[class].current.set(no_span());
     }
 
-    /// Takes the newest block of a class's magazine; `None`: it is empty. Cost: five loads, two stores.
+    /// Takes the newest block of a class's magazine; null: it is empty. For slow paths: each copy of a section is a
+    /// descriptor more.
     ///
     /// # Safety
     /// The caller owns the heap.
-    #[inline(always)]
-    pub unsafe fn pop_block(&self, class: usize) -> Option<*mut u8> {
-        // SAFETY: as the caller promises.
-        unsafe { Heap::pop_from(self.magazine(class)) }
+    #[inline(never)]
+    pub unsafe fn pop_block(&self, class: usize) -> *mut u8 {
+        // SAFETY: as the caller promises; classes have magazines.
+        unsafe {
+            section::pop(
+                core::ptr::from_ref(self).cast(),
+                class::magazine_of(class).into(),
+            )
+        }
     }
 
-    /// Does what [`Heap::pop_block`] does, for a slice of the class.
+    /// Does what [`Heap::pop_block`] does, for a slice of the class. Cost: nine loads, three stores.
     ///
     /// # Safety
     /// The caller owns the heap; the slice is below `SLICES`.
     #[inline(always)]
-    pub unsafe fn pop_slice(&self, slice: usize) -> Option<*mut u8> {
-        let offset = class::magazine_of_slice(slice);
-        // SAFETY: TABLE holds offsets of magazines (class.C2).
-        unsafe { Heap::pop_from(Heap::magazine_at(self, offset)) }
-    }
-
-    /// Returns the magazine at an offset ([`class::magazine_of`]).
-    ///
-    /// # Safety
-    /// `heap` is a heap; the offset is that of a class.
-    #[inline(always)]
-    pub unsafe fn magazine_at<'a>(heap: *const Heap, offset: usize) -> &'a Magazine {
-        // SAFETY: a heap begins with its magazines.
-        unsafe { &*heap.byte_add(offset).cast::<Magazine>() }
-    }
-
-    #[inline(always)]
-    unsafe fn pop_from(magazine: &Magazine) -> Option<*mut u8> {
-        let top = magazine.top.get();
-        if top == magazine.bottom.get() {
-            return None;
-        }
-        // SAFETY: H5: there is an entry below `top`, and its words are those of a live span.
-        unsafe {
-            let entry = top.sub(1);
-            magazine.top.set(entry);
-            let word = &(*(*entry).overlay).slot_bits.dead;
-            let bit = (*entry).bit.load(Ordering::Relaxed); // ORDER: the owner's own (H5)
-            // The bit is set (H5).
-            word.store(word.load(Ordering::Relaxed) ^ bit, Ordering::Relaxed); // ORDER: own (span.S2)
-            Some((*entry).block)
-        }
+    pub unsafe fn pop_slice(heap: *const Heap, slice: usize) -> *mut u8 {
+        // SAFETY: TABLE holds offsets of magazines (class.C2), with which a heap begins.
+        unsafe { section::pop(heap.cast(), class::magazine_of_slice(slice)) }
     }
 
     /// Reports whether a span is the one that stands for none.

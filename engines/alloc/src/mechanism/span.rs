@@ -6,14 +6,15 @@
 //!     F: free, and in no magazine     R: freed by another thread     D: dead: in F, or in the owner's magazine
 //! ```
 //!
-//! S1  A slot is free exactly if its bit is set in D or R, and never in both; F is a part of D. What is in D and not in
-//!     F is in the magazine: a block that goes in and out there costs one bit of one word.
+//! S1  A slot is free exactly if its bit is set in D or R; F is a part of D, and no slot is in F and R. What is in D and in
+//!     neither F nor R is in the magazine: a block that goes in and out there costs one bit of one word. What is in D and
+//!     R was taken from there by another thread (revoke.V2).
 //! S2  F, D and `left` are written only by the thread that owns the span's heap, or under the heap's
 //!     lock while no thread owns it. F may be read by others (under the lock, by the purger). One exception: the purger sets
 //!     `left` to 1 under the lock (round.O4), without regard to the owner, whose decrement is lost by that or undoes it.
 //! S3  `state`, `next`, `prev`, `clean`, `seen` and `visit` are written only under the heap's lock.
-//! S4  A bit of R is set once, by the thread that frees the block, and cleared only by the owner (S2), which moves it
-//!     to F and D.
+//! S4  A bit of R is set once, by the thread that frees the block, or takes it out of a magazine, and cleared only by the
+//!     owner (S2), which moves it to F and D.
 //! S5  Bits are removed from F only under the heap's lock. So a page, all of whose slots are in F or R, stays free for
 //!     as long as that lock is held, whatever thread holds it.
 //! S6  `left` counts the frees into F down to the next event. Current: it begins so high that it does not reach 0, unless

@@ -388,7 +388,8 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     if level < 3 {
         return Ok(());
     }
-    check_bits(span)?;
+    // ORDER: as above.
+    check_bits(span, heap.takes.load(Ordering::Relaxed) > 0)?;
     if still {
         check_left(span, current)?;
     }
@@ -403,14 +404,14 @@ fn check_span(level: u32, heap: &Heap, still: bool, span: &Span) -> Held {
     Ok(())
 }
 
-/// Checks span.S1: no slot is in D and R, all of F is in D, and none beyond the last slot in any, but for the mark behind it
-/// (span.S8).
-fn check_bits(span: &Span) -> Held {
+/// Checks span.S1: no slot is in F and R, nor in D and R unless magazines of the heap were `taken`; all of F is in D, and none
+/// beyond the last slot in any, but for the mark behind it (span.S8).
+fn check_bits(span: &Span, taken: bool) -> Held {
     let slots = span.slots as usize;
     for i in 0..span.words() {
         let (free, remote, dead) = span.bits(i);
         hold(
-            dead & remote == 0,
+            free & remote == 0 && (taken || dead & remote == 0),
             "S1: a slot in both D and R (or the program freed it twice)",
             start(span),
         )?;

@@ -1,14 +1,14 @@
 //! Handles for tests: the purger's pace, and what there is of heaps.
 //!
 //! ```text
-//!   tests ─► hasten_purger, start_purger, purger_passes        own_heap, heaps
+//!   tests ─► hasten_purger, start_purger, purger_passes        own_heap, heaps        takes_from_idle
 //! ```
 //!
 //! Not here: the invariants (`check`).
 
 use skinflint_base::sync::Ordering;
 
-use super::purger;
+use super::{idle, purger};
 use crate::heaps::{hints, pool, tls};
 
 /// Makes the purger tick faster, for tests.
@@ -30,6 +30,11 @@ pub fn purger_passes() -> u32 {
 /// Returns the address of the heap that this thread allocates from; 0 before it has one.
 pub fn own_heap() -> usize {
     tls::get().addr()
+}
+
+/// Reports whether what idle threads hold is taken from them; else they are asked for it.
+pub fn takes_from_idle() -> bool {
+    idle::way() == idle::Way::Taken
 }
 
 /// Returns the number of heaps, with a thread or without.

@@ -20,6 +20,7 @@ pub mod handles;
 mod harden;
 pub mod hidden;
 pub mod holes;
+pub mod idle;
 pub mod modes;
 mod names;
 pub mod options;

@@ -19,7 +19,7 @@ use core::ffi::{CStr, c_char};
 use skinflint_base::env::{self, Variable};
 use skinflint_base::sys;
 
-use super::{check, modes, names, parent, purger, reserve};
+use super::{check, idle, modes, names, parent, purger, reserve};
 use crate::heaps::fault::{Line, Policy, set_policy};
 use crate::heaps::pool;
 
@@ -66,6 +66,7 @@ const CHECK_EVERY: u32 = 64;
 /// # Safety
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
 pub unsafe fn begin(envp: *const *const c_char) {
+    idle::begin();
     // SAFETY: getauxval reads what the kernel left on the stack.
     if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;

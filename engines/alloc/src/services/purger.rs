@@ -24,7 +24,7 @@ use super::batch::{PURGE_LOCK, batch};
 use super::holes::round::Round;
 use super::pace::{Pace, Part};
 use super::trim::purge_some;
-use super::{check, hidden, reserve};
+use super::{check, hidden, idle, reserve};
 use crate::heaps::hints::{START_PAGES, STARTER};
 use crate::heaps::pool::with_pool;
 use crate::mechanism::lock::PURGER;
@@ -66,6 +66,7 @@ pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
     ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
+    idle::allow(allowed);
 }
 
 /// Sets how long free runs stay as they are, in milliseconds; rounded up to ticks.
@@ -196,6 +197,8 @@ struct Work {
     begun: bool,
     walked: bool,
     keep: u32,
+    /// Pages' worth of blocks that lay in threads' magazines when the round began (idle.J4).
+    held: u32,
     /// Pages of the pool purged in this round, and those that were dirty at its end.
     purged: u32,
     dirty: u32,
@@ -226,6 +229,8 @@ impl Work {
         (self.begun, self.walked, self.purged) = (true, false, 0);
         // ORDER: only this thread counts.
         let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
+        // Before the round, which then finds the spans of what was taken among those that changed.
+        self.held = idle::pass(PURGER, tick_ns(), batch);
         self.round.begin(batch);
         let keep = with_pool(PURGER, |pool| {
             pool.set_tick(tick);
@@ -261,7 +266,8 @@ impl Work {
     /// Reports whether the last round had work, or the next will have.
     fn worked(&self) -> bool {
         let walked = self.round.done;
-        walked.purged > 0 || walked.pending > 0 || self.purged > 0 || self.dirty > 0
+        let walks = walked.purged > 0 || walked.pending > 0;
+        walks || self.purged > 0 || self.dirty > 0 || self.held >= START_PAGES
     }
 
     /// Makes a whole round; reports whether there was work, or will be.

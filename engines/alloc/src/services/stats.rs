@@ -28,7 +28,7 @@ use skinflint_pages::{Free, PAGE, Pool};
 
 use super::batch::PURGE_LOCK;
 use super::sample::{self, Estimate};
-use super::{cgroup, holes, purger, reserve};
+use super::{cgroup, holes, idle, purger, reserve};
 use crate::heaps::large::Large;
 use crate::heaps::pool::{HEAPS, heaps, heaps_from, with_pool};
 use crate::heaps::thread::who_named;
@@ -105,6 +105,8 @@ pub struct Events {
     pub retaken_hole_pages: u64,
     /// Pages of free runs used again while they were resident.
     pub reused_pages: u64,
+    /// Blocks taken out of the magazines of threads (`idle`).
+    pub taken_blocks: u64,
     /// Passes of the purger.
     pub purger_passes: u64,
     /// CPU time of the purger.
@@ -242,6 +244,7 @@ impl Snapshot {
                 purged_hole_pages: 0,
                 retaken_hole_pages: 0,
                 reused_pages: 0,
+                taken_blocks: 0,
                 purger_passes: 0,
                 purger_cpu_ns: 0,
                 grown: 0,
@@ -633,6 +636,7 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
         purged_hole_pages: hole_pages,
         retaken_hole_pages: of(&clean::RETAKEN),
         reused_pages: pool.reused_dirty_total,
+        taken_blocks: of(&idle::TAKEN_BLOCKS),
         // ORDER: as above.
         purger_passes: u64::from(purger::PASSES.load(Ordering::Relaxed)),
         purger_cpu_ns: of(&purger::CPU_NS),

@@ -9,6 +9,7 @@
 //!
 //! Not here: the figures (`stats`).
 
+use super::idle;
 use super::stats::{ClassRow, Rows, Snapshot, snapshot};
 
 /// Writes names and numbers to a sink.
@@ -60,6 +61,14 @@ impl<S: FnMut(&[u8])> Writer<S> {
     fn truth(&mut self, name: &str, truth: bool) {
         self.name(name);
         (self.sink)(if truth { b"true" } else { b"false" });
+    }
+
+    /// Writes a name and a word without anything to escape.
+    fn word(&mut self, name: &str, word: &str) {
+        self.name(name);
+        for piece in [b"\"", word.as_bytes(), b"\""] {
+            (self.sink)(piece);
+        }
     }
 
     fn open(&mut self, name: &str) {
@@ -152,6 +161,7 @@ pub fn write_json(snapshot: &Snapshot, sink: impl FnMut(&[u8])) {
             out.bytes("process_resident_bytes", snapshot.process_resident);
         }
     }
+    out.word("idle_threads", idle::way().word());
     out.bytes("trimmable_bytes", snapshot.trimmable_bytes);
     out.bytes("magazines_bytes", snapshot.magazine_bytes);
     out.bytes("free_in_current_spans_bytes", snapshot.current_bytes);
@@ -204,6 +214,7 @@ fn events(out: &mut Writer<impl FnMut(&[u8])>, snapshot: &Snapshot) {
         ("purged_hole_pages", events.purged_hole_pages),
         ("retaken_hole_pages", events.retaken_hole_pages),
         ("reused_pages", events.reused_pages),
+        ("taken_blocks", events.taken_blocks),
         ("purger_passes", events.purger_passes),
         ("purger_cpu_ns", events.purger_cpu_ns),
         ("heap_growths", events.grown),

@@ -1,7 +1,8 @@
 //! Giving back at once: free runs of the pool, and all that heaps can do without.
 //!
 //! ```text
-//!   trim ─► each heap: the caller's own current spans, every hole ─► every free run ─► descriptors
+//!   trim ─► what threads hold in magazines ─► each heap: the caller's own current spans, every hole ─► every free run
+//!        ─► descriptors
 //! ```
 //!
 //! Not here: giving back while the program does nothing (`purger`), holes (`holes`).
@@ -10,7 +11,7 @@ use skinflint_pages::Run;
 use skinflint_pages::purge::Batch;
 
 use super::batch::{PURGE_LOCK, batch};
-use super::holes;
+use super::{holes, idle};
 use crate::heaps::pool::{heaps, with_pool};
 use crate::heaps::{events, retire, tls};
 use crate::mechanism::heap::Heap;
@@ -62,7 +63,7 @@ pub fn trim() -> bool {
     trim_of(tls::who(), tls::get())
 }
 
-/// Does what [`trim`] does, for a thread that has no thread-local storage: what each thread keeps for itself stays.
+/// Does what [`trim`] does, for a thread that has no thread-local storage.
 pub fn trim_hidden() -> bool {
     base() != 0 && trim_of(ASKER, core::ptr::null_mut())
 }
@@ -74,6 +75,7 @@ fn trim_of(who: Who, mine: *mut Heap) -> bool {
     // SAFETY: the lock is held.
     let batch = unsafe { batch() };
     let mut purged = 0;
+    idle::of_all(who, mine, batch);
     for heap in heaps() {
         if core::ptr::eq(heap, mine) && heap.lock.lock(who) {
             // SAFETY: this thread owns the heap, and has its lock.

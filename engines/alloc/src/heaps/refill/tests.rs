@@ -200,7 +200,12 @@ fn a_heap_is_warm_for_two_walks_and_few_heaps_are() {
         walk(heap);
         assert!(!is_warm(heap), "the second walk cools it");
         // SAFETY: the test is the heap's owner.
-        assert_eq!(unsafe { heap.pop_block(class) }, None, "and its magazines");
+        assert_eq!(
+            // SAFETY: as above.
+            unsafe { heap.pop_block(class) },
+            std::ptr::null_mut(),
+            "and its magazines"
+        );
     }
     let again = new();
     // SAFETY: as above.
@@ -270,7 +275,7 @@ fn blocks_in_the_magazines_of_a_thread_that_is_gone_are_free() {
     assert_eq!(free(), slots - 1, "all but the block");
     assert_eq!(state_of(span), state::PARTIAL);
     // SAFETY: as above.
-    assert_eq!(unsafe { heap.pop_block(class) }, None);
+    assert_eq!(unsafe { heap.pop_block(class) }, std::ptr::null_mut());
     give(heap, block);
     let pages = heap.pages.load(Ordering::Relaxed); // ORDER: as above
     assert_eq!(pages, 0, "with its last block the span goes");
