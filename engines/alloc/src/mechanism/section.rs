@@ -70,11 +70,15 @@ global_asm!(
 static AREA: AtomicU32 = AtomicU32::new(NOWHERE);
 const NOWHERE: u32 = u32::MAX;
 
-/// Has sections armed in a word of ours (E1).
+/// Has sections armed in a word of ours (E1), unless [`begin`] came first: it does where nothing was allocated before.
 ///
 /// # Safety
 /// No thread has a heap, and none gets one meanwhile.
 pub unsafe fn start() {
+    // ORDER: one thread.
+    if AREA.load(Ordering::Relaxed) != NOWHERE {
+        return;
+    }
     // SAFETY: words of ours.
     unsafe {
         asm!(
@@ -97,11 +101,10 @@ pub unsafe fn begin(offset: isize, bytes: u32) -> bool {
         return serves_this_thread();
     }
     let at = offset + ARMED_AT;
-    AREA.store(at as i32 as u32, Ordering::Relaxed); // ORDER: as above
-    if !serves_this_thread() {
-        AREA.store(NOWHERE, Ordering::Relaxed); // ORDER: as above
+    if !is_registered(at) {
         return false;
     }
+    AREA.store(at as i32 as u32, Ordering::Relaxed); // ORDER: as above
     // SAFETY: a word of ours (E1).
     unsafe {
         asm!(
@@ -117,15 +120,27 @@ pub unsafe fn begin(offset: isize, bytes: u32) -> bool {
 pub fn serves_this_thread() -> bool {
     // ORDER: set at start, and a number by itself.
     let at = AREA.load(Ordering::Relaxed);
-    if at == NOWHERE {
-        return false;
+    let armed: isize;
+    // SAFETY: a load of a word of ours.
+    unsafe {
+        asm!(
+            "mov {armed}, qword ptr [rip + skinflint_section_at]",
+            armed = out(reg) armed,
+            options(nostack, readonly, preserves_flags),
+        );
     }
+    // Both say the same: what a section does not arm there the kernel does not restart.
+    at != NOWHERE && at as i32 as isize == armed && is_registered(armed)
+}
+
+/// Reports whether the kernel knows the area of this thread, whose armed section is at this distance.
+fn is_registered(at: isize) -> bool {
     let cpu: u32;
     // SAFETY: the area of this thread, of the C library's making; negative numbers mean that it is not registered.
     unsafe {
         asm!(
             "mov {cpu:e}, dword ptr fs:[{at}]",
-            at = in(reg) at as i32 as isize - ARMED_AT + CPU_AT as isize,
+            at = in(reg) at - ARMED_AT + CPU_AT as isize,
             cpu = out(reg) cpu,
             options(nostack, readonly, preserves_flags),
         );

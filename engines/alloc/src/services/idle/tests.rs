@@ -96,8 +96,9 @@ fn threads_at_work_lose_no_block_and_share_none_while_another_takes() {
     let name =
         "services::idle::tests::threads_at_work_lose_no_block_and_share_none_while_another_takes";
     let told = in_child(name, || {
-        let _alone = alone();
+        // As in a program that has allocated nothing before: without the range.
         begin();
+        let _alone = alone();
         allow(true);
         let stop = AtomicBool::new(false);
         let wrong: usize = std::thread::scope(|scope| {
