@@ -119,7 +119,12 @@ impl Pace {
         }
         self.tried_ns = now_ns;
         let owing = self.paid_ns - now_ns;
-        Some(pause(owing, owing.clamp(tick_ns, TRY_NS), tick_ns))
+        // A tick may be longer than any try.
+        Some(pause(
+            owing,
+            owing.clamp(tick_ns, TRY_NS.max(tick_ns)),
+            tick_ns,
+        ))
     }
 }
 
@@ -170,6 +175,18 @@ mod tests {
             self.now_ns += pause_ns;
             self.pace.wake(self.now_ns, still, TICK_NS)
         }
+    }
+
+    #[test]
+    fn a_tick_may_be_longer_than_any_try() {
+        let mut pace = Pace::new(0);
+        let hour_ns = 3_600_000_000_000;
+        let part = Part {
+            now_ns: 5,
+            cpu_ns: 1,
+            wall_ns: 2 * WAIT_NS,
+        };
+        assert_eq!(pace.after(&part, true, hour_ns), Some(hour_ns));
     }
 
     #[test]
