@@ -94,10 +94,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Releases the block and large tables.
-    pub(crate) fn finish(&mut self) {
+    /// Ends the block and returns its bytes, for their memory.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.left = 0;
-        self.raw = Vec::new();
+        std::mem::take(&mut self.raw)
+    }
+
+    /// Releases large tables.
+    pub(crate) fn shrink(&mut self) {
         self.model.shrink(4096);
     }
 

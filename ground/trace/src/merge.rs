@@ -11,7 +11,8 @@
 //! G2  `limit` is the lowest ticket that waits elsewhere, in the heap or in a block not yet begun. A
 //!     run of one thread costs one comparison per event; the heap is touched once per run.
 //! G3  Memory: the blocks that are begun (at most one per thread in a trace of our writer), two in
-//!     the channel, one with the feeder.
+//!     the channel, one with the feeder; the memory of blocks that were read goes back to the feeder, which takes it for
+//!     the next ones: memory anew for each cost 400 page faults a block of 60,000 events.
 //! G4  A block that cannot be read is noted in `damage` and skipped; each event comes at most once.
 //!
 //! Not here: decoding (decode.rs).
@@ -19,7 +20,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::block::{BLOCK_HEADER_BYTES, Unpacker};
@@ -38,8 +39,13 @@ type Loaded = Result<(Start, Vec<u8>), Malformed>;
 
 /// The source of unpacked blocks.
 enum Feed {
-    /// A thread that works ahead; both are `None` only while dropping.
-    Ahead(Option<Receiver<Loaded>>, Option<JoinHandle<()>>),
+    /// A thread that works ahead, and what takes the memory of blocks that were read back to it; the options are `None`
+    /// only while dropping.
+    Ahead(
+        Option<Receiver<Loaded>>,
+        Sender<Vec<u8>>,
+        Option<JoinHandle<()>>,
+    ),
     /// No thread: there are few blocks, or no thread could be started.
     Here,
 }
@@ -73,8 +79,8 @@ pub struct Events {
     at: usize,
 }
 
-fn load_entry(source: &Source, entry: &Entry, unpacker: &mut Unpacker) -> Loaded {
-    let mut raw = Vec::new();
+/// Loads a block into `raw`, whose content is dropped.
+fn load_entry(source: &Source, entry: &Entry, unpacker: &mut Unpacker, mut raw: Vec<u8>) -> Loaded {
     let header = load(source, entry.offset, entry.payload_len, unpacker, &mut raw)?;
     let start = Start {
         thread: ThreadId(entry.thread),
@@ -90,13 +96,15 @@ impl Events {
         let mut feed = Feed::Here;
         if index.len() > AHEAD {
             let (send, receive) = sync_channel(AHEAD);
+            let (spents, spent) = channel();
             let (source, index) = (Arc::clone(&source), Arc::clone(&index));
             let work = move || {
                 let mut unpacker = Unpacker::default();
                 for entry in index.iter() {
                     // The other end is gone when no more blocks are wanted.
+                    let raw = spent.try_recv().unwrap_or_default();
                     if send
-                        .send(load_entry(&source, entry, &mut unpacker))
+                        .send(load_entry(&source, entry, &mut unpacker, raw))
                         .is_err()
                     {
                         return;
@@ -107,7 +115,7 @@ impl Events {
                 .name("sft-unpack".into())
                 .spawn(work);
             if let Ok(thread) = thread {
-                feed = Feed::Ahead(Some(receive), Some(thread));
+                feed = Feed::Ahead(Some(receive), spents, Some(thread));
             }
         }
         Events {
@@ -204,7 +212,14 @@ impl Events {
             };
             add_damage(&mut self.damage, damage);
         }
-        lane.decoder.finish();
+        let spent = lane.decoder.finish();
+        // The next block is as a rule as large. Other lanes may wait for long.
+        if !self.idle.is_empty() {
+            lane.decoder.shrink();
+        }
+        if let Feed::Ahead(_, spents, _) = &self.feed {
+            let _ = spents.send(spent);
+        }
         self.idle.push(current);
         self.current = None;
     }
@@ -249,10 +264,10 @@ impl Events {
         let entry = self.index[self.next];
         self.next += 1;
         let loaded = match &self.feed {
-            Feed::Ahead(Some(receive), _) => receive
+            Feed::Ahead(Some(receive), ..) => receive
                 .recv()
                 .unwrap_or(Err(Malformed("the thread that unpacks has ended"))),
-            _ => load_entry(&self.source, &entry, &mut Unpacker::default()),
+            _ => load_entry(&self.source, &entry, &mut Unpacker::default(), Vec::new()),
         };
         let lane = self.idle.pop().unwrap_or_else(|| {
             self.lanes.push(Lane {
@@ -283,7 +298,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        if let Feed::Ahead(receive, thread) = &mut self.feed {
+        if let Feed::Ahead(receive, _, thread) = &mut self.feed {
             // Without a receiver the feeder's next send fails, so it ends.
             drop(receive.take());
             if let Some(thread) = thread.take() {

@@ -112,7 +112,7 @@ pub(crate) fn load(
     raw: &mut Vec<u8>,
 ) -> Result<Header, Malformed> {
     let stored = &mut unpacker.stored;
-    stored.clear();
+    // What it holds of the block before is overwritten, or the block is cut short.
     stored.resize(BLOCK_HEADER_BYTES + payload_len as usize, 0);
     let got = source
         .read_at(stored, offset)

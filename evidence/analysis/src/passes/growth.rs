@@ -294,17 +294,20 @@ impl GrowthPass {
             linked.chain.there_and_back();
         }
         let known = self.unchain(block);
-        let mut grows = false;
-        let mut is_queue = true;
-        if let Some(hand) = self.hands.get_mut(context.site as usize) {
-            let is_pair =
-                hand.open & (hand.serial != block.serial) & (hand.thread == by) & block.is_of(by);
-            grows = is_pair & (hand.size > context.key.size);
-            hand.open = false;
-            hand.grew = hand.grew.saturating_add(u32::from(grows));
-            hand.other = hand.other.saturating_add(u32::from(is_pair & !grows));
-            is_queue = hand.is_queue();
-        }
+        let (grows, is_queue) = match self.hands.get_mut(context.site as usize) {
+            Some(hand) => {
+                let is_pair = hand.open
+                    & (hand.serial != block.serial)
+                    & (hand.thread == by)
+                    & block.is_of(by);
+                let grows = is_pair & (hand.size > context.key.size);
+                hand.open = false;
+                hand.grew = hand.grew.saturating_add(u32::from(grows));
+                hand.other = hand.other.saturating_add(u32::from(is_pair & !grows));
+                (grows, hand.is_queue())
+            }
+            None => (false, true),
+        };
         match known {
             Some(linked) if !grows => self.end(&linked),
             Some(_) => self.pair(context, block, known),
