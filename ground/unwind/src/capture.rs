@@ -54,29 +54,28 @@ pub unsafe fn capture<'a>(
     }
 }
 
-/// Does what `capture` does. If the stack is as most are (the thread's own; it meets a remembered frame by common steps),
-/// the new frames go to `sink`, if it takes them, and nothing is returned.
+/// Does what `capture` does, and gives the stack to `sink`.
 ///
 /// # Safety
 /// As for `capture`.
 #[inline(always)]
-pub unsafe fn capture_to<'a>(
+pub unsafe fn capture_to(
     rules: &RuleCache,
     find: &Finder,
-    state: &'a mut StackState,
+    state: &mut StackState,
     bounds: StackBounds,
     start: Registers,
     sink: &mut impl Sink,
-) -> Option<Capture<'a>> {
+) {
     // SAFETY: as the caller promises.
-    let Some(walked) = (unsafe { walk_own(rules, find, state, bounds, start) }) else {
-        return Some(capture_foreign(rules, find, state, bounds, start));
+    let captured = match unsafe { walk_own(rules, find, state, bounds, start) } {
+        Some(walked) if walked.is_common() && sink.takes(walked.keep, walked.fresh, state.end) => {
+            return state.commit_to(walked, sink);
+        }
+        Some(walked) => state.commit(walked),
+        None => capture_foreign(rules, find, state, bounds, start),
     };
-    if walked.is_common() && sink.takes(walked.keep, walked.fresh, state.end) {
-        state.commit_to(walked, sink);
-        return None;
-    }
-    Some(state.commit(walked))
+    sink.take_whole(captured);
 }
 
 /// Begins a capture. `None` if the stack is not the thread's own.

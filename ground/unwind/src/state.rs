@@ -234,7 +234,8 @@ pub struct Capture<'a> {
     pub foreign: bool,
 }
 
-/// Takes the new frames of a capture while they are remembered: one loop for both.
+/// Takes a captured stack. If it is as most are (the thread's own; it meets a remembered frame by common steps), its new
+/// frames come one by one while they are remembered: one loop for both.
 pub trait Sink {
     /// Returns whether there is a place for `fresh` return addresses that follow `keep` frames of the last stack.
     fn takes(&mut self, keep: usize, fresh: usize, end: End) -> bool;
@@ -244,6 +245,9 @@ pub trait Sink {
     /// # Safety
     /// `takes` returned true, and no more come than it was told.
     unsafe fn put(&mut self, ra: u64);
+
+    /// Takes any other stack, and what `takes` refused.
+    fn take_whole(&mut self, captured: Capture<'_>);
 }
 
 /// The result of a walk: `fresh` frames in the scratch, which follow `keep` kept ones.

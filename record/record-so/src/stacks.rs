@@ -139,7 +139,7 @@ pub unsafe fn acquired(
     // SAFETY: as the caller promises; state.H1.
     unsafe {
         let (lo, hi) = (*state).stack_bounds;
-        let rest = skinflint_unwind::capture_to(
+        skinflint_unwind::capture_to(
             modules::rules(),
             modules::finder(),
             &mut (*state).stack,
@@ -150,15 +150,8 @@ pub unsafe fn acquired(
             },
             &mut sink,
         );
-        let cursor = match (rest, sink.cursor) {
-            (None, Some(cursor)) => cursor,
-            (Some(captured), _) if write_stack(state, &captured) => {
-                let Some(cursor) = (*state).ring.begin(BEFORE_EVENT + ACQUISITION) else {
-                    return emit::count_lost();
-                };
-                cursor
-            }
-            _ => return,
+        let Some(cursor) = sink.cursor else {
+            return;
         };
         let mut cursor = before_event(state, cursor);
         let slop = usable.wrapping_sub(size);
@@ -174,7 +167,8 @@ pub unsafe fn acquired(
     }
 }
 
-/// The ring, for the new frames of a stack. There is one look at the room for them and for the event that follows.
+/// The ring, for the new frames of a stack. For most stacks there is one look at the room for them and for the event
+/// that follows.
 struct RingSink {
     state: *mut ThreadState,
     cursor: Option<Cursor>,
@@ -208,6 +202,32 @@ impl Sink for RingSink {
             // SAFETY: the caller keeps to the number that `takes` made room for.
             unsafe { cursor.put(ra) };
         }
+    }
+
+    #[inline(always)]
+    fn take_whole(&mut self, captured: Capture<'_>) {
+        // SAFETY: state.H1, RECORDING; it is the newest capture.
+        self.cursor = unsafe { after_stack(self.state, captured) };
+    }
+}
+
+/// Writes a stack that is not as most are. Returns where the event that follows goes.
+///
+/// # Safety
+/// As for `write_stack`.
+#[cold]
+#[inline(never)]
+unsafe fn after_stack(state: *mut ThreadState, captured: Capture<'_>) -> Option<Cursor> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if !write_stack(state, &captured) {
+            return None;
+        }
+        let cursor = (*state).ring.begin(BEFORE_EVENT + ACQUISITION);
+        if cursor.is_none() {
+            emit::count_lost();
+        }
+        cursor
     }
 }
 

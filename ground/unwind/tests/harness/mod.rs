@@ -130,8 +130,8 @@ extern "C" fn capture_only(sp: u64, bp: u64) -> i32 {
 struct Taken<'a> {
     stack: &'a mut Vec<u64>,
     refuses: bool,
-    /// What was announced: the frames kept, all frames, the end.
-    taken: Option<(usize, usize, End)>,
+    /// What was announced: the frames kept, all frames, whether the stack is foreign, the end.
+    taken: Option<(usize, usize, bool, End)>,
 }
 
 impl Sink for Taken<'_> {
@@ -140,12 +140,20 @@ impl Sink for Taken<'_> {
             return false;
         }
         keep_of(self.stack, keep);
-        self.taken = Some((keep, keep + fresh, end));
+        self.taken = Some((keep, keep + fresh, false, end));
         true
     }
 
     unsafe fn put(&mut self, ra: u64) {
         self.stack.push(ra);
+    }
+
+    fn take_whole(&mut self, captured: Capture<'_>) {
+        keep_of(self.stack, captured.keep);
+        self.stack.extend(captured.fresh.iter());
+        let of_all = captured.keep + captured.fresh.len();
+        assert_eq!(captured.total, of_all);
+        self.taken = Some((captured.keep, of_all, captured.foreign, captured.end));
     }
 }
 
@@ -166,23 +174,11 @@ impl Harness {
         };
         let (state, bounds) = (&mut self.state, self.bounds);
         // SAFETY: registers of our own entry, this thread's bounds and state.
-        let captured = unsafe { capture_to(&RULES, &FINDER, state, bounds, start, &mut sink) };
-        let end = match (captured, sink.taken) {
-            (None, Some((keep, total, end))) => {
-                assert_eq!(self.mirror.len(), total, "as many come as were announced");
-                self.kept += keep;
-                end
-            }
-            (Some(capture), None) => {
-                self.kept += capture.keep;
-                self.foreign += usize::from(capture.foreign);
-                assert_eq!(capture.total, capture.keep + capture.fresh.len());
-                keep_of(&mut self.mirror, capture.keep);
-                self.mirror.extend(capture.fresh.iter());
-                capture.end
-            }
-            _ => panic!("a capture is taken by the sink or returned"),
-        };
+        unsafe { capture_to(&RULES, &FINDER, state, bounds, start, &mut sink) };
+        let (keep, total, foreign, end) = sink.taken.expect("a capture is given to the sink");
+        assert_eq!(self.mirror.len(), total, "as many come as were announced");
+        self.kept += keep;
+        self.foreign += usize::from(foreign);
         self.end = end;
         if !self.ends.contains(&end) {
             self.ends.push(end);
