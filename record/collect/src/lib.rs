@@ -22,6 +22,7 @@
 
 mod arrivals;
 pub mod control;
+mod dividing;
 mod drain;
 mod folder;
 mod held;
