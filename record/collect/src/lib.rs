@@ -20,8 +20,10 @@
 //!
 //! Not here: the recorder (record-so), the file format (trace), starting the program (cli).
 
+mod allocator;
 mod arrivals;
 pub mod control;
+mod dividing;
 mod drain;
 mod folder;
 mod held;

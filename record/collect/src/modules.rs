@@ -156,25 +156,19 @@ fn begin(pid: u32, line: &MapLine) -> Module {
     module
 }
 
-/// Corrects the kind of mappings that were taken for bss. Anonymous memory after a file's data is its bss
-/// only as far as its headers say; the kernel merges what was mapped after it, such as an allocator's heap.
-///
-/// The two cannot be told apart within one line of `smaps`, so a mapping that lies more outside of the
-/// object than inside counts as plain anonymous memory.
-pub fn cut_bss(pid: u32, mappings: &mut [Mapping], ends: &mut HashMap<String, Option<u64>>) {
-    for index in 0..mappings.len() {
-        if mappings[index].kind == MappingKind::Recorder {
-            continue;
-        }
-        let Some(end) = bss_end(pid, mappings, index, ends) else {
-            continue;
-        };
-        let mapping = &mut mappings[index];
-        if mapping.end - end > end - mapping.start {
-            mapping.kind = MappingKind::Anon;
-            mapping.name = String::new();
-        }
-    }
+/// Returns the mappings that were taken for bss and go on behind their object, by index, and where the object ends.
+/// Anonymous memory after a file's data is its bss only as far as its headers say; the kernel merges what was mapped
+/// after it, such as an allocator's heap, or a program's table behind the recorder's own data.
+pub fn joined_bss(
+    pid: u32,
+    mappings: &[Mapping],
+    ends: &mut HashMap<String, Option<u64>>,
+) -> Vec<(usize, u64)> {
+    let joined = (0..mappings.len()).filter_map(|index| {
+        let end = bss_end(pid, mappings, index, ends)?;
+        (end < mappings[index].end).then_some((index, end))
+    });
+    joined.collect()
 }
 
 /// Splits mappings that were taken for bss where their object ends: what lies behind is plain anonymous memory, in

@@ -21,6 +21,7 @@ use skinflint_base::sys;
 use skinflint_procfs::{Memory, Status, rollup, stat, stat::ticks};
 use skinflint_trace::{LookCause, Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
 
+use crate::dividing::{self, part};
 use crate::look;
 use crate::mappings::{self, PageMap};
 use crate::modules;
@@ -431,25 +432,22 @@ fn read_snapshot(
     let time_ns = process.now_ns();
     let counted_bytes = process.counted_bytes();
     let mut mappings = mappings::smaps(process.pid)?;
-    modules::cut_bss(process.pid, &mut mappings, &mut known.ends);
+    let joined = modules::joined_bss(process.pid, &mappings, &mut known.ends);
     let pages = match PageMap::open(process.pid) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => return None,
         pages => pages.ok(),
     };
     let page = process.info.os_page_bytes.max(4096);
     let mut own = lock(&process.own).clone();
-    own.sort_unstable();
-    own.dedup();
+    own.iter_mut()
+        .for_each(|range| range.1 = range.0 + range.1.next_multiple_of(4096));
     let stacks = lock(&process.stacks).clone();
-    for mapping in &mut mappings {
-        if mapping.kind == MappingKind::Anon
-            && stacks
-                .iter()
-                .any(|&(low, high)| mapping.start <= low && high <= mapping.end)
-        {
+    for (index, mapping) in mappings.iter_mut().enumerate() {
+        if mapping.kind == MappingKind::Anon && stacks.contains(&(mapping.start, mapping.end)) {
             mapping.kind = MappingKind::Stack;
         }
-        let wanted = matches!(mapping.kind, MappingKind::Anon | MappingKind::Heap);
+        let is_joined = joined.iter().any(|one| one.0 == index);
+        let wanted = is_joined || matches!(mapping.kind, MappingKind::Anon | MappingKind::Heap);
         if wanted && mapping.end - mapping.start <= RUNS_LIMIT {
             let runs = match (&pages, mapping.rss_bytes) {
                 (_, 0) => Some(Vec::new()),
@@ -465,6 +463,7 @@ fn read_snapshot(
         }
     }
     let is_torn = !agree(&mut mappings);
+    let mappings = dividing::by_owner(mappings, &joined, stacks, own);
     // What follows says nothing of pages and sizes; their moment is over.
     let took_ns = begun.elapsed().as_nanos() as u64;
     // The pages tell which memory may be read for it.
@@ -472,11 +471,7 @@ fn read_snapshot(
         true => known.arenas.tops(process.pid, &mappings),
         false => None,
     };
-    let mut done = Vec::with_capacity(mappings.len());
-    for mapping in mappings {
-        split_off_own(mapping, &own, &mut done);
-    }
-    let recorder = done
+    let recorder = mappings
         .iter()
         .filter(|mapping| mapping.kind == MappingKind::Recorder);
     let recorder_bytes = recorder.map(|mapping| mapping.rss_bytes).sum();
@@ -491,69 +486,9 @@ fn read_snapshot(
         took_ns,
         counted_bytes,
         tops,
-        mappings: done,
+        mappings,
     };
     Some((snapshot, is_torn))
-}
-
-/// Splits the recorder's own mappings off one of the program's: the kernel merges neighbouring anonymous
-/// mappings.
-fn split_off_own(mapping: Mapping, own: &[(u64, u64)], done: &mut Vec<Mapping>) {
-    let mut rest = mapping;
-    if rest.kind != MappingKind::Anon || !rest.runs_known {
-        done.push(rest);
-        return;
-    }
-    for &(start, bytes) in own {
-        let end = start + bytes.next_multiple_of(4096);
-        if end <= rest.start || rest.end <= start {
-            continue;
-        }
-        let (cut_start, cut_end) = (start.max(rest.start), end.min(rest.end));
-        let before = part(&rest, rest.start, cut_start);
-        let mut ours = part(&rest, cut_start, cut_end);
-        ours.kind = MappingKind::Recorder;
-        ours.name = "[skinflint]".into();
-        rest = part(&rest, cut_end, rest.end);
-        done.extend(
-            [before, ours]
-                .into_iter()
-                .filter(|part| part.start < part.end),
-        );
-    }
-    if rest.start < rest.end {
-        done.push(rest);
-    }
-}
-
-/// Returns a part of an anonymous mapping; its resident bytes are those of its runs.
-fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
-    let runs: Vec<(u64, u64)> = mapping
-        .runs
-        .iter()
-        .filter_map(|&(first, bytes)| {
-            let (from, to) = (first.max(start), (first + bytes).min(end));
-            (from < to).then(|| (from, to - from))
-        })
-        .collect();
-    let rss_bytes: u64 = runs.iter().map(|&(_, bytes)| bytes).sum();
-    let whole = mapping.rss_bytes.max(1);
-    let share = |bytes: u64| (u128::from(bytes) * u128::from(rss_bytes) / u128::from(whole)) as u64;
-    Mapping {
-        start,
-        end,
-        perms: mapping.perms.clone(),
-        name: mapping.name.clone(),
-        kind: mapping.kind,
-        rss_bytes,
-        pss_bytes: share(mapping.pss_bytes),
-        private_bytes: share(mapping.private_bytes),
-        anon_bytes: share(mapping.anon_bytes),
-        swap_bytes: mapping.swap_bytes,
-        huge_bytes: mapping.huge_bytes.map(share),
-        runs,
-        runs_known: true,
-    }
 }
 
 #[cfg(test)]
@@ -604,32 +539,5 @@ mod tests {
         // Another program now.
         note(&mut newest, memory(1 << 20, 1 << 20));
         assert_eq!(newest, memory(1 << 20, 21 << 20));
-    }
-
-    #[test]
-    fn own_memory_is_taken_out_of_the_middle() {
-        let mapping = Mapping {
-            start: 0x10000,
-            end: 0x20000,
-            kind: MappingKind::Anon,
-            rss_bytes: 0x6000,
-            runs: vec![(0x11000, 0x4000), (0x1e000, 0x2000)],
-            runs_known: true,
-            ..Mapping::default()
-        };
-        let mut done = Vec::new();
-        split_off_own(mapping, &[(0x1000, 0x1000), (0x12000, 0x1800)], &mut done);
-        let seen: Vec<_> = done
-            .iter()
-            .map(|m| (m.start, m.end, m.kind, m.rss_bytes))
-            .collect();
-        assert_eq!(
-            seen,
-            [
-                (0x10000, 0x12000, MappingKind::Anon, 0x1000),
-                (0x12000, 0x14000, MappingKind::Recorder, 0x2000),
-                (0x14000, 0x20000, MappingKind::Anon, 0x3000),
-            ]
-        );
     }
 }

@@ -19,6 +19,7 @@ use skinflint_procfs::processes::parent;
 use skinflint_procfs::{climb, status};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
+use crate::allocator;
 use crate::arrivals::Arrivals;
 use crate::control::{self, Reply, Request, State, Status};
 pub use crate::drain::ChildEnd;
@@ -575,7 +576,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
-    info.allocator = allocator_name(&info.allocator_path, &text(&hello.libc_version));
+    info.allocator = allocator::name(pid, &info.allocator_path, &text(&hello.libc_version));
     let path = known.fresh_name(&meeting.options.folder, &info.name, pid);
     meeting.output.begin(index, info.clone(), path.clone());
     let process = Arc::new(Process {
@@ -723,21 +724,6 @@ fn text(bytes: &[u8]) -> String {
         .position(|&byte| byte == 0)
         .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
-}
-
-/// Returns the allocator's name: `glibc 2.36` for libc's own, else the file's name with its links
-/// followed: `libjemalloc.so.2`.
-fn allocator_name(path: &str, libc_version: &str) -> String {
-    let file = Path::new(path);
-    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
-    match name(file) {
-        Some(libc) if libc == "libc.so.6" => format!("glibc {libc_version}"),
-        Some(given) => std::fs::canonicalize(file)
-            .ok()
-            .and_then(|p| name(&p))
-            .unwrap_or(given),
-        None => String::new(),
-    }
 }
 
 fn page_bytes() -> u64 {

@@ -313,3 +313,38 @@ fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
     talk.say(b"q");
     assert_eq!(talk.finish(PATIENCE).status.code(), Some(5));
 }
+
+/// The kernel joins the recorder's bss with what the program mapped above it: one line of 13 MiB, which is not the
+/// recorder's.
+#[test]
+fn memory_that_the_kernel_joined_with_the_recorders_is_the_programs() {
+    if !need::program("gdb") {
+        return;
+    }
+    const OWN: u64 = 13 << 20;
+    let bench = Bench::new();
+    let mut joined = Running::start(bench.command(program("joined")));
+    let pid = joined.line();
+    let attached = attach(&bench, &pid, "joined.sft", &[]);
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
+    let mut lines = maps.lines();
+    let is_data = |line: &&str| line.contains("rw-p") && line.ends_with("libskinflint_record.so");
+    lines.find(is_data).expect("the recorder's data");
+    let bss = lines.next().and_then(|line| line.split(' ').next()?.split_once('-'));
+    let (low, high) = bss.expect("its bss");
+    let address = |hex| u64::from_str_radix(hex, 16).expect("an address");
+    assert!(address(high) - address(low) > OWN, "not joined: {maps}");
+    bench.tool(["ctl", &pid, "snapshot"]).says(0, &[]);
+    detach(&bench, &pid, attached);
+    joined.signalled(PATIENCE);
+    let report = bench.report_at("joined.sft", "end");
+    let rows = report.0["instants"][report.number("at") as usize]["books"]["rows"].as_array();
+    let row = |id: &str| {
+        let rows = rows.expect("books");
+        let row = rows.iter().find(|row| row["id"] == id).expect("the row");
+        row["bytes"].as_u64().expect("a number")
+    };
+    assert!(row("recorder") < OWN / 4, "{:#?}", row("recorder"));
+    assert!(row("other-mappings") >= OWN);
+    assert!(report.number("program.recorder_bytes") < OWN / 4);
+}

@@ -448,8 +448,8 @@ fn a_copy_that_says_hello_late_is_not_lost() {
     kin.miss(GONE + 1, copy, &living(&own));
     let missed = kin.missed.get_mut(&(GONE + 1)).expect("it");
     missed.most_bytes = Some(MUCH_BYTES);
-    let meets = told(NOTICE_MEETS, GONE + 1, own.start_ns + 1, "");
-    assert!(kin.told(&meets, &living(&own)));
+    let meets = notice(NOTICE_MEETS, GONE + 1, own.start_ns + 1, "");
+    assert!(kin.take_in(&meets, &living(&own)));
     let mut child = process(1, GONE + 1, "/bin/origin");
     child.start_ns = own.start_ns + 1;
     kin.heard(&child, &living(&own));

@@ -1,0 +1,198 @@
+//! Names of the allocator beneath the recorder: `glibc 2.36`, `libjemalloc.so.2`, `jemalloc (libserver.so)`.
+//!
+//! ```text
+//!   libc.so.6 ──────────────────────────────► glibc and its version
+//!   a file that is named after an allocator ─► the file's name, links followed
+//!   another file ─► .dynsym: mallctl? ───────► jemalloc (the file's name)
+//! ```
+//!
+//! A1  A program or library may carry an allocator inside: what the file that has `malloc` exports of the allocator's own
+//!     interface tells which. Only symbols that it defines count, not those that it calls.
+//! A2  Nothing of a file is believed: offsets and sizes have bounds, and what makes no sense names nothing.
+//!
+//! Cost: two sections of one file are read, for a process whose allocator's file has another name. Not here: which file
+//! that is (record-so says it).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Parts of the names of files that need not be read.
+const NAMED: [&str; 4] = ["jemalloc", "mimalloc", "tcmalloc", "skinflint"];
+/// The largest table that is read, bytes.
+const MOST_BYTES: u64 = 64 << 20;
+const SECTION_BYTES: u64 = 64;
+const SYMBOL_BYTES: usize = 24;
+const SHT_DYNSYM: u64 = 11;
+
+/// Returns the allocator's name. `path` is the file that has its `malloc`, as the process sees it.
+pub fn name(pid: u32, path: &str, libc_version: &str) -> String {
+    let file = Path::new(path);
+    let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+    let given = match name(file) {
+        Some(libc) if libc == "libc.so.6" => return format!("glibc {libc_version}"),
+        Some(given) => given,
+        None => return String::new(),
+    };
+    let real = std::fs::canonicalize(file).ok().and_then(|p| name(&p));
+    let shown = real.unwrap_or(given);
+    if NAMED.iter().any(|one| shown.contains(one)) {
+        return shown;
+    }
+    match inside(Path::new(&format!("/proc/{pid}/root{path}"))) {
+        Some(allocator) => format!("{allocator} ({shown})"),
+        None => shown,
+    }
+}
+
+/// Returns the allocator that a file carries, by what it exports (A1).
+fn inside(file: &Path) -> Option<&'static str> {
+    let file = File::open(file).ok()?;
+    let mut head = [0u8; 64];
+    file.read_exact_at(&mut head, 0).ok()?;
+    if head.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let (table, count) = (number(&head, 40, 8)?, number(&head, 60, 2)?);
+    let sections = read(&file, table, count * SECTION_BYTES)?;
+    let section = |index: u64| {
+        let at = usize::try_from(index.checked_mul(SECTION_BYTES)?).ok()?;
+        sections.get(at..at.checked_add(SECTION_BYTES as usize)?)
+    };
+    let is_table = |one: &&[u8]| number(one, 4, 4) == Some(SHT_DYNSYM);
+    let symbols = (0..count).filter_map(section).find(is_table)?;
+    let contents = |one: &[u8]| read(&file, number(one, 24, 8)?, number(one, 32, 8)?);
+    let names = contents(section(number(symbols, 40, 4)?)?)?;
+    let symbols = contents(symbols)?;
+    symbols.chunks_exact(SYMBOL_BYTES).find_map(|symbol| {
+        let is_defined = number(symbol, 6, 2)? != 0;
+        let at = usize::try_from(number(symbol, 0, 4)?).ok()?;
+        let name = names.get(at..)?.split(|byte| *byte == 0).next()?;
+        is_defined.then(|| of_symbol(name)).flatten()
+    })
+}
+
+/// Returns the allocator whose own interface has this function.
+fn of_symbol(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"mallctl" | b"je_mallctl" | b"_rjem_mallctl" => Some("jemalloc"),
+        b"mi_version" => Some("mimalloc"),
+        b"tc_version" | b"_ZN15MallocExtension8instanceEv" => Some("tcmalloc"),
+        // Google's newer one has the class in a namespace.
+        _ if name.starts_with(b"_ZN8tcmalloc15MallocExtension") => Some("tcmalloc"),
+        _ => None,
+    }
+}
+
+fn read(file: &File, offset: u64, bytes: u64) -> Option<Vec<u8>> {
+    let is_there = offset.checked_add(bytes)? <= file.metadata().ok()?.len();
+    if !is_there || bytes > MOST_BYTES {
+        return None;
+    }
+    let mut read = vec![0; bytes as usize];
+    file.read_exact_at(&mut read, offset).ok()?;
+    Some(read)
+}
+
+/// Returns the little-endian number of `bytes` bytes at an offset.
+fn number(from: &[u8], at: usize, bytes: usize) -> Option<u64> {
+    let bytes = from.get(at..at + bytes)?;
+    Some(
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |sum, &byte| sum << 8 | u64::from(byte)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a file with the tables of dynamic symbols that a linker writes: names, and whether each is defined.
+    fn object(symbols: &[(&str, bool)]) -> Vec<u8> {
+        let (mut table, mut names) = (vec![0u8; SYMBOL_BYTES], vec![0u8]);
+        for (name, is_defined) in symbols {
+            let mut symbol = [0u8; SYMBOL_BYTES];
+            symbol[..4].copy_from_slice(&(names.len() as u32).to_le_bytes());
+            symbol[6] = u8::from(*is_defined);
+            table.extend(symbol);
+            names.extend(name.bytes().chain([0]));
+        }
+        let mut file = vec![0u8; 64];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let mut sections = vec![0u8; 64];
+        for (kind, contents) in [(11u32, table), (3, names)] {
+            let mut section = [0u8; 64];
+            section[4..8].copy_from_slice(&kind.to_le_bytes());
+            section[24..32].copy_from_slice(&(file.len() as u64).to_le_bytes());
+            section[32..40].copy_from_slice(&(contents.len() as u64).to_le_bytes());
+            section[40] = 2;
+            sections.extend(section);
+            file.extend(contents);
+        }
+        let table = (file.len() as u64).to_le_bytes();
+        file[40..48].copy_from_slice(&table);
+        file[60] = 3;
+        file.extend(sections);
+        file
+    }
+
+    fn named(file_name: &str, contents: &[u8]) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(file_name);
+        std::fs::write(&path, contents).expect("written");
+        name(std::process::id(), &path.to_string_lossy(), "2.36")
+    }
+
+    #[test]
+    fn an_allocator_inside_another_file_is_named_by_what_the_file_exports() {
+        for (symbol, is) in [
+            ("mallctl", "jemalloc"),
+            ("mi_version", "mimalloc"),
+            ("tc_version", "tcmalloc"),
+            ("_ZN15MallocExtension8instanceEv", "tcmalloc"),
+            (
+                "_ZN8tcmalloc15MallocExtension19ReleaseMemoryToSystemEm",
+                "tcmalloc",
+            ),
+        ] {
+            let file = object(&[("malloc", true), (symbol, true)]);
+            assert_eq!(
+                named("libserver.so.3", &file),
+                format!("{is} (libserver.so.3)")
+            );
+            let calls = object(&[("malloc", true), (symbol, false)]);
+            assert_eq!(
+                named("libserver.so.3", &calls),
+                "libserver.so.3",
+                "{symbol}"
+            );
+        }
+        let other = object(&[("malloc", true), ("mallctl_of_ours", true)]);
+        assert_eq!(named("server", &other), "server");
+    }
+
+    #[test]
+    fn a_file_that_has_an_allocators_name_keeps_it() {
+        let file = object(&[("malloc", true), ("mallctl", true)]);
+        assert_eq!(named("libjemalloc.so.2", &file), "libjemalloc.so.2");
+        assert_eq!(named("libc.so.6", &file), "glibc 2.36");
+        assert_eq!(name(1, "", "2.36"), "");
+        assert_eq!(name(1, "/no/such/file.so", "2.36"), "file.so");
+    }
+
+    #[test]
+    fn a_damaged_file_names_nothing() {
+        let file = object(&[("malloc", true), ("mallctl", true)]);
+        for bytes in 0..file.len() {
+            assert_eq!(named("x", &file[..bytes]), "x", "cut at {bytes}");
+        }
+        for at in 0..file.len() {
+            let mut broken = file.clone();
+            broken[at] ^= 0xff;
+            let name = named("x", &broken);
+            assert!(name == "x" || name == "jemalloc (x)", "byte {at}: {name}");
+        }
+    }
+}
