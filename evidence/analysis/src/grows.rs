@@ -44,6 +44,8 @@ const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
 
 const GROWS: &str = "Only grows, from the beginning of the run to its end";
+/// The same in a recording that did not begin with the process.
+const GROWS_SINCE: &str = "Only grows, from the beginning of the recording to its end";
 const GREW: &str = "Only grew, until acquisitions ended";
 
 /// When the blocks that live at a moment were born.
@@ -119,14 +121,21 @@ pub(crate) fn only_grow(
         (Some(at), Some(label)) => (even(ledger, at), format!("at '{label}'")),
         _ => Default::default(),
     };
+    let began_late = ledger.covered().is_some();
     let still = |born: &&&Born| gone_bytes <= born.usable_bytes / 2;
     let rows = report.sites.iter();
     let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
     rows.filter_map(|row| {
         let moment = of_moment.get(&row.node).filter(still);
         match moment {
-            Some(born) => Some(at_the_moment(finding(row, born, &when), at, end.time_us)),
-            None => Some(finding(row, of_end.get(&row.node)?, "at the end")),
+            Some(born) => {
+                let found = finding(row, born, &when, began_late);
+                Some(at_the_moment(found, at, end.time_us))
+            }
+            None => {
+                let born = of_end.get(&row.node)?;
+                Some(finding(row, born, "at the end", began_late))
+            }
         }
     })
     .collect()
@@ -166,15 +175,19 @@ fn listed(slices: &[String]) -> String {
     }
 }
 
-fn finding(row: &Site, born: &Born, when: &str) -> Finding {
+fn finding(row: &Site, born: &Born, when: &str, began_late: bool) -> Finding {
+    let (title, run) = match began_late {
+        true => (GROWS_SINCE, "recording"),
+        false => (GROWS, "run"),
+    };
     let blocks: u64 = born.by_serial.iter().sum();
     let slices: Vec<String> = born.by_serial.iter().map(u64::to_string).collect();
     let mut found = Finding {
         kind: FindingKind::Leak,
         // The title has no count: findings of one function and title are merged.
-        title: GROWS.to_owned(),
+        title: title.to_owned(),
         what: format!(
-            "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the run after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
+            "{} of this stack live {when} ({}), of {} made, and they were born all along: {} of them in one eighth of the {run} after the other (by acquisitions). A cache or a queue would have young blocks only, and what is set up once has old ones only.",
             count(blocks, "block"),
             bytes(born.usable_bytes),
             count(row.allocations, "block"),
@@ -211,7 +224,7 @@ fn finding(row: &Site, born: &Born, when: &str) -> Finding {
 fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Finding {
     let Some(at) = at else { return found };
     let after_us = end_us.saturating_sub(at.time_us);
-    if after_us >= end_us / 4 && found.title == GROWS {
+    if after_us >= end_us / 4 && [GROWS, GROWS_SINCE].contains(&found.title.as_str()) {
         found.title = GREW.to_owned();
         found.what += &format!(
             " That was {} after the start; next to nothing was acquired in the {} that the run went on.",
@@ -249,7 +262,10 @@ mod tests {
             let found = at_the_moment(found, Some(&births(at_us)), end_us);
             (found.title, found.what)
         };
-        assert_eq!(said(GROWS, 751, 1000), (GROWS.into(), String::new()));
+        for title in [GROWS, GROWS_SINCE] {
+            assert_eq!(said(title, 751, 1000), (title.into(), String::new()));
+            assert_eq!(said(title, 750, 1000).0, GREW);
+        }
         let (title, what) = said(GROWS, 7_500_000, 10_000_000);
         assert_eq!(title, GREW);
         assert!(

@@ -449,17 +449,27 @@ fn what_only_grows_is_told_without_marks() {
             script.free(passing);
         }
     }
-    let report = script.report(facts());
-    let grows: Vec<_> = report
-        .findings
-        .iter()
-        .filter(|one| one.title.starts_with("Only grows"))
-        .collect();
-    assert_eq!(grows.len(), 1, "{grows:#?}");
-    assert_eq!(function(&report, grows[0]), "f1");
-    assert_eq!((grows[0].blocks, grows[0].saved_bytes), (2000, 0));
-    let words = "of them in one eighth of the run after the other";
-    assert!(grows[0].what.contains(words), "{}", grows[0].what);
+    // What an attached recording has from its beginning on is not what the program has from its own.
+    let mut attached = facts();
+    attached.ending = Some(Ending {
+        notes: vec!["recorded from a moment of its life on (attached): …".into()],
+        ..Ending::default()
+    });
+    for (facts, run) in [(facts(), "run"), (attached, "recording")] {
+        let report = script.report(facts);
+        let grows: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|one| one.title.starts_with("Only grows"))
+            .collect();
+        assert_eq!(grows.len(), 1, "{grows:#?}");
+        assert_eq!(function(&report, grows[0]), "f1");
+        assert_eq!((grows[0].blocks, grows[0].saved_bytes), (2000, 0));
+        let title = format!("Only grows, from the beginning of the {run} to its end");
+        assert_eq!(grows[0].title, title);
+        let words = format!("of them in one eighth of the {run} after the other");
+        assert!(grows[0].what.contains(&words), "{}", grows[0].what);
+    }
 }
 
 /// Free pages of a program that ends at once, and of one that goes on.
