@@ -5,7 +5,8 @@
  * __libc_malloc, jemalloc's mallocx), and keeps all: 22.9 MiB of 34.3 are seen by nobody. `beside released` takes the
  * 600 with malloc and gives 400 back by the other names. `beside even` takes and keeps the 600 with malloc, and so does
  * a child that it forks while two threads hold blocks in their caches. It ends by return from main. `beside brk` takes
- * 24 MiB by sbrk instead, and writes to all of it. `killed` after either: SIGKILL ends it, so that the allocator is
+ * 24 MiB by a system call of its own for brk instead, and writes to all of it. `beside sbrk` takes them by sbrk, between
+ * blocks of the allocator's, which then count as in use to glibc. `killed` after either: SIGKILL ends it, so that the allocator is
  * never asked; the mark before has waited until the collector has looked at all of the memory.
  */
 #include "check.h"
@@ -31,10 +32,27 @@ NOINLINE static void *other(size_t size)
     return block;
 }
 
+static long raw_brk(void *end)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(12L), "D"(end) : "rcx", "r11", "memory");
+    return result;
+}
+
 NOINLINE static void own(void)
 {
     enum { BYTES = 24 << 20 };
-    void *more = sbrk(BYTES);
+    /* libc's sbrk would not know of it: it takes nothing more. */
+    char *more = sbrk(0);
+    long end = raw_brk(more + BYTES);
+    CHECK(end == (long)(more + BYTES));
+    memset(more, 1, BYTES);
+}
+
+NOINLINE static void own_by_sbrk(void)
+{
+    enum { BYTES = 24 << 20 };
+    char *more = sbrk(BYTES);
     CHECK(more != (void *)-1);
     memset(more, 1, BYTES);
 }
@@ -96,6 +114,13 @@ int main(int argc, char **argv)
     if (strcmp(what, "brk") == 0) {
         kept[0] = must_malloc(SIZE);
         own();
+    }
+    int is_sbrk = strcmp(what, "sbrk") == 0;
+    if (is_sbrk) {
+        kept[0] = must_malloc(SIZE);
+        own_by_sbrk();
+        for (int i = 1; i < SEEN; i++)
+            kept[i] = must_malloc(SIZE);
     }
     int is_brk = kept[0] != NULL;
     int is_released = strcmp(what, "released") == 0;

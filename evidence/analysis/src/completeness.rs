@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     pub threads: usize,
     /// Anonymous memory mapped past the recorder at the peak, bytes.
     pub past_bytes: u64,
+    /// Bytes of the data segment that the program itself took.
+    pub break_bytes: u64,
     /// Heap pages on which no recorded block ever was.
     pub unexplained: Unexplained,
     /// Tickets that the program took and no event has.
@@ -117,7 +119,7 @@ pub(crate) fn judge(known: &Known<'_>, seen: &Seen) -> Verdict {
     let resident_bytes = seen.past_bytes;
     all.splice(0..0, past.then_some(Missing::Mapped { resident_bytes }));
     let live = seen.live_at_exit.filter(|_| accused);
-    all.extend(live.and_then(|live| contradiction(known, &live, seen.threads)));
+    all.extend(live.and_then(|live| contradiction(known, &live, seen.threads, seen.break_bytes)));
     let said = known.ending.map_or(known.events, |ending| ending.events);
     let surplus = Missing::Surplus {
         events: known.events,

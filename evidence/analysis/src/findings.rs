@@ -25,7 +25,7 @@
 //! (`grouping.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use skinflint_trace::{Exit, OriginKind};
+use skinflint_trace::Exit;
 
 use crate::block::INHERITED;
 use crate::books::{Closed, Untouched};
@@ -37,6 +37,7 @@ use crate::missing::Missing;
 use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, InstantKind, Report, Site};
 use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count, duration};
+use crate::remedies::{ARENA_ENDS, FEWER_ARENAS, give_back};
 use crate::steady::Then;
 use crate::waste::Wasteful;
 
@@ -264,9 +265,10 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     let mut found = Vec::new();
     if giveback.whole_bytes >= least {
         let title = "Free pages that the allocator keeps, without a live byte on them";
-        let mut whole = process(title, giveback.whole_bytes, &give_back_advice(facts));
+        let remedy = give_back(facts, giveback);
+        let mut whole = process(title, giveback.whole_bytes, &remedy.change);
         let kept = kept(giveback.whole_bytes, instant, around);
-        whole.saved_bytes = whole.saved_bytes.min(kept).min(giveback.known_bytes);
+        whole.saved_bytes = kept.min(giveback.known_bytes).min(remedy.bytes);
         let worth = (books.resident_bytes / STOCK).max(least);
         if around.in_exit || whole.saved_bytes < worth {
             // Most of it stays free, and is little beside the process.
@@ -282,7 +284,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
             whole.confidence = Confidence::Possible;
         }
         // What malloc_trim gives back is known to the page, if nothing moved while pages were read.
-        if allocator.starts_with("glibc") && books.skew_ns == 0 && unknown == 0 {
+        if remedy.is_exact && books.skew_ns == 0 && unknown == 0 {
             whole.confidence = Confidence::Certain;
         }
         found.push(whole);
@@ -396,61 +398,6 @@ fn not_known() -> (String, String) {
          its start to see what is free."
             .into(),
     )
-}
-
-/// Returns what makes this allocator give whole pages back.
-fn give_back_advice(facts: &Facts) -> String {
-    let allocator = facts.process.allocator.as_str();
-    let origin = facts.process.origin.as_ref();
-    // Threads of the allocator's own do not come along: its worker is missed from then on.
-    if allocator.contains("jemalloc") && origin.is_some_and(|one| one.how == OriginKind::Fork) {
-        return "MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0: this process is a copy (fork), in which jemalloc's \
-                background thread does not run. With many threads also narenas:2."
-            .into();
-    }
-    let advice = advice_for(allocator);
-    // First: on a small screen what comes last is cut, and with threads this is worth most.
-    match allocator.starts_with("glibc") && facts.threads.len() > 1 {
-        true => {
-            format!("{ARENA_ENDS} {advice} {FEWER_ARENAS}")
-        }
-        false => advice.into(),
-    }
-}
-
-/// How glibc is made to give the ends of its heaps back. By itself it raises the threshold to twice the largest block
-/// that was mapped alone and freed, at most 64 MiB.
-const ARENA_ENDS: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072: the ends of arenas then go back as their \
-     blocks are freed (glibc raises the threshold by itself otherwise); blocks of 128 KiB and more are mapped each by \
-     itself, which takes time.";
-/// Advice for a program with threads, to be measured before it is followed.
-const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where threads allocate in turns, and more where \
-     long-lived blocks of one thread then lie among those of the others: measure it.";
-
-/// Returns what makes an allocator of this name give whole pages back.
-fn advice_for(allocator: &str) -> &'static str {
-    const {
-        assert!(
-            crate::steady::JEMALLOC_DECAY_MS == 500,
-            "the advice names another"
-        )
-    };
-    if allocator.starts_with("glibc") {
-        "Call malloc_trim(0) after large releases, or from time to time when idle. Or run the \
-         program on an allocator that gives pages back by itself (skinflint exec)."
-    } else if allocator.contains("jemalloc") {
-        "MALLOC_CONF=background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0. With many threads \
-         also narenas:2."
-    } else if allocator.contains("mimalloc") {
-        "MIMALLOC_PURGE_DELAY=0, or mi_collect(true) after large releases."
-    } else if allocator.contains("tcmalloc") {
-        "TCMALLOC_RELEASE_RATE=10, or MallocExtension ReleaseFreeMemory after large releases."
-    } else if allocator.contains("skinflint") {
-        "Call malloc_trim(0) after large releases: it gives all of them back at once. By itself this \
-         allocator gives them back while the program is idle, unless SKINFLINT_PURGE=off."
-    } else {
-        "Use the allocator's own call or option to give free pages back, or another allocator."
-    }
 }
 
 /// Returns findings on stacks that held more at every mark of a series than at the one before.
@@ -702,36 +649,6 @@ fn percent(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skinflint_trace::{Origin, ProcessInfo, Thread};
-
-    #[test]
-    fn advice_is_for_what_the_process_is() {
-        let facts = |allocator: &str, forked: bool, threads: usize| Facts {
-            process: ProcessInfo {
-                allocator: allocator.into(),
-                origin: forked.then(|| Origin {
-                    how: OriginKind::Fork,
-                    uid: "1".into(),
-                    pid: 7,
-                    fork_ticket: 9,
-                }),
-                ..ProcessInfo::default()
-            },
-            threads: vec![Thread::default(); threads],
-            ..Facts::default()
-        };
-        let advice =
-            |allocator, forked, threads| give_back_advice(&facts(allocator, forked, threads));
-        // A copy has no thread of jemalloc's.
-        assert!(advice("jemalloc 5.3.0", false, 9).contains("background_thread:true"));
-        let copy = advice("jemalloc 5.3.0", true, 9);
-        assert!(copy.contains("dirty_decay_ms:0") && !copy.contains("background_thread:true"));
-        // Arenas are of threads.
-        let threads = advice("glibc 2.36", false, 2);
-        assert!(threads.starts_with("GLIBC_TUNABLES=glibc.malloc.trim_threshold"));
-        assert!(threads.contains("MALLOC_ARENA_MAX=2"));
-        assert!(!advice("glibc 2.36", true, 1).contains("ARENA"));
-    }
 
     #[test]
     fn free_pages_that_a_later_look_does_not_find_have_gone() {

@@ -76,6 +76,8 @@ pub struct GiveBack {
     pub whole_bytes: u64,
     /// The bytes of these known to be free (B3): all of them in a process recorded from its birth.
     pub known_bytes: u64,
+    /// The bytes of whole pages that lie in the topmost chunk at the end of the data segment; 0 if it is not known (B4).
+    pub top_bytes: u64,
     /// Bytes of topmost chunks that stay, or may stay (B4).
     pub tops_bytes: u64,
     /// Whether topmost chunks are known (B4).
@@ -90,6 +92,7 @@ impl GiveBack {
         GiveBack {
             whole_bytes,
             known_bytes: self.known_bytes.min(whole_bytes),
+            top_bytes: self.top_bytes.min(whole_bytes),
             tops_bytes: self.tops_bytes.min(free - whole_bytes),
             ..self
         }
@@ -176,7 +179,11 @@ impl Measuring<'_> {
         self.whole(from, to.min(top.start.saturating_sub(GLIBC_LEAST_CHUNK)));
         let from = span.start.max(used_to);
         match top.goes {
-            true => self.whole(from.max(top.start.saturating_add(GLIBC_TOP_LEFT)), to),
+            true => {
+                let below = self.all.whole_bytes;
+                self.whole(from.max(top.start.saturating_add(GLIBC_TOP_LEFT)), to);
+                self.all.top_bytes += self.all.whole_bytes - below;
+            }
             // What is resident behind it is the arena's, too.
             false => {
                 let stays = pages(from.max(top.start), to);
@@ -306,6 +313,20 @@ mod tests {
         assert_eq!(divided(&spans, &blocks, &[elsewhere]), (7 * PAGE, 0));
     }
 
+    /// Six pages, a block on the first and one on the third; the topmost chunk has the last two and a half.
+    #[test]
+    fn of_what_goes_the_topmost_chunks_part_is_told() {
+        let (spans, blocks) = ([span(6, true)], [block(0, 64), block(2 * PAGE, 64)]);
+        let part = |tops: Option<&[Top]>| {
+            let got = measure(&spans, blocks.iter().copied(), Way::Glibc(tops), None);
+            (got.whole_bytes, got.top_bytes)
+        };
+        let end = top(3 * PAGE + 2048, 2 * PAGE + 2048, true);
+        assert_eq!(part(Some(&[end])), (3 * PAGE, 2 * PAGE));
+        assert_eq!(part(Some(&[])), (4 * PAGE, 0), "elsewhere");
+        assert_eq!(part(None), (4 * PAGE, 0), "not known");
+    }
+
     #[test]
     fn the_end_of_the_data_segment_goes_but_for_its_first_page() {
         let (spans, blocks) = ([span(4, true)], [block(0, PAGE - 24)]);
@@ -334,9 +355,10 @@ mod tests {
                 known_bytes,
                 tops_bytes,
                 tops_known: true,
+                top_bytes: 11,
             };
             let got = read.within(10);
-            assert!(got.tops_known);
+            assert!(got.tops_known && got.top_bytes == got.whole_bytes);
             (got.whole_bytes, got.known_bytes, got.tops_bytes)
         };
         assert_eq!(within(6, 5, 4), (6, 5, 4));

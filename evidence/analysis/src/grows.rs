@@ -49,6 +49,8 @@ const WORTH_BYTES: u64 = 64 << 10;
 
 const GROWS: &str = "Only grows, from the beginning of the run to its end";
 const GROWS_LATER: &str = "Only grows, from start-up to the end of the run";
+/// The first of these in a recording that did not begin with the process; its own start-up is not known.
+const GROWS_SINCE: &str = "Only grows, from the beginning of the recording to its end";
 const GREW: &str = "Only grew, until acquisitions ended";
 
 /// When the blocks that live at a moment were born.
@@ -166,14 +168,21 @@ pub(crate) fn only_grow(
         (Some(at), Some(label)) => (even(ledger, at), format!("at '{label}'")),
         _ => Default::default(),
     };
+    let began_late = ledger.covered().is_some();
     let still = |grown: &&Grown<'_>| gone_bytes <= grown.part.usable_bytes / 2;
     let rows = report.sites.iter();
     let rows = rows.filter(|row| row.node != INHERITED.0 && !told.contains(&row.node));
     rows.filter_map(|row| {
         let moment = of_moment.get(&row.node).filter(still);
         match moment {
-            Some(grown) => Some(at_the_moment(finding(row, grown, &when), at, end.time_us)),
-            None => Some(finding(row, of_end.get(&row.node)?, "at the end")),
+            Some(grown) => {
+                let found = finding(row, grown, &when, began_late);
+                Some(at_the_moment(found, at, end.time_us))
+            }
+            None => {
+                let grown = of_end.get(&row.node)?;
+                Some(finding(row, grown, "at the end", began_late))
+            }
         }
     })
     .collect()
@@ -244,12 +253,13 @@ fn listed(slices: &[String]) -> String {
     }
 }
 
-fn finding(row: &Site, grown: &Grown<'_>, when: &str) -> Finding {
+fn finding(row: &Site, grown: &Grown<'_>, when: &str, began_late: bool) -> Finding {
     let (part, blocks) = (grown.part, grown.part.blocks());
     let slices: Vec<String> = part.by_serial.iter().map(u64::to_string).collect();
-    let (title, made, run) = match grown.after_start_up {
-        false => (GROWS, "", "the run"),
-        true => (
+    let (title, made, run) = match (grown.after_start_up, began_late) {
+        (false, false) => (GROWS, "", "the run"),
+        (false, true) => (GROWS_SINCE, "", "the recording"),
+        (true, _) => (
             GROWS_LATER,
             " made after start-up",
             "what was acquired then",
@@ -303,7 +313,7 @@ fn finding(row: &Site, grown: &Grown<'_>, when: &str) -> Finding {
 fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Finding {
     let Some(at) = at else { return found };
     let after_us = end_us.saturating_sub(at.time_us);
-    if after_us >= end_us / 4 && [GROWS, GROWS_LATER].contains(&found.title.as_str()) {
+    if after_us >= end_us / 4 && [GROWS, GROWS_LATER, GROWS_SINCE].contains(&found.title.as_str()) {
         found.title = GREW.to_owned();
         found.what += &format!(
             " That was {} after the start; next to nothing was acquired in the {} that the run went on.",
@@ -341,7 +351,10 @@ mod tests {
             let found = at_the_moment(found, Some(&births(at_us)), end_us);
             (found.title, found.what)
         };
-        assert_eq!(said(GROWS, 751, 1000), (GROWS.into(), String::new()));
+        for title in [GROWS, GROWS_SINCE] {
+            assert_eq!(said(title, 751, 1000), (title.into(), String::new()));
+            assert_eq!(said(title, 750, 1000).0, GREW);
+        }
         let (title, what) = said(GROWS, 7_500_000, 10_000_000);
         assert_eq!(title, GREW);
         assert!(

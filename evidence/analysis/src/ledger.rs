@@ -20,7 +20,7 @@
 //! Not here: instants and books (`schedule.rs`, `books.rs`).
 
 use rustc_hash::FxHashMap;
-use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
+use skinflint_trace::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId};
 
 use crate::block::{Block, CellId, CellKey, INHERITED, NO_KEY};
 use crate::blocks::BlockMap;
@@ -385,6 +385,7 @@ impl Ledger {
                 addr,
                 len,
                 by_allocator,
+                flags,
                 ..
             } => {
                 self.intervals.map(
@@ -393,6 +394,7 @@ impl Ledger {
                     Owner {
                         node: node_or(node),
                         by_allocator,
+                        by_break: flags == BREAK_FLAGS,
                     },
                 );
                 if !by_allocator {
@@ -414,6 +416,7 @@ impl Ledger {
                 let own = Owner {
                     node: node_or(node),
                     by_allocator: false,
+                    by_break: false,
                 };
                 self.intervals.map(new_addr, new_len, owner.unwrap_or(own));
             }

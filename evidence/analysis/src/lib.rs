@@ -49,6 +49,7 @@ pub mod plumbing;
 pub mod processes;
 pub mod qualified;
 pub mod reach;
+mod remedies;
 mod schedule;
 mod steady;
 mod sums;

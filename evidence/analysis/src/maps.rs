@@ -32,6 +32,8 @@ pub struct Owner {
     pub node: NodeId,
     /// Whether the call came from inside an allocation function.
     pub by_allocator: bool,
+    /// Whether it was `brk` or `sbrk`: the memory is of the data segment.
+    pub by_break: bool,
 }
 
 /// Intervals mapped through the dynamic linker (I1).
@@ -72,6 +74,13 @@ impl Intervals {
             }
         }
         by_node
+    }
+
+    /// Returns the bytes of the data segment that the program itself took.
+    pub fn break_bytes(&self) -> u64 {
+        let taken = self.by_start.iter();
+        let taken = taken.filter(|(_, (_, owner))| owner.by_break && !owner.by_allocator);
+        taken.map(|(start, (end, _))| end - start).sum()
     }
 
     /// Removes what lies in `start..end`, keeping what sticks out (I1).
@@ -246,6 +255,7 @@ mod tests {
         Owner {
             node: NodeId(node),
             by_allocator: false,
+            by_break: false,
         }
     }
 

@@ -216,8 +216,8 @@ impl fmt::Display for Missing {
             Missing::Heap { resident_bytes } => write!(
                 f,
                 "{} of the heap's resident pages never held a recorded block, and may be live: the program, or a \
-                 library of it, got them past the recorder (by an allocator's own functions, brk, or a plug-in that \
-                 binds past it). They stand as 'touched, no block ever seen', not as free.",
+                 library of it, got them past the recorder (by an allocator's own functions, a system call for brk, or \
+                 a plug-in that binds past it). They stand as 'touched, no block ever seen', not as free.",
                 bytes(*resident_bytes)
             ),
             Missing::Mapped { resident_bytes } => write!(

@@ -168,7 +168,7 @@ pub struct Totals {
     pub usable_bytes: u64,
     /// Blocks released before the same stack acquired again.
     pub temporaries: u64,
-    /// `mmap` calls by the program.
+    /// Calls of `mmap` by the program, and of `brk` and `sbrk` that took memory.
     pub maps: u64,
     /// Bytes mapped by them.
     pub map_bytes: u64,

@@ -74,7 +74,7 @@ pub struct Counts {
     pub lost_reallocs: u64,
     /// Events that are impossible: address 0, or sizes beyond the address space.
     pub damaged_events: u64,
-    /// `mmap` calls by the program.
+    /// Calls of `mmap` by the program, and of `brk` and `sbrk` that took memory.
     pub maps: u64,
     /// Bytes mapped by them.
     pub map_bytes: u64,

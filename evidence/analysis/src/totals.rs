@@ -8,6 +8,8 @@
 //! A1  A difference is a contradiction if it exceeds what the allocator counts differently from its callers: what
 //!     threads keep in their caches, its own tables, and a part of the whole for what happened between the two
 //!     tallies.
+//! A3  glibc counts a part of the data segment that others took between two of its own as in use. So what the program
+//!     took by `brk` and `sbrk` may be in its count or not.
 //! A2  Without the allocator's count, or if the recording does not begin with the process, there is none.
 
 use skinflint_trace::OriginKind;
@@ -28,8 +30,14 @@ const PARENTS_THREADS: u64 = 64;
 /// The most threads that count: a server that starts one for each request has few at a time.
 const MOST_THREADS: u64 = 256;
 
-/// Returns how the two tallies contradict each other, if they do (A1). `threads` were seen over the run.
-pub(crate) fn contradiction(known: &Known<'_>, live: &Live, threads: usize) -> Option<Missing> {
+/// Returns how the two tallies contradict each other, if they do (A1). `threads` were seen over the run; `break_bytes` of
+/// the data segment are the program's own.
+pub(crate) fn contradiction(
+    known: &Known<'_>,
+    live: &Live,
+    threads: usize,
+    break_bytes: u64,
+) -> Option<Missing> {
     let (before, after) = known.ending?.in_use_bytes?;
     if !known.is_from_birth() {
         return None;
@@ -44,11 +52,13 @@ pub(crate) fn contradiction(known: &Known<'_>, live: &Live, threads: usize) -> O
     let caches = (threads as u64).min(MOST_THREADS).saturating_add(parents) * CACHE_BYTES;
     let (least, most) = (before.min(after), before.max(after));
     let bound = LEAST_BYTES + caches + own.max(most) / PART;
-    let is_far = own.saturating_add(bound) < least || most.saturating_add(bound) < own;
+    let beside = if is_glibc { break_bytes } else { 0 };
+    let with_break = own.saturating_add(beside);
+    let is_far = with_break.saturating_add(bound) < least || most.saturating_add(bound) < own;
     is_far.then(|| Missing::Totals {
         allocator: known.process.allocator.clone(),
         said_bytes: if own < least { least } else { most },
-        known_bytes: own,
+        known_bytes: if own < least { with_break } else { own },
     })
 }
 
@@ -67,6 +77,16 @@ mod tests {
         live: u64,
         change: impl FnOnce(&mut ProcessInfo, &mut Ending),
     ) -> Option<(u64, u64)> {
+        beside(said, live, 0, change)
+    }
+
+    /// The same where the program itself took a part of the data segment.
+    fn beside(
+        said: (u64, u64),
+        live: u64,
+        taken: u64,
+        change: impl FnOnce(&mut ProcessInfo, &mut Ending),
+    ) -> Option<(u64, u64)> {
         let mut process = ProcessInfo {
             allocator: "glibc 2.36".into(),
             ..ProcessInfo::default()
@@ -82,7 +102,7 @@ mod tests {
             requested_bytes: live,
             usable_bytes: live,
         };
-        match contradiction(&known, &live, 2)? {
+        match contradiction(&known, &live, 2, taken)? {
             Missing::Totals {
                 said_bytes,
                 known_bytes,
@@ -110,6 +130,22 @@ mod tests {
         // Other threads went on between the two tallies: the ledger lies between them.
         assert_eq!(judged((20 * MIB, 60 * MIB), 40 * MIB, as_it_is), None);
         assert_eq!(judged((60 * MIB, 20 * MIB), 40 * MIB, as_it_is), None);
+    }
+
+    #[test]
+    fn what_the_program_took_of_the_data_segment_may_be_in_glibcs_count() {
+        let seen = |said, taken| beside((said, said), 20 * MIB, taken, as_it_is);
+        assert!(seen(28 * MIB, 0).is_some());
+        assert_eq!(seen(28 * MIB, 8 * MIB), None);
+        assert_eq!(seen(20 * MIB, 8 * MIB), None, "glibc took nothing after it");
+        let more = Some((38 * MIB, 28 * MIB + 8000));
+        assert_eq!(seen(38 * MIB, 8 * MIB), more, "ten are of nobody");
+        assert!(seen(10 * MIB, 8 * MIB).is_some(), "releases are missing");
+        let jemalloc = |process: &mut ProcessInfo, _: &mut Ending| {
+            process.allocator = "libjemalloc.so.2".into();
+        };
+        let said = (28 * MIB, 28 * MIB);
+        assert!(beside(said, 20 * MIB, 8 * MIB, jemalloc).is_some());
     }
 
     #[test]

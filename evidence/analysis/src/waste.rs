@@ -257,6 +257,7 @@ mod tests {
         let owner = |by_allocator| Owner {
             node: NodeId(1),
             by_allocator,
+            by_break: false,
         };
         maps.map(64 * MIB, 4 * MIB, owner(false));
         maps.map(72 * MIB, 2 * MIB, owner(true));

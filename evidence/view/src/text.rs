@@ -192,7 +192,7 @@ fn empty(known: &Completeness, width: usize, lines: &mut Vec<Line>) {
 }
 
 /// Returns the name of an instant in a sentence.
-fn instant_name(instant: &Instant) -> String {
+fn instant_name(instant: &Instant, began_late: bool) -> String {
     let at = duration(instant.time_ns);
     match instant.kind {
         InstantKind::Peak => format!("its peak ({at} after the start)"),
@@ -200,6 +200,9 @@ fn instant_name(instant: &Instant) -> String {
         InstantKind::End => format!("the end ({at} after the start)"),
         InstantKind::Time => format!("{at} after the start"),
         InstantKind::AfterFree => format!("the low after the largest free ({at} after the start)"),
+        InstantKind::MostKept if began_late => {
+            format!("the moment at which most was free, or not recorded ({at} after the start)")
+        }
         InstantKind::MostKept => {
             format!("the moment at which the allocator kept most ({at} after the start)")
         }
@@ -230,7 +233,10 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
             duration(instant.time_ns),
             bytes(mark)
         ),
-        None => format!("Resident memory at {}", instant_name(instant)),
+        None => format!(
+            "Resident memory at {}",
+            instant_name(instant, report.completeness.began_late)
+        ),
     };
     match &instant.books {
         Some(books) => {
@@ -430,11 +436,12 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
             Some(books) if instant.kind == InstantKind::MostKept => {
                 // Another moment may have more, page by page.
                 let what = if kept(books) == most { "most, " } else { "" };
-                format!(
-                    "the allocator kept {what}{} free, {} after the start",
-                    bytes(kept(books)),
-                    duration(instant.time_ns)
-                )
+                let (kept, at) = (bytes(kept(books)), duration(instant.time_ns));
+                // Blocks from before the recording look like free memory.
+                match report.completeness.began_late {
+                    true => format!("{what}{kept} free, or not recorded, {at} after the start"),
+                    false => format!("the allocator kept {what}{kept} free, {at} after the start"),
+                }
             }
             // The end has no reading of its own: it is that of a moment before.
             Some(books) if instant.kind == InstantKind::End && books.skew_ns >= STALE_NS => {

@@ -649,6 +649,12 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
         &lines_of(&report, false),
         "  elsewhere: the allocator kept most, 12.0 MiB free, 1.43 s after the start",
     );
+    report.completeness.began_late = true;
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: most, 12.0 MiB free, or not recorded, 1.43 s after the start",
+    );
+    report.completeness.began_late = false;
     // What the pages do not confirm is not named.
     let last = report.instants.len() - 1;
     report.instants[last] = kept(4);

@@ -353,6 +353,9 @@ pub struct Hello {
     pub libc_version: [u8; 32],
 }
 
+/// The flags of a `MAP` record of memory that `brk` or `sbrk` took: `MAP_ANONYMOUS` without a type, which `mmap` refuses.
+pub const BREAK_FLAGS: u64 = 0x20;
+
 /// A process begins.
 pub const HELLO_PROCESS: u32 = 1;
 /// A process needs room for more threads.

@@ -17,6 +17,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The flags of memory that `brk` or `sbrk` took: `MAP_ANONYMOUS` without a type, which `mmap` refuses.
+pub const BREAK_FLAGS: u32 = 0x20;
+
 /// A stack: a node of the trace's stack tree. 0 is the root, the empty stack.
 ///
 /// A node is one frame (an address) and its caller's node. Ids are dense and a parent's id is
@@ -130,7 +133,8 @@ pub enum EventKind {
         /// The old block.
         addr: u64,
     },
-    /// `mmap` by the program, or by an allocator that calls it through the dynamic linker.
+    /// `mmap` by the program, or by an allocator that calls it through the dynamic linker; or the program's own `brk` or
+    /// `sbrk` that took memory.
     Map {
         /// The stack of the call.
         node: NodeId,
@@ -140,12 +144,12 @@ pub enum EventKind {
         len: u64,
         /// `prot` as passed.
         prot: u32,
-        /// `flags` as passed.
+        /// `flags` as passed; [`BREAK_FLAGS`] for memory that `brk` or `sbrk` took.
         flags: u32,
         /// Whether the call came from inside an allocation function, that is, from the allocator.
         by_allocator: bool,
     },
-    /// `munmap`.
+    /// `munmap`, or the program's own `brk` or `sbrk` that returned memory.
     Unmap {
         /// Start of the range.
         addr: u64,

@@ -29,7 +29,7 @@ mod write;
 
 pub use block::{MAJOR, MINOR};
 pub use encode::{EventEncoder, RawBlock};
-pub use event::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
+pub use event::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId};
 pub use follow::Follower;
 pub use info::*;
 pub use look::{

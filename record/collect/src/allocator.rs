@@ -39,7 +39,12 @@ pub fn name(pid: u32, path: &str, libc_version: &str) -> String {
     if NAMED.iter().any(|one| shown.contains(one)) {
         return shown;
     }
-    match inside(Path::new(&format!("/proc/{pid}/root{path}"))) {
+    // The loader keeps the name that it was given, which may be relative.
+    let place = match path.starts_with('/') {
+        true => format!("/proc/{pid}/root{path}"),
+        false => format!("/proc/{pid}/cwd/{path}"),
+    };
+    match inside(Path::new(&place)) {
         Some(allocator) => format!("{allocator} ({shown})"),
         None => shown,
     }
@@ -180,6 +185,19 @@ mod tests {
         assert_eq!(named("libc.so.6", &file), "glibc 2.36");
         assert_eq!(name(1, "", "2.36"), "");
         assert_eq!(name(1, "/no/such/file.so", "2.36"), "file.so");
+    }
+
+    /// The working folder of a test is the crate's.
+    #[test]
+    fn a_relative_name_is_found_from_the_processs_folder() {
+        let folder = tempfile::tempdir_in(".").expect("a folder");
+        let path = folder.path().join("server.so");
+        std::fs::write(&path, object(&[("mallctl", true)])).expect("written");
+        let own = std::env::current_dir().expect("a folder");
+        let relative = path.strip_prefix(own).unwrap_or(&path).to_string_lossy();
+        assert!(!relative.starts_with('/'), "{relative}");
+        let name = name(std::process::id(), &relative, "2.36");
+        assert_eq!(name, "jemalloc (server.so)");
     }
 
     #[test]

@@ -46,7 +46,11 @@ impl Outcome {
         let own = self.recorded.iter().zip(&sizes);
         let own = own.filter(|(trace, _)| trace.process.pid == self.pid);
         // What was not written is said of the last one.
-        if let Some((last, _)) = own.clone().next_back().filter(|(last, _)| last.error.is_some()) {
+        if let Some((last, _)) = own
+            .clone()
+            .next_back()
+            .filter(|(last, _)| last.error.is_some())
+        {
             return Some(last);
         }
         let pids = self.recorded.iter().map(|trace| trace.process.pid);

@@ -66,6 +66,7 @@ impl Analyzer {
             live_at_exit: self.at_exit,
             threads: self.facts.threads.len(),
             past_bytes: self.past_bytes,
+            break_bytes: self.ledger.intervals().break_bytes(),
             unexplained: self.ledger.unexplained(),
             missing_tickets: self.tickets.missing(),
         };

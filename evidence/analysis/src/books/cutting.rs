@@ -173,6 +173,13 @@ impl Closing<'_> {
         let free = (Row::Free, Part::Named(free_name(mapping)));
         let live = self.any_block(start, end);
         match self.ledger.intervals().owner(start) {
+            // What the program itself took by brk is no heap of the allocator's, though it lies among its chunks.
+            Some(owner) if owner.by_break && !owner.by_allocator && !live => {
+                match pages.any(start, end) {
+                    true => free,
+                    false => (Row::ProgramMaps, Part::Stack(owner.node)),
+                }
+            }
             _ if live || mapping.kind == MappingKind::Heap => free,
             Some(owner) if owner.by_allocator => match self.glibc || pages.any(start, end) {
                 true => (Row::Free, Part::Named("mapped by the allocator".into())),

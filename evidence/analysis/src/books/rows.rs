@@ -128,7 +128,7 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 12] = [
         Row::ProgramMaps,
         "program-maps",
         "mapped by the program",
-        "Resident anonymous memory that the program mapped itself with mmap and in which no block was ever seen.",
+        "Resident anonymous memory that the program mapped itself, with mmap, brk or sbrk, and in which no block was ever seen.",
     ),
     (
         Row::Shared,

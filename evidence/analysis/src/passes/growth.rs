@@ -48,7 +48,8 @@ use crate::passes::cells::{Sites, slot};
 use crate::passes::classes::Classes;
 use crate::passes::growth_beside::Beside;
 use crate::passes::growth_resting::{Resting, reserve};
-use crate::passes::growth_shape::{Chain, Factored, by_factor};
+use crate::passes::growth_shape::Chain;
+use crate::passes::growth_sum::Sum;
 use crate::passes::growth_turns::Turns;
 use crate::passes::ranking::push_ranked;
 use crate::passes::wording::{bytes, count, percent, thousands};
@@ -69,8 +70,6 @@ const GROWING: u32 = 8;
 /// The same bound if nothing is in doubt, and the mean steps of a chain (G8).
 const SURELY_GROWING: u32 = 64;
 const SURE_HAND_STEPS: u64 = 16;
-/// Doubling copies at most one in this many of the bytes copied (G8).
-const DOUBT: u64 = 7;
 /// The pass over growth; see the head of the file.
 #[derive(Default)]
 pub struct GrowthPass {
@@ -125,82 +124,6 @@ impl Hand {
     /// cost a fifth of the pass. A stack whose pairs grow later on is looked at again.
     fn is_queue(&self) -> bool {
         self.other >= QUEUE_PAIRS && self.other > self.grew / 2
-    }
-}
-
-/// All chains of a stack, of one kind.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    chains: u64,
-    steps: u64,
-    in_place: u64,
-    largest: u64,
-    allocated: u64,
-    anew: u64,
-    copied: u64,
-    /// Steps of chains that are copied there and back (G9).
-    beside: u64,
-    doubling: Factored,
-    half: u64,
-    /// Steps of chains that are just enough, fixed, exponential.
-    votes: [u64; 3],
-    irregular: u64,
-    fixed: (u64, u64),
-    ln_factor: f64,
-}
-
-impl Sum {
-    fn add(&mut self, chain: &Chain) {
-        let steps = u64::from(chain.steps);
-        self.chains += 1;
-        self.steps += steps;
-        self.in_place += u64::from(chain.in_place);
-        self.largest = self.largest.max(chain.last);
-        self.allocated = self.allocated.saturating_add(chain.allocated);
-        self.anew = self.anew.saturating_add(chain.anew);
-        if chain.is_copied_beside() {
-            self.beside += u64::from(chain.beside);
-        }
-        self.copied = self.copied.saturating_add(chain.copied_at_all());
-        let doubled = chain.doubled();
-        self.doubling.asked = self.doubling.asked.saturating_add(doubled.asked);
-        self.doubling.steps += doubled.steps;
-        // A buffer that doubling would copy more often is left as it is (G5).
-        let copied = doubled.copied.min(chain.copied);
-        self.doubling.copied = self.doubling.copied.saturating_add(copied);
-        let half = by_factor(chain.first, chain.last, (3, 2));
-        self.half = self.half.saturating_add(half.asked);
-        match chain.pattern() {
-            GrowthPattern::JustEnough => self.votes[0] += steps,
-            GrowthPattern::FixedStep(step) => {
-                self.votes[1] += steps;
-                self.fixed = self.fixed.max((steps, step));
-            }
-            GrowthPattern::Exponential(factor) => {
-                self.votes[2] += steps;
-                self.ln_factor += factor.ln() * steps as f64;
-            }
-            GrowthPattern::Irregular => self.irregular += steps,
-        }
-    }
-
-    /// Reports whether it is known what doubling copies (G8).
-    fn is_exact(&self) -> bool {
-        self.doubling.copied <= self.copied / DOUBT
-    }
-
-    fn pattern(&self) -> GrowthPattern {
-        let [just, fixed, factor] = self.votes;
-        let most = just.max(fixed).max(factor);
-        if most == 0 || most < self.irregular {
-            GrowthPattern::Irregular
-        } else if factor == most {
-            GrowthPattern::Exponential((self.ln_factor / factor as f64).exp())
-        } else if fixed == most {
-            GrowthPattern::FixedStep(self.fixed.1)
-        } else {
-            GrowthPattern::JustEnough
-        }
     }
 }
 

@@ -29,6 +29,7 @@ mod driver;
 mod growth_beside;
 mod growth_resting;
 mod growth_shape;
+mod growth_sum;
 mod growth_turns;
 #[cfg(test)]
 mod limits;

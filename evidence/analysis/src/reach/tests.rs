@@ -204,6 +204,7 @@ fn anonymous_memory_is_whose_mapping_it_is() {
     let owner = |by_allocator| Owner {
         node: NodeId(1),
         by_allocator,
+        by_break: false,
     };
     intervals.map(0x70_0000, 0x1000, owner(false));
     intervals.map(0x80_0000, 0x1000, owner(true));

@@ -371,3 +371,36 @@ fn a_program_map_with_a_live_block_is_heap() {
         assert_eq!(rows, want, "released: {released}");
     }
 }
+
+/// Eight pages of the data segment: glibc's block on the first, the program's own four, glibc's next block behind them.
+#[test]
+fn what_the_program_took_by_brk_is_its_own() {
+    let taken = |flags, by_allocator| EventKind::Map {
+        node: NodeId(4),
+        addr: HEAP + 4096,
+        len: 4 * 4096,
+        prot: 3,
+        flags,
+        by_allocator,
+    };
+    let rows_of = |kind| {
+        let events = [
+            alloc(0, 1, HEAP + 16, 1000, 1000),
+            event(1, kind),
+            alloc(2, 1, HEAP + 5 * 4096 + 16, 1000, 1000),
+        ];
+        let heap = mapping(MappingKind::Heap, HEAP, 8, "[heap]", 6 * 4096);
+        let heap = with_runs(heap, &[(HEAP, 6 * 4096)]);
+        let mut facts = facts();
+        facts.snapshots = vec![snapshot(2, SnapshotCause::Peak, vec![heap])];
+        let report = analyse(facts, Options::default(), &events);
+        let books = report.instants[report.at].books.as_ref().unwrap();
+        assert_closed(books);
+        let rows = ["live", "program-maps", "heap-unseen"].map(|id| row(books, id));
+        (rows, report.totals.maps)
+    };
+    assert_eq!(rows_of(taken(0x20, false)), ([2000, 4 * 4096, 0], 1));
+    // An allocator's brk, and a mapping that lies there by a damaged trace.
+    assert_eq!(rows_of(taken(0x20, true)), ([2000, 0, 4 * 4096], 0));
+    assert_eq!(rows_of(taken(0x22, false)), ([2000, 0, 4 * 4096], 1));
+}

@@ -24,6 +24,7 @@ mod advice;
 mod books;
 mod findings;
 mod fragments;
+mod grows;
 mod late;
 mod ledger;
 mod limits;

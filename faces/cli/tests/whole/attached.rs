@@ -330,7 +330,9 @@ fn memory_that_the_kernel_joined_with_the_recorders_is_the_programs() {
     let mut lines = maps.lines();
     let is_data = |line: &&str| line.contains("rw-p") && line.ends_with("libskinflint_record.so");
     lines.find(is_data).expect("the recorder's data");
-    let bss = lines.next().and_then(|line| line.split(' ').next()?.split_once('-'));
+    let bss = lines
+        .next()
+        .and_then(|line| line.split(' ').next()?.split_once('-'));
     let (low, high) = bss.expect("its bss");
     let address = |hex| u64::from_str_radix(hex, 16).expect("an address");
     assert!(address(high) - address(low) > OWN, "not joined: {maps}");

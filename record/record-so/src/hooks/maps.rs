@@ -5,7 +5,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
-use skinflint_base::ring::{tag, word};
+use skinflint_base::ring::{BREAK_FLAGS, tag, word};
 
 use skinflint_base::sys;
 
@@ -327,32 +327,48 @@ unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
     }
 }
 
-/// `brk`, recorded after the call.
+/// Records that the program moved the end of the data segment: what it took is memory that it mapped, by stack, and what
+/// it returned is unmapped. Whole pages count, those of the end that the segment had included: a program that takes it in
+/// pieces fills them one after another. An allocator's moves are its own matter.
 ///
 /// # Safety
-/// As for the function beneath.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+/// Between `enter` and `leave`, RECORDING.
+unsafe fn moved(state: *mut ThreadState, by: &By, before: u64, after: u64, caller: Caller) {
+    let (from, to) = (before / PAGE * PAGE, after / PAGE * PAGE);
+    // SAFETY: as the caller promises.
+    unsafe {
+        if matches!(by, By::Program(_)) && from < to && stacks::stack(state, caller) {
+            let rights = ((libc::PROT_READ | libc::PROT_WRITE) as u64) << 32 | BREAK_FLAGS;
+            emit::long(state, word(tag::MAP, 0, from), &[to - from, rights]);
+        }
+        let (from, to) = (after.next_multiple_of(PAGE), before.next_multiple_of(PAGE));
+        if matches!(by, By::Program(_)) && from < to {
+            emit::long(state, word(tag::UNMAP, 0, from), &[to - from]);
+        }
+        emit::short(state, tag::BRK, by.flag(), after);
+    }
+}
+
+unsafe extern "C" fn brk_recorded(end: *mut c_void, sp: u64, bp: u64) -> c_int {
     let by = By::enter();
     // SAFETY: the program's own call; state.H1.
     unsafe {
+        let before = match by {
+            By::Program(_) => call!(sbrk as Sbrk)(0) as u64,
+            _ => end as u64,
+        };
         let result = call!(brk as Brk)(end);
         if let Some(state) = by.state()
             && result == 0
         {
-            emit::short(state, tag::BRK, by.flag(), end as u64);
+            moved(state, &by, before, end as u64, Caller { sp, bp });
         }
         by.leave();
         result
     }
 }
 
-/// `sbrk`, recorded after the call.
-///
-/// # Safety
-/// As for the function beneath.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+unsafe extern "C" fn sbrk_recorded(increment: isize, sp: u64, bp: u64) -> *mut c_void {
     let by = By::enter();
     // SAFETY: the program's own call; state.H1.
     unsafe {
@@ -361,16 +377,42 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
             && increment != 0
             && before as isize != -1
         {
-            emit::short(
-                state,
-                tag::BRK,
-                by.flag(),
-                (before as u64).wrapping_add(increment as u64),
-            );
+            let after = (before as u64).wrapping_add(increment as u64);
+            moved(state, &by, before as u64, after, Caller { sp, bp });
         }
         by.leave();
         before
     }
+}
+
+/// `brk`, recorded after the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
+    naked_asm!(
+        "mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {recorded}",
+        recorded = sym brk_recorded,
+    )
+}
+
+/// `sbrk`, recorded after the call.
+///
+/// # Safety
+/// As for the function beneath.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+    naked_asm!(
+        "mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {recorded}",
+        recorded = sym sbrk_recorded,
+    )
 }
 
 /// `syscall`: mappings, programs and filters that are asked for by number are recorded, or noticed, as those by name.
