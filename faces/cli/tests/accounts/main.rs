@@ -214,7 +214,10 @@ fn a_reserve_is_the_first_processs() {
     let grown = "x = [bytearray(1 << 18) for _ in range(80)]";
     for (children, held) in [("off", 0), ("on", 5 << 20)] {
         let mut shell = bench.command("sh");
-        shell.args(["-c", &format!("SKINFLINT_STATS=1 /usr/bin/python3 -c '{grown}'; :")]);
+        shell.args([
+            "-c",
+            &format!("SKINFLINT_STATS=1 /usr/bin/python3 -c '{grown}'; :"),
+        ]);
         let done = on_ours(
             shell,
             &[
