@@ -12,7 +12,7 @@
 //!     run of one thread costs one comparison per event; the heap is touched once per run.
 //! G3  Memory: the blocks that are begun (at most one per thread in a trace of our writer), two in
 //!     the channel, one with the feeder; the memory of blocks that were read goes back to the feeder, which takes it for
-//!     the next ones: memory anew for each cost 400 page faults a block of 60,000 events.
+//!     the next ones: memory anew for each is cleared by the kernel, page by page.
 //! G4  A block that cannot be read is noted in `damage` and skipped; each event comes at most once.
 //!
 //! Not here: decoding (decode.rs).

@@ -573,9 +573,9 @@ mod tests {
         forget();
         assert_eq!((held(), due()), (0, 0), "as in the child of a fork");
         // SAFETY: live blocks.
-        for block in [block, other] {
-            unsafe { large::free(block) };
-        }
+        [block, other]
+            .into_iter()
+            .for_each(|block| unsafe { large::free(block) });
         assert!(set_reserve(0));
         trim();
     }

@@ -424,7 +424,7 @@ impl Closing<'_> {
     }
 
     /// Adds up cells by stack, and returns the stacks that have any bytes. Sums are by site: looking each cell's stack up
-    /// in a tree cost 45 instructions a cell (churn, 200,000 cells, 2026-11-25).
+    /// in a tree was 3 % of the analysis of churn (callgrind, 200,000 cells, 2026-11-25).
     fn by_stack(&self, of_cell: impl Fn(usize) -> u64) -> impl Iterator<Item = (NodeId, u64)> {
         let cells = self.ledger.cells();
         let mut sums = vec![0; cells.sites().len()];
