@@ -289,8 +289,7 @@ fn a_span_is_handed_over() {
 /// A span changes twice while the purger comes by: it has seen the last change, or is to look again. Another heap's span,
 /// whose bit lies in the same word, is not lost by that.
 ///
-/// Fails if `note` comes before the change, if the purger takes its bit with the lock held and then looks before, and if
-/// `begin` comes after `take`.
+/// Fails if `note` comes in a hold of the lock before the change, and if `begin` comes after `take`.
 #[test]
 fn a_change_is_seen_or_noted() {
     const GROUP: u64 = 1;
