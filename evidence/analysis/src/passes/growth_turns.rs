@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_ring_of_entries_that_get_longer_does_not_grow() {
-        let sizes: [(&str, fn(u64) -> u64); 5] = [
+        type Entries = (&'static str, fn(u64) -> u64);
+        let sizes: [Entries; 5] = [
             ("smoothly", |entry| 100 + entry / 60),
             ("round by round", |entry| 100 + entry / 1000 * 10),
             ("with noise", |entry| 100 + entry / 60 + entry * 7919 % 8),
