@@ -263,7 +263,7 @@ fn a_replay_says_of_its_recording_what_the_report_says() {
     let bench = Bench::new();
     bench.record([&made("steps")]);
     assert_eq!(missing_as_elsewhere(&bench, "main.sft"), [""; 0]);
-    // 24 MiB by brk, of which no event tells: only pages without a block do.
+    // 24 MiB by a system call for brk, of which no event tells: only pages without a block do.
     let mut beside = bench.recording(&[], [tool::program("beside")]);
     beside.args(["brk", "killed"]);
     tool::run(beside);
