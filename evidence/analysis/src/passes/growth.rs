@@ -32,7 +32,7 @@
 //!     copied. By hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by
 //!     larger ones look the same as often as a record is broken, and of a million sizes fourteen break one.
 //!
-//! G10 A queue whose entries become longer has the same pairs, and copies nothing: growth_turns.rs.
+//! G10  A queue whose entries become longer has the same pairs, and copies nothing: growth_turns.rs.
 //!
 //! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
 //! what the last block holds unused (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
@@ -344,12 +344,8 @@ impl GrowthPass {
     }
 
     fn end(&mut self, linked: &Linked) {
-        if let Some(turns) = self
-            .turns
-            .get_mut(linked.site as usize)
-            .filter(|_| linked.by_hand)
-        {
-            turns.end();
+        if linked.by_hand {
+            slot(&mut self.turns, CellId(linked.site)).end();
         }
         let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
         if linked.chain.steps >= fewest {

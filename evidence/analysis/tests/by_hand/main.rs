@@ -29,6 +29,7 @@ mod ledger;
 mod limits;
 mod owners;
 mod promised;
+mod start_up;
 mod told;
 mod unseen;
 
