@@ -277,12 +277,8 @@ impl GrowthPass {
     }
 
     fn end(&mut self, linked: &Linked) {
-        if let Some(turns) = self
-            .turns
-            .get_mut(linked.site as usize)
-            .filter(|_| linked.by_hand)
-        {
-            turns.end();
+        if linked.by_hand {
+            slot(&mut self.turns, CellId(linked.site)).end();
         }
         let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
         if linked.chain.steps >= fewest {
