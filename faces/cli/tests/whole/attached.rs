@@ -338,7 +338,8 @@ fn memory_that_the_kernel_joined_with_the_recorders_is_the_programs() {
     assert!(address(high) - address(low) > OWN, "not joined: {maps}");
     bench.tool(["ctl", &pid, "snapshot"]).says(0, &[]);
     detach(&bench, &pid, attached);
-    joined.signalled(PATIENCE);
+    // It ends with its stdin.
+    assert_eq!(joined.finish(PATIENCE).shell_status(), 0);
     let report = bench.report_at("joined.sft", "end");
     let rows = report.0["instants"][report.number("at") as usize]["books"]["rows"].as_array();
     let row = |id: &str| {
