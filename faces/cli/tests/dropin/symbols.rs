@@ -154,7 +154,7 @@ fn nothing_that_calls_back() {
 }
 
 /// glibc keeps little thread-local room for all libraries together: two words are ours, a thread's heap, and the word in
-/// which sections are armed where the C library has none (section.E1). A section's address is one for all threads, so
+/// which sections are armed where the C library has none (`section.rs` of alloc). A section's address is one for all threads, so
 /// that word can lie nowhere else.
 #[test]
 fn two_words_of_thread_local_storage() {
