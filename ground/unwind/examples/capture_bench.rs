@@ -17,6 +17,7 @@ static RULES: RuleCache = RuleCache::new();
 static MODE: AtomicU32 = AtomicU32::new(0);
 static mut RECORDER: Option<(Box<StackState>, Finder, StackBounds)> = None;
 static mut TOTALS: [u64; 3] = [0; 3];
+static mut LAST: u64 = 0;
 
 #[unsafe(naked)]
 extern "C" fn probe() -> u32 {
@@ -39,13 +40,34 @@ extern "C" fn measured(sp: u64, bp: u64) -> u32 {
             if mode == 2 {
                 state.invalidate();
             }
-            let c = capture(&RULES, finder, state, *bounds, Registers { sp, bp });
-            TOTALS[1] += c.total as u64;
-            TOTALS[2] += c.fresh.len() as u64;
-            black_box(c.fresh.iter().next());
+            let start = Registers { sp, bp };
+            capture_to(&RULES, finder, state, *bounds, start, &mut Counted);
         }
     }
     1
+}
+
+/// Counts frames, and takes each as a ring does: with a store.
+struct Counted;
+
+impl Sink for Counted {
+    fn takes(&mut self, keep: usize, fresh: usize, _: End) -> bool {
+        // SAFETY: one thread uses the statics.
+        unsafe {
+            TOTALS[1] += (keep + fresh) as u64;
+            TOTALS[2] += fresh as u64;
+        }
+        true
+    }
+
+    unsafe fn put(&mut self, ra: u64) {
+        // SAFETY: as above.
+        unsafe { LAST = ra };
+    }
+
+    fn take_whole(&mut self, captured: Capture<'_>) {
+        self.takes(captured.keep, captured.fresh.len(), captured.end);
+    }
 }
 
 macro_rules! walkers {
