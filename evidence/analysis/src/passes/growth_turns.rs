@@ -101,8 +101,11 @@ mod tests {
     use crate::passes::driver::{Driver, glibc};
     use crate::passes::growth::GrowthPass;
 
+    /// How long an entry is.
+    type Length = fn(u64) -> u64;
+
     /// 60,000 entries through a ring of `places`; `size` says how long each is. `first` releases before it acquires.
-    fn ring(places: usize, first: bool, size: fn(u64) -> u64) -> Report {
+    fn ring(places: usize, first: bool, size: Length) -> Report {
         let mut d = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
         let mut ring = VecDeque::new();
         for entry in 0..60_000u64 {
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_ring_of_entries_that_get_longer_does_not_grow() {
-        let sizes: [(&str, fn(u64) -> u64); 5] = [
+        let sizes: [(&str, Length); 5] = [
             ("smoothly", |entry| 100 + entry / 60),
             ("round by round", |entry| 100 + entry / 1000 * 10),
             ("with noise", |entry| 100 + entry / 60 + entry * 7919 % 8),
