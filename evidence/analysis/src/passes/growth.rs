@@ -588,6 +588,7 @@ mod tests {
             4_999 * 40_008 - 131_064
         );
         assert_eq!(one.findings[0].saved_allocations, 9_999 - 14);
+        assert!(one.findings[0].title.contains("4,999 of 9,999 steps"));
         let page = realloc(glibc, iterate(4096, MIB, |n| n + 4096));
         assert_eq!(page.growth[0].pattern, GrowthPattern::FixedStep(4096));
         assert_eq!(page.findings.len(), 1);
