@@ -23,7 +23,7 @@ const MOST: usize = 64;
 /// The most characters of an argument list, a path, a sentence.
 const TEXT: usize = 400;
 
-/// What `skinflint report FOLDER --json --brief` prints: the fields of the whole report, with fewer rows.
+/// The output of `skinflint report FOLDER --json --brief`: the fields of the whole report, with fewer rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct BriefProcesses {
     /// The report, with the rows that are left.

@@ -587,8 +587,8 @@ fn link(path: &str) -> String {
     out
 }
 
-/// Formats CPU time, which the kernel counts in ticks of 10 ms for processes that it did not hand to us: none of them is
-/// not no time.
+/// Formats CPU time. Of a process that is not our child the kernel gives ticks of 10 ms, so none of them may be several
+/// milliseconds.
 fn cpu(cpu_ns: u64) -> String {
     match cpu_ns {
         0 => "–".to_owned(),

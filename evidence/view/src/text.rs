@@ -418,8 +418,8 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
         .collect();
     let most = report.instants.iter().filter_map(|one| one.books.as_ref());
     let most = most.map(kept).max().unwrap_or(0);
-    // The peak is the fullest reading of those within 2 % of the largest (analysis' peak.rs): a reader who sees more at another
-    // moment is told what it lacks.
+    // The peak is the fullest of the readings that are about as large as the largest (analysis' peak.rs): a reader who sees
+    // more at another moment is told what it lacks.
     let shown = report.instants.get(report.at);
     let shown = shown.filter(|one| one.kind == InstantKind::Peak);
     let above = shown.and_then(|one| Some((one, one.books.as_ref()?.resident_bytes)));
