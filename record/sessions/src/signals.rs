@@ -9,10 +9,12 @@
 //!     ends the wait for the processes that it left running.
 //! G2  Handlers are back to the default in the program after its `exec`, so its dispositions are what they would be
 //!     without us.
+//! G3  No signal is lost between our start and the moment when we know the program's pid, which a program that has
+//!     started can be well past on a busy machine: what comes then is kept, and passed on as soon as the pid is known.
 //!
 //! Not here: what is ignored stays so (`launch::signals`).
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Result, bail};
 use skinflint_collect::Session;
@@ -21,27 +23,37 @@ use skinflint_launch::signals;
 static CHILD: AtomicU32 = AtomicU32::new(0);
 static MARKS: AtomicUsize = AtomicUsize::new(0);
 static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
+/// Signals that came while no child was known, a bit each (G3).
+static EARLY: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid structure to a handler with SA_SIGINFO.
     let from_terminal = unsafe { (*info).si_code } == libc::SI_KERNEL;
-    // ORDER: Relaxed throughout; flags and counts that stand alone.
-    let child = CHILD.load(Ordering::Relaxed);
     match signal {
         libc::SIGUSR1 => {
             // ORDER: Relaxed; as above.
             MARKS.fetch_add(1, Ordering::Relaxed);
         }
         libc::SIGXFSZ => {}
+        _ => pass_on(signal, from_terminal),
+    }
+}
+
+/// Sends a signal on to the program, or keeps it until there is one (G1, G3).
+fn pass_on(signal: i32, from_terminal: bool) {
+    let bit = 1 << signal;
+    // ORDER: SeqCst with `set_child`: either we see its pid, or it sees our bit. Whoever clears the bit passes it on.
+    EARLY.fetch_or(bit, Ordering::SeqCst);
+    let child = CHILD.load(Ordering::SeqCst);
+    if child == 0 {
+        // ORDER: Relaxed; a count.
+        INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+    } else if EARLY.fetch_and(!bit, Ordering::SeqCst) & bit != 0 {
+        let typed = from_terminal && [libc::SIGINT, libc::SIGQUIT].contains(&signal);
         // A key on the terminal has reached the program too.
-        libc::SIGINT | libc::SIGQUIT if from_terminal && child != 0 => {}
-        _ if child != 0 => {
+        if !typed {
             // SAFETY: no memory is involved; the child has not been waited for while CHILD is set.
             unsafe { libc::kill(child as i32, signal) };
-        }
-        _ => {
-            // ORDER: Relaxed; as above.
-            INTERRUPTS.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -62,9 +74,18 @@ pub(crate) fn install_handlers() {
         .expect("these can be handled");
 }
 
-/// Sets the process that signals go on to; `None` once it has been waited for.
+/// Sets the process that signals go on to, and passes on those that came before (G3); `None` once it has been waited
+/// for.
 pub(crate) fn set_child(pid: Option<u32>) {
-    CHILD.store(pid.unwrap_or(0), Ordering::Relaxed); // ORDER: Relaxed; read by our own signal handler.
+    // ORDER: SeqCst with `pass_on`.
+    CHILD.store(pid.unwrap_or(0), Ordering::SeqCst);
+    let Some(pid) = pid else { return };
+    // ORDER: as above.
+    let early = EARLY.swap(0, Ordering::SeqCst);
+    for signal in (1..64).filter(|signal| early & (1 << signal) != 0) {
+        // SAFETY: no memory is involved; the child has not been waited for.
+        unsafe { libc::kill(pid as i32, signal) };
+    }
 }
 
 /// Returns how many signals came that there was no child to pass on to.
@@ -122,5 +143,23 @@ mod tests {
         for wrong in ["KILL", "9", "0", "99", ""] {
             assert!(number(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_signal_before_the_pid_is_known_reaches_the_program() {
+        use std::os::unix::process::ExitStatusExt;
+        use std::process::{Command, Stdio};
+        install_handlers();
+        // It ends with its stdin at the latest, so a signal that is lost fails the test and does not hang it.
+        let mut program = Command::new("cat")
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("cat starts");
+        // SAFETY: our handler takes it, in this thread, before `raise` returns.
+        unsafe { libc::raise(libc::SIGTERM) };
+        set_child(Some(program.id()));
+        let status = program.wait().expect("waited for");
+        set_child(None);
+        assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
     }
 }
