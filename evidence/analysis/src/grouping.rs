@@ -24,8 +24,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::books::largest_parts;
 use crate::claims;
 use crate::facts::Limits;
-use crate::findings::Around;
 use crate::fragments;
+use crate::fragments::functions::Pinned;
 use crate::frames::Renamed;
 use crate::heaps::{self, Heaps};
 use crate::known::{copies_to_grow, known_growth};
@@ -40,16 +40,6 @@ use crate::{through, together};
 
 /// The bytes below which a holder is not worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
-
-/// The data from which functions that pin free memory are found, and whether the program is about to give all of it
-/// back.
-#[derive(Clone, Copy)]
-pub(crate) struct Pinned<'a> {
-    pub kept: &'a fragments::Kept,
-    pub renamed: &'a Renamed,
-    pub in_exit: bool,
-    pub around: Around,
-}
 
 /// Merges findings and parts, adds the holders, and ranks all of it.
 pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned<'_>>) {

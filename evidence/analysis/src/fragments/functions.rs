@@ -19,7 +19,7 @@
 //! P6  What one function keeps is certain if it is exact (P2), blocks and pages are of one moment, what the allocator then
 //!     does is known (glibc's chunks, our pages, spans that addresses show), and the memory stays free afterwards: live
 //!     memory had fallen by it, or as much is not asked for again, nor taken within a span of time
-//!     (`../findings.rs`, D5 and D6). That blocks are moved, or made elsewhere, is a change that can always be made.
+//!     (findings.D5, findings.D6). That blocks are moved, or made elsewhere, is a change that can always be made.
 //! P5  Large blocks have no finding: with most allocators each begins on a page of its own, wherever it is put, and
 //!     what is free beside it is less than a page.
 //!
@@ -29,9 +29,8 @@ use rustc_hash::FxHashMap;
 
 use super::measure::Kept;
 use super::tally::{PAGE, Tally};
-use crate::findings;
+use crate::findings::{self, Around};
 use crate::frames::Renamed;
-use crate::grouping::Pinned;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, duration, percent};
 use crate::plumbing::Naming;
@@ -69,6 +68,16 @@ struct Group {
 
 /// Pages by the set of functions that pin them, if it is more than one (a bit each).
 type Masks = FxHashMap<u64, u64>;
+
+/// The data from which functions that pin free memory are found, and whether the program is about to give all of it
+/// back.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned<'a> {
+    pub kept: &'a Kept,
+    pub renamed: &'a Renamed,
+    pub in_exit: bool,
+    pub around: Around,
+}
 
 /// Fills in the functions of the report's instant, and adds what to change.
 pub(crate) fn add(report: &mut Report, naming: &Naming, pinned: &Pinned<'_>) -> Vec<Finding> {

@@ -563,7 +563,7 @@ mod tests {
         assert!(!turns(300, 1199, |oldest| oldest), "not yet four times");
         assert!(!turns(3, 1200, |oldest| oldest), "spares");
         // Some go before their time, and all do.
-        let some = |at: u32| if at % 16 == 0 { 0 } else { at };
+        let some = |at: u32| if at.is_multiple_of(16) { 0 } else { at };
         assert!(turns(300, 1200, some));
         assert!(!turns(300, 1200, |at| if at % 4 == 0 { 0 } else { at }));
         assert!(!turns(300, 1200, |at| at * 7919 % 1200));
