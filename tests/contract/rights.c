@@ -257,6 +257,6 @@ int main(int count, char **arguments)
         of_a_vfork();
     else
         CHECK(0);
-    say("end\n");
+    say("rights ok\n");
     return 0;
 }
