@@ -219,7 +219,7 @@ static void filter(void)
             blocks[i] = must_malloc(100);
         for (int i = 0; i < 400; i++)
             free(blocks[i]);
-        usleep(1000);
+        usleep(1000); /* CLOCK: poll step of a wait that the alarm bounds */
     }
     CHECK(threads() == 1);
     say("filter: ok\n");

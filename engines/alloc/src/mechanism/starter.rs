@@ -132,7 +132,8 @@ impl Starter {
 
     /// Lets purgers begin again.
     pub fn release(&self) {
-        // ORDER: a thread that sees it late begins none at this hint, but at the next.
+        // ORDER: Release meets the Acquire of `is_held`: what was done while it was held comes before the next purger.
+        // [model: no_purger_begins_while_it_is_held]
         self.held.fetch_sub(1, Ordering::Release);
     }
 

@@ -40,7 +40,8 @@ fn a_hint_is_not_forgotten_by_the_purger_that_ends() {
 
 /// One thread begins a purger while another holds the state: the purger is seen, or not begun.
 ///
-/// Fails with Relaxed in: the exchange of `Starter::is_held`, that of `hold`; with a load for the former.
+/// Fails with Relaxed in: the exchange of `Starter::is_held`, that of `hold`, that of `release`; with a load for the
+/// first.
 #[test]
 fn no_purger_begins_while_it_is_held() {
     check(PREEMPTIONS, || {
