@@ -304,7 +304,11 @@ fn take_down(span: &Span, size: usize, into: &mut [Candidate]) -> usize {
             into[count] = Candidate {
                 mask,
                 page: span.page() + index as u32,
-                key: if PAGE % size == 0 { 0 } else { index as u32 },
+                key: if PAGE.is_multiple_of(size) {
+                    0
+                } else {
+                    index as u32
+                },
                 next: 0,
             };
             count += 1;
@@ -343,8 +347,7 @@ fn group(pages: &mut [Candidate], groups: &mut [Group]) -> usize {
     let mut count = 0usize;
     for key in 0..MAX_PAGES_OF_A_SPAN as u32 {
         let begun = count;
-        for i in 0..pages.len() {
-            let page = pages[i];
+        for (i, page) in pages.iter_mut().enumerate() {
             if page.key != key {
                 continue;
             }
@@ -366,7 +369,7 @@ fn group(pages: &mut [Candidate], groups: &mut [Group]) -> usize {
                 .iter_mut()
                 .zip(page.mask)
                 .for_each(|(a, b)| *a |= b);
-            pages[i].next = core::mem::replace(&mut into.first, i as u32 + 1);
+            page.next = core::mem::replace(&mut into.first, i as u32 + 1);
             into.members += 1;
         }
     }

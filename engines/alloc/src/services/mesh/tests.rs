@@ -1,6 +1,6 @@
 //! Pages become equal, and no live block changes.
 //!
-//! T1  Heaps of the test's own, which nothing else touches; sizes that divide a page and sizes that do not.
+//! E1  Heaps of the test's own, which nothing else touches; sizes that divide a page and sizes that do not.
 //!
 //! Not here: the kernel's merging (`bench/alloc/mesh.py`).
 
@@ -37,7 +37,7 @@ fn scattered(heap: &Heap, class: usize, count: usize, every: u64) -> BTreeMap<us
         let bytes: Vec<u8> = (0..size).map(|_| numbers.next() as u8).collect();
         // SAFETY: a block of this size.
         unsafe { (block as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), size) };
-        if numbers.next() % every == 0 {
+        if numbers.next().is_multiple_of(every) {
             kept.insert(block, bytes);
         } else {
             // SAFETY: a block of this heap, once.
