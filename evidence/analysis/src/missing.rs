@@ -18,7 +18,9 @@
 
 use std::fmt;
 
-use skinflint_trace::{Ending, Exit, LostKind, LostProcess, LostWhy, OriginKind, ProcessInfo};
+use skinflint_trace::{
+    Ending, Exit, LostKind, LostProcess, LostWhy, MOST_QUIET_COPIES, OriginKind, ProcessInfo,
+};
 
 use crate::passes::wording::{bytes, count};
 use crate::sums::Counts;
@@ -397,16 +399,6 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
         let these: Vec<_> = children()
             .filter(|one| (one.what, one.why) == (what, reason))
             .collect();
-        let mut names: Vec<String> = these.iter().map(|one| name(one)).collect();
-        names.sort_unstable();
-        names.dedup();
-        let rest = names.len().saturating_sub(3);
-        names.truncate(3);
-        let more = if rest > 0 {
-            format!(" and {rest} more")
-        } else {
-            String::new()
-        };
         let (how_many, follows) = match (what, these.len()) {
             (_, _) if reason == LostWhy::Quiet => return quiet(&these),
             (LostKind::Copy, 1) => ("1 copy by fork".into(), COPY_FOLLOWS),
@@ -419,13 +411,27 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
             format!(", up to {} resident", bytes(most))
         });
         format!(
-            "Not recorded ({}): {} ({}{more}{size}); {follows}.",
+            "Not recorded ({}): {} ({}{size}); {follows}.",
             why(reason),
             how_many,
-            names.join(", ")
+            names(&these)
         )
     };
     kinds.iter().map(sentence).collect()
+}
+
+/// Returns the first three names of these, and the number of further ones.
+fn names(these: &[&LostProcess]) -> String {
+    let mut names: Vec<String> = these.iter().map(|one| name(one)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let rest = names.len().saturating_sub(3);
+    names.truncate(3);
+    let more = match rest {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    names.join(", ") + &more
 }
 
 /// Copies without a heap call that wrote less than this are no reason to call a recording incomplete, bytes.
@@ -454,10 +460,17 @@ fn quiet(these: &[&LostProcess]) -> String {
         1 => (String::from("1 copy"), "its"),
         n => (format!("{n} copies"), "their"),
     };
+    let least = match these.len() {
+        MOST_QUIET_COPIES.. => "at least ",
+        _ => "",
+    };
     let own = these.iter().filter_map(|one| one.max_rss_bytes).max();
+    let own = own.map_or(String::new(), |own| {
+        format!(" (up to {} of {whose} own)", bytes(own))
+    });
     format!(
-        "Not recorded: {copies} of this process that made no heap call (up to {} of {whose} own).",
-        bytes(own.unwrap_or(0))
+        "Not recorded: {least}{copies} of this process that made no heap call{own}: {}.",
+        names(these)
     )
 }
 

@@ -211,16 +211,20 @@ fn copies_without_a_heap_call_are_named_with_their_own_memory() {
     assert_eq!(
         children(&all),
         [
-            "Not recorded: 3 copies of this process that made no heap call (up to 60.0 MiB of their own)."
+            "Not recorded: 3 copies of this process that made no heap call (up to 60.0 MiB of their own): a."
         ]
     );
     assert_eq!(
         children(&all[..1]),
         [
-            "Not recorded: 1 copy of this process that made no heap call (up to 60.0 MiB of its own)."
+            "Not recorded: 1 copy of this process that made no heap call (up to 60.0 MiB of its own): a."
         ]
     );
     assert_eq!(all.map(|one| is_little(&one)), [false, false, true]);
+    let many = vec![quiet(4096); MOST_QUIET_COPIES];
+    let said = "Not recorded: at least 1000 copies of this process that made no heap call (up to 4,096 bytes of their own): a.";
+    assert_eq!(children(&many), [said]);
+    assert_eq!(lost_children(&many), 0);
     let static_one = lost(LostKind::Program, LostWhy::Static, "b");
     assert!(!is_little(&static_one));
 }
