@@ -18,9 +18,9 @@
  */
 #include "check.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -133,7 +133,9 @@ static void idle(void)
 {
     pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
-        prctl(PR_SET_NAME, "waits");
+        // Not by prctl: a recorder may look at that, and begin.
+        int name = open("/proc/self/comm", O_WRONLY);
+        CHECK(name >= 0 && write(name, "waits", 5) == 5);
         stay();
         syscall(SYS_exit_group, 0);
     }

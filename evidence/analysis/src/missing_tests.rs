@@ -202,6 +202,18 @@ fn the_loader_itself_is_not_called_a_static_program() {
 }
 
 #[test]
+fn modules_that_call_another_malloc_than_the_preloaded_one_are_missing() {
+    let process = ProcessInfo::default();
+    let mut ending = ended(2);
+    ending.notes = vec!["2 modules were not recorded: opened past the preloaded allocator".into()];
+    let all = missing(&known(&process, Some(&ending), 2), &counts(1, 1, 0), 0);
+    assert_eq!(all, [Missing::Plugins(2)]);
+    assert!(all[0].hides_live_blocks());
+    let said = all[0].to_string();
+    assert!(said.starts_with("Not recorded: 2 modules, opened with RTLD_DEEPBIND"));
+}
+
+#[test]
 fn copies_without_a_heap_call_are_named_with_their_own_memory() {
     let quiet = |bytes| LostProcess {
         max_rss_bytes: Some(bytes),
