@@ -181,8 +181,8 @@ pub(crate) fn say_unseen(report: &mut Report) {
         name => format!(" ({name})"),
     };
     let text = format!(
-        "No block was recorded: the program brings its own malloc{name}, whose calls do not come to the recorder. What \
-         lives in its {}, and what is free, is not known: they stand in 'mapped by the program'.",
+        "No block was recorded: the program's own malloc{name} goes past the recorder. What lives and what is free in \
+         its {} ('mapped by the program') is not known.",
         bytes(heap.bytes)
     );
     let notes = report.completeness.notes.iter_mut();
@@ -438,9 +438,9 @@ mod tests {
         };
         let text = said(0, "pages_map");
         let begins =
-            "No block was recorded: the program brings its own malloc (jemalloc), whose calls";
+            "No block was recorded: the program's own malloc (jemalloc) goes past the recorder.";
         assert!(text.starts_with(begins), "{text}");
-        assert!(text.contains("lives in its 30.0 MiB"), "{text}");
+        assert!(text.contains("free in its 30.0 MiB"), "{text}");
         assert!(said(1, "pages_map").starts_with(NO_CALL_SEEN));
     }
 
