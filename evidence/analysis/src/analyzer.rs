@@ -32,8 +32,9 @@ use crate::covered::Covered;
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence, MarkLevel};
+use crate::fragments::functions::Pinned;
 use crate::frames;
-use crate::grouping::{self, Pinned};
+use crate::grouping;
 use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live, NO_HINT};
 use crate::missing::Missing;
@@ -295,7 +296,9 @@ impl Analyzer {
             highest_bytes: highest,
             asked_later_bytes: self.ledger.counts().requested_bytes - requested,
             then: steady.then(instant.time_ns, instant.live_usable_bytes),
-            span_ns: steady.span_ns(),
+            span_ns: steady.looked_ns(),
+            rest_ns: steady.rest_ns(instant.time_ns),
+            outlasts_decay: steady.outlasts_decay(instant.time_ns),
             gone_when_steady_bytes: steady
                 .falls_until_steady(instant.time_ns, instant.live_usable_bytes),
             in_exit: self.is_in_exit(requested, instant.time_ns, steady),
@@ -365,6 +368,7 @@ impl Analyzer {
             kept,
             renamed: &renamed,
             in_exit: around.in_exit,
+            around,
         });
         grouping::settle(&mut report, &self.options.limits, pinned);
         report

@@ -421,7 +421,7 @@ fn calls_that_passed_unrecorded_are_in_the_headline() {
 fn the_largest_finding_has_its_advice_on_any_screen() {
     let mut report = small();
     report.findings.push(Finding {
-        title: "26 smaller findings like those above, from 42,378 stacks".into(),
+        title: "26 smaller findings of slop, from 42,378 stacks".into(),
         saved_bytes: MIB,
         stacks: 42_378,
         more_nodes: vec![3],
