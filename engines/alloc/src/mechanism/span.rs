@@ -462,26 +462,29 @@ impl Span {
     #[inline(always)]
     pub fn slot_at(&self, address: usize) -> Option<usize> {
         // Both are within 64 KiB of each other, so the low halves are enough.
-        let offset: u64;
-        // `(address as u32).wrapping_sub(self.low)` in assembly: the compiler loads first, and then subtracts.
-        // SAFETY: a load of the descriptor.
+        let (within, slot): (u32, usize);
+        // `(address as u32).wrapping_sub(self.low) * u64::from(self.mul)` in assembly: the product comes in two halves, of
+        // which each is wanted by itself. The compiler multiplies 64 bits by 64, and then takes them apart.
+        // SAFETY: two loads of the descriptor.
         unsafe {
             core::arch::asm!(
-                "mov {offset:e}, {address:e}",
-                "sub {offset:e}, dword ptr [{span} + {low}]",
-                offset = out(reg) offset,
+                "mov eax, {address:e}",
+                "sub eax, dword ptr [{span} + {low}]",
+                "mul dword ptr [{span} + {mul}]",
                 address = in(reg) address,
                 span = in(reg) self,
                 low = const core::mem::offset_of!(Span, low),
+                mul = const core::mem::offset_of!(Span, mul),
+                out("eax") within,
+                out("rdx") slot,
                 options(pure, readonly, nostack),
             );
         }
-        let product = offset * u64::from(self.mul);
         // class.C3: the low half shows whether it is a multiple.
-        if product as u32 >= self.mul {
+        if within >= self.mul {
             return None;
         }
-        Some((product >> 32) as usize)
+        Some(slot)
     }
 
     /// Returns the slot of an address in the span's pages; `None`: no block begins there.
