@@ -494,13 +494,12 @@ impl Span {
             .filter(|slot| *slot < self.slots as usize)
     }
 
-    /// Reports whether the block in a slot is live.
+    /// Reports whether the block in a slot is live: whether its bit is in neither D nor R (S1).
+    ///
+    /// The slot may be the one behind the last, which is not (S8).
+    #[inline]
     pub fn is_live(&self, slot: usize) -> bool {
-        // SAFETY: slots are below `slots`.
-        // ORDER: a look: of a live block's bits only the thread that frees it writes any.
-        let dead = unsafe { self.slot_bits(slot / 64) }
-            .dead
-            .load(Ordering::Relaxed);
-        (self.free_bits(slot / 64) | dead) >> (slot % 64) & 1 == 0
+        // SAFETY: slots are below `slots`, or the one behind.
+        !unsafe { self.slot_bits(slot / 64) }.is_dead(1 << (slot % 64))
     }
 }
