@@ -301,7 +301,7 @@ impl Span {
     }
 
     /// Takes up to `want` free slots out of F, for the magazine (they stay in D), and writes an entry for each
-    /// downwards from `end`, the lowest first; returns their number. Cost: about a dozen instructions a slot.
+    /// downwards from `end`, the lowest first; returns their number. Cost: 8 instructions a slot, and 15 a run of them.
     ///
     /// # Safety
     /// As for [`Span::take`]; there is room for `want` entries below `end`.
@@ -315,23 +315,30 @@ impl Span {
             // SAFETY: i < words.
             let slot_bits = unsafe { self.slot_bits(i) };
             // ORDER: own (S2), under the lock (S5).
-            let before = slot_bits.free.load(Ordering::Relaxed);
-            if before == 0 {
+            let mut bits = slot_bits.free.load(Ordering::Relaxed);
+            if bits == 0 {
                 continue;
             }
-            let mut bits = before;
+            // SAFETY: i < words.
+            let overlay = unsafe { self.overlay(i) };
             let base = start + i * 64 * size;
+            // Free slots mostly lie side by side: from one to the next is an addition.
             while bits != 0 && left > 0 {
-                let slot = bits.trailing_zeros();
-                let bit = bits & bits.wrapping_neg();
-                bits ^= bit;
-                left -= 1;
-                // SAFETY: as the caller promises.
-                unsafe {
-                    at = at.sub(1);
-                    let block = (base + slot as usize * size) as *mut u8;
-                    at.write(Entry::new(block, self.overlay(i), bit));
+                let first = bits.trailing_zeros();
+                let run = (!(bits >> first)).trailing_zeros().min(left);
+                let mut block = base + first as usize * size;
+                let mut bit = 1 << first;
+                for _ in 0..run {
+                    // SAFETY: as the caller promises.
+                    unsafe {
+                        at = at.sub(1);
+                        at.write(Entry::new(block as *mut u8, overlay, bit));
+                    }
+                    block += size;
+                    bit <<= 1;
                 }
+                bits &= !(u64::MAX >> (64 - run) << first);
+                left -= run;
             }
             slot_bits.free.store(bits, Ordering::Relaxed); // ORDER: as above
             if left == 0 {
@@ -501,5 +508,73 @@ impl Span {
     pub fn is_live(&self, slot: usize) -> bool {
         // SAFETY: slots are below `slots`, or the one behind.
         !unsafe { self.slot_bits(slot / 64) }.is_dead(1 << (slot % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Room([u64; 128]);
+
+    #[test]
+    fn the_lowest_free_slots_are_grabbed_whatever_lies_between_them() {
+        let mut room = Room([0; 128]);
+        let span = room.0.as_mut_ptr().cast::<Span>();
+        let class = class::base_class(48);
+        // SAFETY: the test's own room, which is long enough; here and below.
+        let this = unsafe {
+            Span::init(span, (5, 3), class, units_for(256), 0);
+            &*span
+        };
+        let patterns = [
+            0,
+            1,
+            1 << 63,
+            1 << 63 | 1,
+            u64::MAX,
+            u64::MAX >> 1,
+            0x5555 << 20,
+            0xF00F_7E01,
+        ];
+        for (pattern, want) in patterns
+            .iter()
+            .flat_map(|p| [1, 3, 7, 32].map(|want| (p, want)))
+        {
+            let word = |i: usize| pattern.rotate_left(i as u32 * 5);
+            let mut slots = Vec::new();
+            for i in 0..4 {
+                // ORDER: one thread.
+                unsafe { this.slot_bits(i) }
+                    .free
+                    .store(word(i), Ordering::Relaxed);
+                slots.extend((i * 64..i * 64 + 64).filter(|slot| word(i) >> (slot % 64) & 1 == 1));
+            }
+            slots.truncate(want);
+            let mut entries = [const {
+                Entry {
+                    block: core::ptr::null_mut(),
+                    overlay: core::ptr::null(),
+                    bit: 0,
+                }
+            }; 32];
+            let end = entries.as_mut_ptr_range().end;
+            assert_eq!(unsafe { this.grab(want as u32, end) } as usize, slots.len());
+            for (entry, slot) in entries.iter().rev().zip(&slots) {
+                assert_eq!(entry.block as usize, this.start() + slot * 48);
+                assert!(core::ptr::eq(entry.overlay, unsafe {
+                    this.overlay(slot / 64)
+                }));
+                assert_eq!(entry.bit, 1 << (slot % 64));
+            }
+            for i in 0..4 {
+                let gone = slots
+                    .iter()
+                    .filter(|&slot| slot / 64 == i)
+                    .fold(0, |bits, slot| bits | 1 << (slot % 64));
+                assert_eq!(this.bits(i).0, word(i) & !gone, "{pattern:x} {want}");
+            }
+        }
     }
 }
