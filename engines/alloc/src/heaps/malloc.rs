@@ -66,19 +66,14 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 fn malloc_unusual(n: usize) -> *mut u8 {
-    let heap = tls::get();
-    if heap.is_null() {
-        if thread::enter().is_null() {
-            return fail();
-        }
-        // SAFETY: now the thread has a heap.
-        return unsafe { malloc(n) };
+    if n > SMALL_MAX {
+        return malloc_large(n, 1).0;
     }
-    if n == 0 {
-        // SAFETY: as above.
-        return unsafe { malloc(1) };
+    if tls::get().is_null() && thread::enter().is_null() {
+        return fail();
     }
-    malloc_large(n, 1).0
+    // SAFETY: now the thread has a heap.
+    unsafe { malloc(n.max(1)) }
 }
 
 /// Allocates when the budget is used up: a sample is due, or the thread has no heap yet or no more, or every call is
@@ -188,12 +183,15 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     if n > isize::MAX as usize {
         return (fail(), false);
     }
-    let heap = tls::get();
-    if heap.is_null() && thread::enter().is_null() {
-        return (fail(), false);
+    let mut heap = tls::get();
+    if heap.is_null() {
+        if thread::enter().is_null() {
+            return (fail(), false);
+        }
+        heap = tls::get();
     }
-    let heap = tls::get();
-    if tls::is_ended(heap) {
+    let ended = tls::is_ended(heap);
+    if ended {
         requests::elsewhere(n as u64);
     } else {
         // SAFETY: a thread's heap stays (pool.G4).
@@ -205,9 +203,14 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
     {
         return made;
     }
+    // SAFETY: a thread's heap stays (pool.G4).
+    if !ended && let Some(block) = unsafe { large::take_kept(&*heap, n, align) } {
+        slow::look();
+        return (block, false);
+    }
     let mut round = 0;
     loop {
-        let made = large::malloc(n, align);
+        let made = large::malloc_new(n, align);
         if !made.0.is_null() {
             slow::look();
             return made;

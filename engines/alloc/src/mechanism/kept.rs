@@ -88,11 +88,7 @@ impl Kept {
         };
         debug_assert!(u64::from(offset) & AGE == 0);
         let value = u64::from(pages) << 32 | u64::from(offset);
-        // An exchange, for a signal handler that frees in the middle of this: it may have filled the slot.
-        // ORDER: Release meets the Acquire of `take_out`: another thread that takes the run out comes after the program's
-        // last use of it, and finds its descriptor as it was left. [model: a_kept_run_is_in_one_hand]
-        slot.compare_exchange(0, value, Ordering::Release, Ordering::Relaxed)
-            .is_ok()
+        fill(slot, value)
     }
 
     /// Takes out the oldest run, to make room; returns its offset.
@@ -146,6 +142,36 @@ impl Kept {
         }
         stay
     }
+}
+
+/// Fills a slot, if it is still empty: a signal handler that frees in the middle of a put may have filled it (X2).
+#[inline]
+#[cfg(any(loom, miri, not(target_arch = "x86_64")))]
+fn fill(slot: &AtomicU64, value: u64) -> bool {
+    // ORDER: Release meets the Acquire of `take_out`: another thread that takes the run out comes after the program's
+    // last use of it, and finds its descriptor as it was left. [model: a_kept_run_is_in_one_hand]
+    slot.compare_exchange(0, value, Ordering::Release, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// See above. Without a lock: other threads only empty slots that are full, so nobody but a signal handler of this thread
+/// comes between, and for that one the instruction is a whole.
+#[inline]
+#[cfg(not(any(loom, miri, not(target_arch = "x86_64"))))]
+fn fill(slot: &AtomicU64, value: u64) -> bool {
+    let found: u64;
+    // ORDER: as Release: it is a store behind the stores before it.
+    // SAFETY: the slot is ours to write, and empty slots are written by the owner's thread alone (X2).
+    unsafe {
+        core::arch::asm!(
+            "cmpxchg qword ptr [{slot}], {value}",
+            slot = in(reg) slot.as_ptr(),
+            value = in(reg) value,
+            inout("rax") 0u64 => found,
+            options(nostack),
+        );
+    }
+    found == 0
 }
 
 /// Makes a slot empty, if it holds this still.

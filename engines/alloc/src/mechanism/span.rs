@@ -545,6 +545,7 @@ mod tests {
             let word = |i: usize| pattern.rotate_left(i as u32 * 5);
             let mut slots = Vec::new();
             for i in 0..4 {
+                // SAFETY: there are five words.
                 // ORDER: one thread.
                 unsafe { this.slot_bits(i) }
                     .free
@@ -560,9 +561,12 @@ mod tests {
                 }
             }; 32];
             let end = entries.as_mut_ptr_range().end;
-            assert_eq!(unsafe { this.grab(want as u32, end) } as usize, slots.len());
+            // SAFETY: nobody else has the span, and there is room for 32.
+            let got = unsafe { this.grab(want as u32, end) };
+            assert_eq!(got as usize, slots.len());
             for (entry, slot) in entries.iter().rev().zip(&slots) {
                 assert_eq!(entry.block as usize, this.start() + slot * 48);
+                // SAFETY: as above.
                 assert!(core::ptr::eq(entry.overlay, unsafe {
                     this.overlay(slot / 64)
                 }));
