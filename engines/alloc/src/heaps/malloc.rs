@@ -23,8 +23,8 @@ use super::{emergency, large, neighbour, requests, slow, thread, tls};
 use crate::mechanism::branch::branch;
 use crate::mechanism::class::{self, SLICES, SMALL_MAX};
 use crate::mechanism::heap::{BUDGET_AT, Heap};
-use crate::mechanism::map::descriptor;
-use crate::mechanism::range::{self, base, fast_limit, limit};
+use crate::mechanism::map::{descriptor, descriptor_from};
+use crate::mechanism::range::{self, base, fast_limit, limit, meta_and_distance};
 use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, Span};
 
 /// Allocates `n` bytes. Cost for a small size: 24 instructions, with eleven loads and four stores among them and no
@@ -406,11 +406,11 @@ pub unsafe fn usable_size(p: *const u8) -> usize {
 /// `p` is null or a live block; it is given up if the call succeeds.
 #[inline]
 pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
-    let distance = (p as usize).wrapping_sub(base());
+    let (meta, distance) = meta_and_distance(p as usize);
     // Null is far above the limit. Of a hardened process nothing is known here (harden.Y1).
     if distance < fast_limit() {
         // SAFETY: below the limit; MAP leads to descriptors.
-        let span = unsafe { &*descriptor(distance) };
+        let span = unsafe { descriptor_from(meta, distance) };
         // ORDER: the kind of a live block's descriptor does not change.
         if span.kind.load(Ordering::Relaxed) == KIND_SMALL && small_fault(span, p).is_none() {
             let have = span.size();
