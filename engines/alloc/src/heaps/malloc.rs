@@ -414,10 +414,11 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
         // ORDER: the kind of a live block's descriptor does not change.
         if span.kind.load(Ordering::Relaxed) == KIND_SMALL && small_fault(span, p).is_none() {
             let have = span.size();
-            // SAFETY: as the caller promises. 0 wraps around.
+            // 0 wraps around.
             return if n.wrapping_sub(1) < have && stays(have, n) {
                 p
             } else {
+                // SAFETY: as the caller promises.
                 unsafe { resize(p, have, n) }
             };
         }
