@@ -19,7 +19,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::{accounts, endpoint, plugins};
+use crate::{accounts, endpoint, plugins, rights};
 
 type Handler = unsafe extern "C" fn();
 
@@ -37,6 +37,7 @@ unsafe extern "C" {
 /// `envp` is the environment, closed by a null pointer.
 unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     plugins::prepare();
+    rights::begin();
     // The engine's own come first, so in the child it is whole when ours is called.
     alloc::fork::watch();
     // SAFETY: a handler without arguments.
@@ -60,6 +61,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
 /// # Safety
 /// To be called by `pthread_atfork` only.
 unsafe extern "C" fn in_child() {
+    rights::begin();
     endpoint::open_again();
 }
 

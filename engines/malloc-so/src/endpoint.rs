@@ -15,8 +15,12 @@
 //!     seconds.
 //! K5  A socket of a process that is gone (same number, same user) is replaced; one that answers is not.
 //!
-//! Without the variable none of this runs: the preloaded library has no visible effect. Cost with it: one sleeping
-//! thread.
+//! K6  It has the rights of the thread that began it, and follows none of their changes. So it is not there while the
+//!     program changes them ([`leave`], [`come_back`]): it is told through its own socket, or looks within a second where
+//!     the program has locked itself out of the folder. Then it opens the socket anew, with the rights of the program.
+//!
+//! Without the variable none of this runs: the preloaded library has no visible effect. Cost with it: a thread that wakes
+//! once a second.
 //! Not here: the other end, and its use of the answers (`report`).
 
 use core::cell::UnsafeCell;
@@ -41,7 +45,16 @@ struct Folder(UnsafeCell<[u8; NAME]>);
 // SAFETY: written by `remember`, before there are threads.
 unsafe impl Sync for Folder {}
 
-/// The path of the socket; empty: there is none.
+/// Whether the folder is the one in `/tmp` that is named after the user.
+static OF_USER: AtomicU32 = AtomicU32::new(0);
+/// Number of threads that want no thread of ours just now (K6).
+static HELD: AtomicU32 = AtomicU32::new(0);
+/// Whether the thread is to come back.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+/// Whether a complaint was written: a program may change its rights many times.
+static COMPLAINED: AtomicU32 = AtomicU32::new(0);
+
+/// The path of the socket; empty: there is none, or it is named after the user.
 static FOLDER: Folder = Folder(UnsafeCell::new([0; NAME]));
 static TID: AtomicU32 = AtomicU32::new(0);
 static STACK: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
@@ -125,7 +138,10 @@ pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
     match value {
         b"" | b"off" => return,
         b"on" if is_folder(runtime) => name.add(runtime).add(b"/skinflint"),
-        b"on" => name.add(b"/tmp/skinflint-").number(user()),
+        b"on" => {
+            OF_USER.store(1, Ordering::Relaxed); // ORDER: one thread
+            return;
+        }
         folder if folder.first() == Some(&b'/') => name.add(folder),
         // The allocator's options have reported what is wrong with it.
         _ => return,
@@ -160,12 +176,22 @@ fn is_folder(path: &[u8]) -> bool {
 }
 
 fn complain(what: &[u8]) {
+    // ORDER: a flag that stands alone.
+    if COMPLAINED.swap(1, Ordering::Relaxed) != 0 {
+        return;
+    }
     sys::stderr(b"skinflint: SKINFLINT_MEMORY: ");
     sys::stderr(what);
     sys::stderr(b"; skinflint memory will show less of this process\n");
 }
 
 fn folder() -> Name {
+    // ORDER: written when there was one thread.
+    if OF_USER.load(Ordering::Relaxed) != 0 {
+        let mut name = Name::new();
+        name.add(b"/tmp/skinflint-").number(user());
+        return name;
+    }
     // SAFETY: written before there were threads.
     let bytes = unsafe { *FOLDER.0.get() };
     let used = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
@@ -195,8 +221,69 @@ pub fn open() {
 
 /// Starts the thread again in the child of a fork, where it does not run.
 pub fn open_again() {
-    TID.store(0, Ordering::Relaxed); // ORDER: the child has one thread
-    open();
+    for word in [&TID, &HELD, &LEFT] {
+        word.store(0, Ordering::Relaxed); // ORDER: the child has one thread
+    }
+    if !alloc::filtered() {
+        open();
+    }
+}
+
+/// Ends the thread, if there is one, until [`come_back`] (K6). Returns once the kernel has it no more, after some three
+/// seconds at most.
+pub fn leave() {
+    // ORDER: the thread looks within a second; the wait below orders.
+    HELD.fetch_add(1, Ordering::Relaxed);
+    let tid = TID.load(Ordering::Acquire); // ORDER: the kernel's write
+    if tid == 0 {
+        return;
+    }
+    LEFT.store(1, Ordering::Relaxed); // ORDER: before `come_back`, by this thread or one that waits with it
+    tell();
+    let until = sys::monotonic_ns() + 3_000_000_000;
+    while TID.load(Ordering::Acquire) == tid && sys::monotonic_ns() < until {
+        sys::futex_wait(&TID, tid, 50_000_000);
+    }
+    // The kernel writes its 0 before it takes the thread out of the process.
+    while sys::thread_exists(sys::getpid(), tid) && sys::monotonic_ns() < until {
+        core::hint::spin_loop();
+    }
+}
+
+/// Lets the thread come back, if it was there, once no thread holds it off. Under a filter of system calls it does not.
+pub fn come_back() {
+    // ORDER: the last one begins it; AcqRel, so that it sees what the others did.
+    if HELD.fetch_sub(1, Ordering::AcqRel) == 1
+        && LEFT.swap(0, Ordering::AcqRel) != 0
+        && !alloc::filtered()
+    {
+        open();
+    }
+}
+
+/// Wakes the thread out of its wait for clients.
+fn tell() {
+    let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+    let socket = call(libc::SYS_socket, [libc::AF_UNIX as u64, kind, 0, 0, 0, 0]);
+    if sys::is_error(socket) {
+        return;
+    }
+    let address = address(&socket_name());
+    let size = core::mem::size_of::<libc::sockaddr_un>() as u64;
+    let args = [socket as u64, (&raw const address) as u64, size, 0, 0, 0];
+    call(libc::SYS_connect, args);
+    sys::close(socket as i32);
+}
+
+fn address(name: &Name) -> libc::sockaddr_un {
+    let mut address = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as u16,
+        sun_path: [0; 108],
+    };
+    for (to, byte) in address.sun_path.iter_mut().zip(name.bytes) {
+        *to = byte as c_char;
+    }
+    address
 }
 
 /// Removes the socket's name when the process ends. Sockets that are being opened at this very moment, and those of
@@ -229,6 +316,8 @@ extern "C" fn main() {
             // K1: the copies of the program's descriptors are closed, now that nothing more is to be written to them.
             close_all_but(socket);
             serve(socket);
+            close();
+            sys::close(socket);
         }
         Err(what) => {
             complain(what);
@@ -280,13 +369,7 @@ fn listen() -> Result<i32, &'static [u8]> {
     if !name.fits {
         return Err(b"the folder's name is too long for a socket");
     }
-    let mut address = libc::sockaddr_un {
-        sun_family: libc::AF_UNIX as u16,
-        sun_path: [0; 108],
-    };
-    for (to, byte) in address.sun_path.iter_mut().zip(name.bytes) {
-        *to = byte as c_char;
-    }
+    let address = address(&name);
     let kind = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
     let new = || call(libc::SYS_socket, [libc::AF_UNIX as u64, kind, 0, 0, 0, 0]);
     let with = |number: i64, socket: i64| {
@@ -323,7 +406,15 @@ fn listen() -> Result<i32, &'static [u8]> {
 }
 
 fn serve(socket: i32) {
-    loop {
+    // ORDER: a look; `leave` waits.
+    while HELD.load(Ordering::Relaxed) == 0 {
+        if !comes(socket) {
+            // The rights were changed past the C library.
+            if !alloc::has_the_first_threads_rights() {
+                return;
+            }
+            continue;
+        }
         let flags = libc::SOCK_CLOEXEC as u64;
         let peer = call(libc::SYS_accept4, [socket as u64, 0, 0, flags, 0, 0]);
         if sys::is_error(peer) {
@@ -336,6 +427,28 @@ fn serve(socket: i32) {
         answer(peer as i32);
         sys::close(peer as i32);
     }
+}
+
+/// Waits for a client, for a second at most (K6).
+fn comes(socket: i32) -> bool {
+    let mut polled = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let second = libc::timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    let args = [
+        (&raw mut polled) as u64,
+        1,
+        (&raw const second) as u64,
+        0,
+        0,
+        0,
+    ];
+    call(libc::SYS_ppoll, args) != 0
 }
 
 /// Answers one client (K2, K4).

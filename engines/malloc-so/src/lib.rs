@@ -7,6 +7,7 @@
 //!   program with skinflint.h ────────────► accounts ───┘
 //!   loader ──constructor──► begin: fork handlers, figures at exit
 //!   dlopen(…, DEEPBIND) ───► plugins: modules bound past us are brought back
+//!   setuid, unshare, prctl, … ──► rights: our threads are not there meanwhile
 //!   skinflint memory ──socket──► endpoint (if SKINFLINT_MEMORY says so)
 //! ```
 //!
@@ -28,6 +29,7 @@ mod family;
 mod operators;
 mod plugins;
 mod reports;
+mod rights;
 mod text;
 mod totals;
 

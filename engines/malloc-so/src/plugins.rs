@@ -23,6 +23,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use skinflint_alloc as alloc;
 use skinflint_base::loader::{self, Module, Startup};
 
+use crate::rights;
+
 /// The names whose entries are changed.
 const NAMES: [&CStr; 16] = [
     c"malloc",
@@ -75,6 +77,7 @@ pub fn prepare() {
     if front != objects.first(c"realloc", true) {
         FRONT.store(front, Ordering::Relaxed); // ORDER: as above.
     }
+    rights::find(&objects);
     DLOPEN.store(objects.behind(c"dlopen"), Ordering::Relaxed); // ORDER: as above.
     DLSYM.store(objects.behind(c"dlsym"), Ordering::Relaxed); // ORDER: as above.
 }

@@ -32,6 +32,12 @@ const RANGES: usize = 512;
 /// Set when the kernel has once answered that it does not know the call, or does not allow it.
 static ONE_BY_ONE: AtomicBool = AtomicBool::new(false);
 
+/// Has one range given back to a call, or many; returns what held before. One: where a filter of system calls may end the
+/// process at a call that no C library makes.
+pub fn one_by_one(is: bool) -> bool {
+    ONE_BY_ONE.swap(is, Ordering::Relaxed) // ORDER: a hint
+}
+
 /// Set when the program's heap may lie in huge pages (G4).
 static SPLIT: AtomicBool = AtomicBool::new(false);
 

@@ -46,7 +46,7 @@ const REASONS: &[&str] = &[
 pub fn models_of(file: &str) -> Option<&str> {
     let (name, path) = crate_of(file)?;
     let stem = path.strip_prefix("tests/")?.strip_suffix(".rs")?;
-    (stem == "models" || stem.ends_with("_model")).then_some(name)
+    (stem == "models" || stem.starts_with("models/") || stem.ends_with("_model")).then_some(name)
 }
 
 /// Returns the tests of a models file.
@@ -63,7 +63,8 @@ pub fn tests(content: &str) -> Vec<String> {
 /// Checks one file; `models` are those of its crate.
 pub fn check(file: &str, content: &str, models: &BTreeSet<String>) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if models_of(file).is_some() {
+    // A part takes it from the file that it is a part of.
+    if models_of(file).is_some() && !file.contains("/tests/models/") {
         models_file(file, &Source::new(content), content, &mut faults);
     }
     let judged = crate_of(file)

@@ -25,7 +25,7 @@ pub static HARDENED: AtomicU32 = AtomicU32::new(0);
 pub static CHECKED: AtomicU32 = AtomicU32::new(0);
 /// Whether anything would be done if a limit of memory came near.
 pub static WATCHED: AtomicU32 = AtomicU32::new(0);
-/// Bytes handed out since the last look at the limit; 0: no look is due.
+/// Bytes handed out since the last look at the limit; 0: no look is due. 1: one is due, for the purger's work alone.
 pub static LOOK: AtomicUsize = AtomicUsize::new(0);
 
 /// The slow paths of the services.
@@ -38,7 +38,7 @@ pub struct Paths {
     pub before_growing: unsafe fn(&Heap),
     /// Counts pages that were not resident and have been handed out, so many so far. The pool's lock is held.
     pub handed_out: fn(u64),
-    /// Looks at the limit of memory; no lock is held.
+    /// Does the purger's work if it is owed, and looks at the limit of memory; no lock is held.
     pub near_limit: fn(),
     /// Handles the OS's refusal of so many bytes in a round of tries. `true`: another try may succeed.
     pub out_of_memory: fn(usize, &mut u32) -> bool,

@@ -14,6 +14,9 @@
 //!     check before that, the whole life of a purger could lie between the check and the exchange, and its last
 //!     instructions after it.
 //! W4  A hint between the end's exchange and the kernel's 0 begins no purger, but stays: the next hint begins it.
+//! W5  While the state is held no purger begins: the holder's add and the look of [`Starter::begin`] are exchanges of the
+//!     same word, and so in one order. If the add comes first, the look sees it; if the look does, the holder sees that
+//!     one runs.
 //!
 //! The models run this very file (`tests/models.rs`).
 //!
@@ -27,6 +30,8 @@ pub struct Starter {
     pages: AtomicU32,
     /// The kernel's id of the thread while it lives; the kernel writes it (W3).
     tid: AtomicU32,
+    /// Number of threads that want no purger just now (W5).
+    held: AtomicU32,
 }
 
 impl Starter {
@@ -37,6 +42,7 @@ impl Starter {
             running: AtomicU32::new(0),
             pages: AtomicU32::new(0),
             tid: AtomicU32::new(0),
+            held: AtomicU32::new(0),
         }
     }
 
@@ -47,6 +53,7 @@ impl Starter {
             running: AtomicU32::new(0),
             pages: AtomicU32::new(0),
             tid: AtomicU32::new(0),
+            held: AtomicU32::new(0),
         }
     }
 
@@ -85,7 +92,7 @@ impl Starter {
         }
         // ORDER: Acquire meets the kernel's write, and its 0 comes after the last use of the stack (W3).
         // [model: one_purger_at_a_time_on_the_stack]
-        if self.tid.load(Ordering::Acquire) != 0 {
+        if self.tid.load(Ordering::Acquire) != 0 || self.is_held() {
             self.give_back();
             return false;
         }
@@ -113,7 +120,35 @@ impl Starter {
         // ORDER: an exchange and not a load, which could be stale; Release meets the Acquire in `hint`.
         // [model: a_hint_is_not_forgotten_by_the_purger_that_ends]
         let now = self.pages.fetch_add(0, Ordering::Release);
-        now < enough || !self.claim()
+        now < enough || self.is_held() || !self.claim()
+    }
+
+    /// Keeps purgers from beginning, until [`Starter::release`]. One that runs goes on until it looks (W5).
+    pub fn hold(&self) {
+        // ORDER: Acquire meets the Release of `is_held`: the claim before it is seen by `lives`; Release for the count of
+        // the next one. [model: no_purger_begins_while_it_is_held]
+        self.held.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Lets purgers begin again.
+    pub fn release(&self) {
+        // ORDER: Release meets the Acquire of `is_held`: what was done while it was held comes before the next purger.
+        // [model: no_purger_begins_while_it_is_held]
+        self.held.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Reports whether a thread wants no purger.
+    pub fn is_held(&self) -> bool {
+        // ORDER: an exchange and not a load, which could be stale (W5); Release meets the Acquire of `hold`.
+        // [model: no_purger_begins_while_it_is_held]
+        self.held.fetch_add(0, Ordering::AcqRel) != 0
+    }
+
+    /// Reports, to a thread that holds the state, whether a purger still runs or its stack is in use.
+    pub fn lives(&self) -> bool {
+        // ORDER: after the add of `hold` (W5); Acquire meets the purger's end, and the kernel's 0.
+        // [model: no_purger_begins_while_it_is_held]
+        self.running.load(Ordering::Acquire) != 0 || self.tid.load(Ordering::Acquire) != 0
     }
 
     /// Lives the purger's life: calls `pass` until it says that it may end, and there is not `enough` meanwhile. The caller
@@ -132,6 +167,7 @@ impl Starter {
         // ORDER: the child has one thread.
         self.running.store(0, Ordering::Relaxed);
         self.tid.store(0, Ordering::Relaxed); // ORDER: as above
+        self.held.store(0, Ordering::Relaxed); // ORDER: as above; the thread that held it is not here
     }
 
     /// Plays the kernel in a model: the thread is made.
@@ -176,6 +212,29 @@ mod tests {
         assert!(!starter.runs(), "and the right was given back");
         starter.gone();
         assert!(starter.begin());
+    }
+
+    #[test]
+    fn none_is_begun_while_it_is_held_and_one_that_runs_is_seen() {
+        let starter = Starter::new();
+        assert!(starter.begin());
+        starter.made();
+        starter.hold();
+        assert!(starter.lives(), "it has not looked yet");
+        assert!(!starter.hint(9, 5), "it runs");
+        assert!(starter.end(5), "though there is enough to do");
+        assert!(starter.lives(), "its stack is in use");
+        starter.gone();
+        assert!(!starter.lives());
+        assert!(starter.hint(1, 5) && !starter.begin());
+        starter.hold();
+        starter.release();
+        assert!(!starter.begin(), "the other holds it still");
+        starter.release();
+        assert!(starter.hint(1, 5) && starter.begin());
+        starter.hold();
+        starter.reset();
+        assert!(starter.begin(), "in the child of a fork no thread holds it");
     }
 
     #[test]

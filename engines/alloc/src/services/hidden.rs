@@ -19,7 +19,7 @@ use skinflint_base::sync::AtomicU32;
 use skinflint_base::sys;
 
 /// The flags of what all hidden threads share with the process. Descriptors are left to the caller.
-const SHARED: i32 = libc::CLONE_VM
+pub const SHARED: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_SIGHAND
     | libc::CLONE_THREAD

@@ -13,8 +13,8 @@
 //!     that the C library did not register, its heap is asked instead: its magazines are revoked and never taken, for
 //!     which no barrier is needed, and at its next malloc the thread empties them itself. Which of the two serves is told
 //!     in the figures ([`way`]).
-//! J3  Only the purger, and a trim, call the kernel for it, so a program without a purger (SKINFLINT_PURGE=off) never
-//!     meets that call: there heaps are asked.
+//! J3  Only the purger, and a trim, call the kernel for it, so a program without a purger (SKINFLINT_PURGE=off, or a
+//!     filter of system calls) never meets that call: there heaps are asked.
 //! J4  The purger does not end while threads hold more in magazines than would begin it: they may be idle tomorrow.
 //!
 //! Not here: magazines (`magazine`), sections (`section`), what becomes of the blocks (`heaps::revoke`), current spans,
@@ -25,6 +25,7 @@ use skinflint_base::sys;
 use skinflint_pages::PAGE;
 use skinflint_pages::purge::Batch;
 
+use super::rights;
 use crate::heaps::pool::{HEAPS, heaps, with_pool};
 use crate::heaps::requests::requested_from;
 use crate::heaps::{revoke, tls};
@@ -111,7 +112,7 @@ pub fn begin() {
 /// Returns how what idle threads hold comes back, in threads that the C library registers.
 pub fn way() -> Way {
     // ORDER: set at start.
-    if section::serve() && ALLOWED.load(Ordering::Relaxed) != 0 {
+    if section::serve() && ALLOWED.load(Ordering::Relaxed) != 0 && !rights::filtered() {
         Way::Taken
     } else {
         Way::Asked

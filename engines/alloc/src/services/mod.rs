@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
-//!      ├─► names, parent
+//!      ├─► names, parent                        └─► rights
 //!      └─► harden, fit, check                                  table: what heaps call of all this
 //! ```
 //!
@@ -28,6 +28,7 @@ mod pace;
 mod parent;
 pub mod purger;
 pub mod reserve;
+pub mod rights;
 pub mod sample;
 pub mod stats;
 pub mod stats_text;

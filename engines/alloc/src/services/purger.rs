@@ -14,6 +14,15 @@
 //!     no run is in the purger's hands in the child.
 //! U4  A round begins at least a tick after the last one ended: what it finds unchanged has been so for a tick.
 //!
+//! U5  It has the rights that the thread had which began it, and the kernel's calls that change the rights of a thread
+//!     would leave it as it is. So it is not there while one of them is made ([`leave`], [`come_back`]; the drop-in calls
+//!     them), and it ends by itself as soon as its capabilities are not those of the process's first thread: a call that
+//!     passed the C library by. The next purger is begun by a thread of the program's, and has its rights.
+//! U6  Where a filter of system calls was set after the start that punishes its calls there is no purger (`rights`): the
+//!     process could end at a call that the program itself never makes. There, and where the kernel makes no thread, the
+//!     work is done by the threads that allocate, at a slow path
+//!     without a lock, a part at a time and once in a tick; while all of them rest, nothing goes back.
+//!
 //! Not here: what may be purged (`holes`, `pages`), and how long the pauses are (`pace`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
@@ -24,10 +33,12 @@ use super::batch::{PURGE_LOCK, batch};
 use super::holes::round::Round;
 use super::pace::{Pace, Part};
 use super::trim::purge_some;
-use super::{check, hidden, idle, reserve};
+use super::{check, hidden, idle, reserve, rights};
 use crate::heaps::hints::{START_PAGES, STARTER};
 use crate::heaps::pool::with_pool;
-use crate::mechanism::lock::PURGER;
+use crate::heaps::{slow, tls};
+use crate::mechanism::guarded::Guarded;
+use crate::mechanism::lock::{PURGER, Who};
 use crate::mechanism::starter::Starter;
 
 /// Milliseconds between two rounds. With two ticks of decay a program that drops its heap is clean within a few
@@ -59,6 +70,12 @@ static WAKE: AtomicU32 = AtomicU32::new(0);
 pub static PASSES: AtomicU32 = AtomicU32::new(0);
 /// The time until which the purger's work is paid for (pace.P1).
 static PAID_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+/// Whether there is work, and no thread for it (U6).
+static OWED: AtomicU32 = AtomicU32::new(0);
+/// The time before which a thread of the program's does none of it.
+static OWED_NEXT_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+/// How far it is; under the right to begin a purger.
+static OWED_WORK: Guarded<Option<Work>> = Guarded::new(None);
 /// CPU time of the purger's rounds so far.
 pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
@@ -97,6 +114,10 @@ pub fn start() {
     if ALLOWED.load(Ordering::Relaxed) == 0 {
         return;
     }
+    if rights::filtered() {
+        owe();
+        return;
+    }
     if !STARTER.begin() {
         return;
     }
@@ -105,6 +126,7 @@ pub fn start() {
         // Not again at every free, but when as many pages have come together once more.
         STARTER.take();
         STARTER.give_back();
+        owe();
     }
 }
 
@@ -135,7 +157,7 @@ extern "C" fn main() {
     };
     // ORDER: the last purger's, which is gone.
     let mut pace = Pace::new(PAID_NS.load(Ordering::Relaxed));
-    let mut work = Work::default();
+    let mut work = Work::new(PURGER);
     let (mut hint, mut quiet) = (0, 0);
     let mut pause = Some(tick_ns());
     STARTER.live(START_PAGES, |starter| {
@@ -149,6 +171,10 @@ extern "C" fn main() {
             }
         } else {
             hint = sleep(BREATH_NS, starter).max(hint);
+        }
+        if starter.is_held() || !rights::has_the_first_threads_rights() {
+            starter.take();
+            return true;
         }
         let (begin, cpu) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         let most = if pace.is_free(begin) { LONG_PART } else { PART };
@@ -181,6 +207,68 @@ extern "C" fn main() {
         true
     });
 }
+
+/// Ends the purger, if there is one, and keeps others from beginning until [`come_back`] (U5). Returns once the kernel has
+/// no thread of it any more; after two seconds it gives up, which only a handler that interrupted a trim can meet, and
+/// the purger then ends by itself.
+pub fn leave() {
+    STARTER.hold();
+    // ORDER: the kernel's id, or 0.
+    let tid = STARTER.tid().load(Ordering::Relaxed);
+    let until = sys::monotonic_ns() + 2_000_000_000;
+    while STARTER.lives() && sys::monotonic_ns() < until {
+        // It may be about to sleep, so more than one wake may be needed.
+        WAKE.fetch_add(1, Ordering::Relaxed); // ORDER: a number to wait on
+        sys::futex_wake(&WAKE);
+        let now = STARTER.tid().load(Ordering::Relaxed); // ORDER: as above
+        sys::futex_wait(STARTER.tid(), now, 1_000_000);
+    }
+    // The kernel writes its 0 before it takes the thread out of the process.
+    while tid != 0 && sys::thread_exists(sys::getpid(), tid) && sys::monotonic_ns() < until {
+        core::hint::spin_loop();
+    }
+}
+
+/// Lets purgers begin again; the next one has the rights of the thread that begins it.
+pub fn come_back() {
+    STARTER.release();
+    // What the purger that left would have done, the next one does.
+    start();
+}
+
+/// Notes that there is work, for a slow path that holds no lock (U6).
+fn owe() {
+    OWED.store(1, Ordering::Relaxed); // ORDER: a hint
+    slow::LOOK.fetch_max(1, Ordering::Relaxed); // ORDER: as above
+}
+
+/// Does a part of the purger's work, if it is owed and a tick has passed; no lock is held (U6). `true`: there is more, for
+/// a later look.
+pub fn work_owed() -> bool {
+    // ORDER: hints; the right to begin a purger orders.
+    if OWED.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    if sys::monotonic_ns() < OWED_NEXT_NS.load(Ordering::Relaxed) || !STARTER.begin() {
+        return true;
+    }
+    OWED.store(0, Ordering::Relaxed); // ORDER: as above
+    STARTER.take();
+    let who = tls::who();
+    // SAFETY: the right to begin a purger is this thread's, and there is no other use.
+    let work = unsafe { &mut *OWED_WORK.get() }.get_or_insert_with(|| Work::new(who));
+    work.go_on_as(who);
+    let done = work.part(PART);
+    let more = !done || work.worked();
+    // ORDER: under the right.
+    OWED_NEXT_NS.store(sys::monotonic_ns() + tick_ns(), Ordering::Relaxed);
+    STARTER.give_back();
+    if more {
+        OWED.store(1, Ordering::Relaxed); // ORDER: a hint
+    }
+    more
+}
+
 /// Sleeps, and takes the hints that came by the end.
 fn sleep(ns: u64, starter: &Starter) -> u32 {
     // ORDER: a number to wait on.
@@ -189,8 +277,9 @@ fn sleep(ns: u64, starter: &Starter) -> u32 {
 }
 
 /// What the purger does, and how far it is.
-#[derive(Default)]
 struct Work {
+    /// The identity as which it is done.
+    who: Who,
     demand: Demand,
     round: Round,
     /// Whether a round is under way, and all but the pool's runs is done.
@@ -205,9 +294,29 @@ struct Work {
 }
 
 impl Work {
+    fn new(who: Who) -> Work {
+        Work {
+            who,
+            demand: Demand::default(),
+            round: Round::new(who),
+            begun: false,
+            walked: false,
+            keep: 0,
+            held: 0,
+            purged: 0,
+            dirty: 0,
+        }
+    }
+
+    /// Has the rest done under another identity.
+    fn go_on_as(&mut self, who: Who) {
+        self.who = who;
+        self.round.go_on_as(who);
+    }
+
     /// Does a part of a round: about so many looks at spans, and pages purged. `true`: the round is done.
     fn part(&mut self, most: u32) -> bool {
-        if !PURGE_LOCK.lock(PURGER) {
+        if !PURGE_LOCK.lock(self.who) {
             return true;
         }
         // SAFETY: the lock is held.
@@ -219,7 +328,7 @@ impl Work {
         PURGE_LOCK.unlock();
         if done {
             self.begun = false;
-            check::maybe_as(PURGER);
+            check::maybe_as(self.who);
             PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         }
         done
@@ -230,9 +339,13 @@ impl Work {
         // ORDER: only this thread counts.
         let tick = TICK.fetch_add(1, Ordering::Relaxed) + 1;
         // Before the round, which then finds the spans of what was taken among those that changed.
-        self.held = idle::pass(PURGER, tick_ns(), batch);
+        self.held = match self.who == PURGER {
+            true => idle::pass(PURGER, tick_ns(), batch),
+            // A thread of the program's calls the kernel for nothing but the pages (U6).
+            false => 0,
+        };
         self.round.begin(batch);
-        let keep = with_pool(PURGER, |pool| {
+        let keep = with_pool(self.who, |pool| {
             pool.set_tick(tick);
             self.demand.note(pool.reused_dirty_total)
         });
@@ -250,16 +363,16 @@ impl Work {
         if let Some(until) = TICK.load(Ordering::Relaxed).checked_sub(decay_ticks()) {
             let before = self.purged;
             while self.purged - before < most {
-                let purged = purge_some(PURGER, until, self.keep, batch);
+                let purged = purge_some(self.who, until, self.keep, batch);
                 if purged == 0 {
-                    self.dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
+                    self.dirty = with_pool(self.who, |pool| pool.dirty_pages).unwrap_or(0);
                     return true;
                 }
                 self.purged += purged;
             }
             return false;
         }
-        self.dirty = with_pool(PURGER, |pool| pool.dirty_pages).unwrap_or(0);
+        self.dirty = with_pool(self.who, |pool| pool.dirty_pages).unwrap_or(0);
         true
     }
 
@@ -303,6 +416,8 @@ impl Demand {
 pub fn forget() {
     PURGE_LOCK.reset();
     STARTER.reset();
+    // SAFETY: the child has one thread; another may have been at work on it.
+    unsafe { OWED_WORK.get().write(None) };
 }
 
 #[cfg(test)]
@@ -318,7 +433,7 @@ mod tests {
         let _alone = alone();
         trim();
         // Until what was wanted again before this test is forgotten, too.
-        let work = &mut Work::default();
+        let work = &mut Work::new(PURGER);
         (0..=DEMAND_TICKS).for_each(|_| _ = work.whole());
         assert!(!work.whole(), "all is done");
 

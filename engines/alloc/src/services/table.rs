@@ -11,11 +11,12 @@
 //! Not here: when a slow path is taken (`heaps`).
 
 use skinflint_base::hook::LinkedAllocator;
+use skinflint_base::sync::Ordering;
 
 use super::batch::PURGE_LOCK;
 use super::{check, holes, purger, reserve, sample, stats_text, trim};
 use crate::heaps::malloc::usable_size;
-use crate::heaps::slow::{Hardening, Paths};
+use crate::heaps::slow::{Hardening, LOOK, Paths};
 use crate::mechanism::lock::Who;
 
 // By name and hidden, as the range is (`range::RANGE`).
@@ -25,7 +26,7 @@ static PATHS: Paths = Paths {
     start_purger: purger::start,
     before_growing: holes::before_growing,
     handed_out: reserve::handed_out,
-    near_limit: reserve::look,
+    near_limit,
     out_of_memory: reserve::out_of_memory,
     check: check::maybe,
     sample: sample::take,
@@ -59,6 +60,14 @@ const HARDENING: Hardening = Hardening {
     contents_unknown: || (),
     relieve: || false,
 };
+
+fn near_limit() {
+    let more = purger::work_owed();
+    reserve::look();
+    if more {
+        LOOK.fetch_max(1, Ordering::Relaxed); // ORDER: a hint
+    }
+}
 
 fn before_fork(who: Who) {
     let _ = reserve::GUARD.lock(who);

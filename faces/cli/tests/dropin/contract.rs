@@ -3,6 +3,8 @@
 //!
 //! C1  What a program checks, and why, is in the comment at its head.
 
+use skinflint_test_support::need;
+
 use crate::library::{both, both_with, contract, on_ours, ours};
 use crate::tool::{Bench, run};
 
@@ -64,6 +66,28 @@ fn operators() {
 fn operators_that_the_program_replaces() {
     holds("replaced");
     holds("replaced-aligned");
+}
+
+/// No thread of ours keeps what the program gave up, stands in the way of what the kernel refuses to threads, or makes a
+/// call that a filter punishes; with the socket of SKINFLINT_MEMORY there is a second such thread.
+#[test]
+fn what_the_program_may_do_changes() {
+    let mut ways = vec!["alone", "filter"];
+    if need::root("to give rights up") {
+        ways.extend(["drop", "raw", "vfork"]);
+    }
+    for way in ways {
+        holds_with("rights", &[way]);
+        let done = both_with(contract("rights"), b"", |_, command| {
+            command.arg(way).env("SKINFLINT_MEMORY", "on");
+        });
+        assert_eq!(
+            done.ours.stdout, done.glibc.stdout,
+            "{way}: {:#?}",
+            done.ours
+        );
+        assert_eq!(done.ours.shell_status(), 0, "{way}: {:#?}", done.ours);
+    }
 }
 
 #[test]

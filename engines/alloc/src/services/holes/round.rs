@@ -28,7 +28,7 @@ use crate::heaps::changes::{self, GROUP_PAGES};
 use crate::heaps::pool::{heaps, with_pool};
 use crate::heaps::{cache, events, retire};
 use crate::mechanism::heap::{Heap, event_of, usage};
-use crate::mechanism::lock::{PURGER, Who};
+use crate::mechanism::lock::Who;
 use crate::mechanism::map::map_entry;
 use crate::mechanism::range::{at, limit, meta};
 use crate::mechanism::span::{KIND_SMALL, Span, state};
@@ -41,8 +41,9 @@ const SPARED_MAX: u32 = 1_024;
 const NET_PAGES: u32 = 32_768;
 
 /// Where a round stands. The purge lock is held for every call.
-#[derive(Default)]
 pub struct Round {
+    /// The identity as which locks are taken: the purger's, or that of a thread that does its work.
+    who: Who,
     group: u32,
     /// What it did so far.
     pub done: Walked,
@@ -55,11 +56,26 @@ fn groups() -> u32 {
 }
 
 impl Round {
+    /// Creates a round that has not begun, to be made under this identity.
+    pub fn new(who: Who) -> Round {
+        Round {
+            who,
+            group: 0,
+            done: Walked::default(),
+            net: 0,
+        }
+    }
+
+    /// Has the rest made under another identity.
+    pub fn go_on_as(&mut self, who: Who) {
+        self.who = who;
+    }
+
     /// Begins a round.
     pub fn begin(&mut self, batch: &mut Batch) {
         (self.group, self.done) = (0, Walked::default());
         for heap in heaps() {
-            head(heap, PURGER, batch, &mut self.done);
+            head(heap, self.who, batch, &mut self.done);
         }
     }
 
@@ -72,6 +88,7 @@ impl Round {
                 return false;
             }
             let work = Looking {
+                who: self.who,
                 only: None,
                 batch,
                 done: &mut self.done,
@@ -228,9 +245,9 @@ impl Found {
     /// Looks up what the pages lead to; those of another owner than `of`, if there is one, have none afterwards. While the
     /// pool's lock is held no descriptor is given away, so what an entry leads to is one; while the lock of the owner is
     /// held, too, it stays the owner's.
-    fn look_up(&mut self, of: Option<u32>) {
+    fn look_up(&mut self, who: Who, of: Option<u32>) {
         let end = (limit() / PAGE) as u32;
-        with_pool(PURGER, |_| {
+        with_pool(who, |_| {
             for i in 0..self.count {
                 let before = core::mem::replace(&mut self.owners[i], OWNER_NONE);
                 if self.pages[i] >= end || of.is_some_and(|of| of != before) {
@@ -252,7 +269,7 @@ impl Found {
 
     /// Looks at all of them, heap by heap.
     fn look(&mut self, work: &mut Looking) {
-        self.look_up(None);
+        self.look_up(work.who, None);
         while let Some(owner) = self.owners[..self.count]
             .iter()
             .find(|&&owner| owner != OWNER_NONE)
@@ -261,11 +278,11 @@ impl Found {
             // SAFETY: owners are heaps, which stay (pool.G4).
             let heap = unsafe { &*at::<Heap>(owner.wrapping_sub(meta() as u32)) };
             let wanted = work.only.is_none_or(|only| core::ptr::eq(only, heap));
-            if !wanted || !heap.lock.lock(PURGER) {
+            if !wanted || !heap.lock.lock(work.who) {
                 self.each(owner, |page, _, _| changes::wait_on(page));
                 continue;
             }
-            self.look_up(Some(owner));
+            self.look_up(work.who, Some(owner));
             self.each(owner, |page, waited, span| {
                 // It may be another heap's now, which noted it then, or gone.
                 if span.page() == page {
@@ -296,8 +313,9 @@ impl Found {
     }
 }
 
-/// What a look works with. `only`: other heaps' spans wait on, unseen.
+/// What a look works with. `who` takes the locks. `only`: other heaps' spans wait on, unseen.
 struct Looking<'a> {
+    who: Who,
     only: Option<&'a Heap>,
     batch: &'a mut Batch,
     done: &'a mut Walked,
@@ -396,11 +414,13 @@ fn last_visit(heap: &Heap) -> u8 {
 /// Makes a whole round for one heap, for tests; what other heaps' spans wait for is left.
 #[cfg(test)]
 pub fn one(heap: &Heap, batch: &mut Batch) -> Walked {
+    use crate::mechanism::lock::PURGER;
     let mut done = Walked::default();
     head(heap, PURGER, batch, &mut done);
     let mut next = Some(0);
     while let Some(group) = next {
         let work = Looking {
+            who: PURGER,
             only: Some(heap),
             batch,
             done: &mut done,

@@ -278,7 +278,7 @@ fn the_net_finds_what_was_not_noted() {
     span.left.store(9, Ordering::Relaxed); // ORDER: one thread
     give(heap, &blocks[..1]);
     assert_eq!(round(heap), (0, 0, 0));
-    let mut net = Round::default();
+    let mut net = Round::new(PURGER);
     while !net.cast() {}
     assert_eq!(round(heap).1, 1);
     assert_eq!(round(heap).2, 1);

@@ -1,0 +1,102 @@
+//! The rights of our threads: whether they are still the program's, and whether there may be such threads at all.
+//!
+//! ```text
+//!   the drop-in: a filter of system calls is set ──► filtering() ──► no thread, one madvise at a time, no barrier
+//!   the purger, at each wake ──► has_the_first_threads_rights() ──► no: it ends
+//! ```
+//!
+//! R1  Only capabilities are compared. A process that gives root up loses them, whichever call it makes, and the kernel
+//!     tells those of another thread without a file: a descriptor of ours would be a number that the program could have
+//!     had. What this misses (an identity without capabilities, a filter set past the C library) the drop-in meets at the
+//!     C library's functions (`malloc-so::rights`).
+//! R2  A filter that was there when the process was started does not count: what set it expects a C library's calls, those
+//!     that make threads among them, and in a container every process has one.
+//!
+//! Not here: what the purger does about it (`purger`).
+
+use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
+use skinflint_pages::purge::one_by_one;
+
+static FILTERED: AtomicU32 = AtomicU32::new(0);
+
+/// Reports whether a filter of system calls was set since the start that punishes what a purger does.
+pub fn filtered() -> bool {
+    FILTERED.load(Ordering::Relaxed) != 0 // ORDER: set while no purger runs
+}
+
+/// Makes the call that sets a filter of system calls. If the filter punishes what a purger does, the kernel is called from
+/// then on only for what a C library calls it for; forks keep that. A call that failed, as those do that ask whether
+/// filters are known here, changes nothing. No purger runs (`purger::leave`).
+pub fn filtering(call: impl FnOnce() -> i64, punishes: impl FnOnce() -> bool) -> i64 {
+    // Before it: the filter may be for all threads, and another may give pages back at this moment.
+    let before = one_by_one(true);
+    let result = call();
+    if result < 0 || !punishes() {
+        one_by_one(before);
+    } else {
+        FILTERED.store(1, Ordering::Relaxed); // ORDER: no purger runs
+    }
+    result
+}
+
+/// `struct __user_cap_header_struct`.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// Two times effective, permitted and inheritable.
+type Capabilities = [u32; 6];
+
+/// Reports whether this thread has the capabilities of the process's first one (R1). `true` where the kernel does not
+/// tell. Cost: three system calls.
+pub fn has_the_first_threads_rights() -> bool {
+    match (of(0), of(sys::getpid() as i32)) {
+        (Some(mine), Some(first)) => mine == first,
+        _ => true,
+    }
+}
+
+fn of(tid: i32) -> Option<Capabilities> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let mut header = Header {
+        version: VERSION_3,
+        pid: tid,
+    };
+    let mut sets: Capabilities = [0; 6];
+    // SAFETY: both are ours, and of the sizes that this version has.
+    let result = unsafe {
+        sys::syscall(
+            libc::SYS_capget,
+            [(&raw mut header) as u64, (&raw mut sets) as u64, 0, 0, 0, 0],
+        )
+    };
+    (result == 0).then_some(sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_gave_its_capabilities_up_is_seen() {
+        assert!(has_the_first_threads_rights(), "nothing was given up");
+        std::thread::spawn(|| {
+            let Some(sets) = of(0).filter(|sets| *sets != [0; 6]) else {
+                println!("not checked: this user has no capabilities to give up");
+                return;
+            };
+            assert_eq!(of(sys::gettid() as i32), Some(sets));
+            let header = [0x2008_0522u32, 0];
+            // SAFETY: both are ours; only this thread loses them.
+            let result =
+                unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), [0u32; 6].as_ptr()) };
+            assert_eq!(result, 0);
+            assert!(!has_the_first_threads_rights());
+        })
+        .join()
+        .expect("checked");
+    }
+}
