@@ -147,6 +147,12 @@ fn a_block_that_grows_once_or_by_much_gets_what_it_asks_for() {
     // SAFETY: one block each, resized and freed.
     unsafe {
         for bytes in [48, 256, 1_000, 10_000, 30_000] {
+            let mut block = malloc(bytes);
+            for more in [16, 32, 48] {
+                block = realloc(block, bytes + more);
+                assert!(usable_size(block) <= plain(bytes + more), "{bytes}");
+            }
+            free(block);
             let block = realloc(malloc(bytes), bytes + 400);
             assert_eq!(usable_size(block), plain(bytes + 400), "{bytes}");
             free(block);
