@@ -87,6 +87,8 @@ pub struct Analyzer {
     highest_at: u64,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
+    /// The instants with books: (instant, snapshot, bytes that lived at the snapshot).
+    booked: Vec<(usize, usize, u64)>,
     /// Figures for windows, if they are wanted; they begin with the first event of our own.
     windows: Option<Recorder>,
     /// The time from which later events have something to do before them.
@@ -164,6 +166,7 @@ impl Analyzer {
             requested_at: 0,
             highest_at: 0,
             closed_last: None,
+            booked: Vec::new(),
         })
     }
 
@@ -423,6 +426,7 @@ impl Analyzer {
                 instant.live_usable_bytes = peak.live.usable_bytes;
             }
         }
+        self.measure_distances();
         let sites = self.sites();
         let peak = self
             .plan

@@ -59,6 +59,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     let mapped = mapped(report, &naming);
     report.through = through::of(report, &naming);
     report.own_heaps = heaps::found(report, &naming);
+    heaps::say_unseen(report);
     name_parts(report, &naming, limits.parts);
     let mut found = std::mem::take(&mut report.findings);
     found.retain(|one| !is_out_of_reach(report, &naming, one));

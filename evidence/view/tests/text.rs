@@ -627,6 +627,23 @@ fn a_reading_long_before_the_end_is_not_called_the_end() {
 }
 
 #[test]
+fn pages_of_another_moment_are_said_with_their_distance() {
+    for (skew_bytes, said) in [
+        (-3 << 20, "when 3.00 MiB less lived"),
+        (5 << 10, "when 5.00 KiB more lived"),
+    ] {
+        let mut report = small();
+        let at = report.at;
+        let books = report.instants[at].books.as_mut().expect("books");
+        books.skew_bytes = skew_bytes;
+        let lines = lines_of(&report, false).join("\n");
+        let lines = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = format!("from the instant, {said}");
+        assert!(lines.contains(&said), "{lines}");
+    }
+}
+
+#[test]
 fn the_moment_at_which_most_was_kept_is_named_in_words() {
     let mut report = small();
     let kept = |kib: u64| Instant {
@@ -757,7 +774,9 @@ fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
     has("  The program brings an allocator of its own.");
     has("  → Record it without.");
     has("  swapped out   3.00 MiB    3.0%");
-    has("  in huge pages: not known (the trace does not say)");
+    has(
+        "  in huge pages: not known (the trace does not say); what they alone make resident looks free",
+    );
     has("Through whom (with all that each calls: these overlap)");
     has("     100 MiB  100 %  main  src/a.c:9 · 4 stacks");
     has("    50.0 MiB   50 %  grow  src/a.c:33 · 2 stacks");
