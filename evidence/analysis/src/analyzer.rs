@@ -277,9 +277,14 @@ impl Analyzer {
     }
 
     /// Reports whether a moment lies in the program's exit.
-    fn is_in_exit(&self, requested_bytes: u64, time_ns: u64, steady: &Steady<'_>) -> bool {
+    fn is_in_exit(&self, instant: &Instant, requested_bytes: u64, steady: &Steady<'_>) -> bool {
         let all = self.ledger.counts().requested_bytes;
         let later = all.saturating_sub(requested_bytes);
+        let time_ns = instant.time_ns;
+        let live = (instant.live_usable_bytes, self.ledger.live().usable_bytes);
+        if waste::is_asked_for(self.options.at.as_ref(), live) {
+            return false;
+        }
         let peak = self.ledger.heap_peak().live.usable_bytes;
         waste::is_in_exit(&self.facts, (later, peak), time_ns, steady)
     }
@@ -301,7 +306,7 @@ impl Analyzer {
             outlasts_decay: steady.outlasts_decay(instant.time_ns),
             gone_when_steady_bytes: steady
                 .falls_until_steady(instant.time_ns, instant.live_usable_bytes),
-            in_exit: self.is_in_exit(requested, instant.time_ns, steady),
+            in_exit: self.is_in_exit(instant, requested, steady),
         }
     }
 

@@ -23,7 +23,7 @@
 
 use skinflint_trace::{Exit, MappingKind, Snapshot, SnapshotCause};
 
-use crate::facts::Facts;
+use crate::facts::{At, Facts};
 use crate::falls;
 use crate::giveback::GiveBack;
 use crate::ledger::Ledger;
@@ -140,6 +140,12 @@ fn heap_bytes(snapshot: &Snapshot, maps: &Intervals) -> (u64, u64) {
     (heap, resident)
 }
 
+/// Reports whether the reader named the moment, and the program does not clear up after it: given what is live there and at
+/// the end. Such a moment is no exit, however soon the program ends: a quick machine must not change what is told of it.
+pub(crate) fn is_asked_for(at: Option<&At>, (then_bytes, end_bytes): (u64, u64)) -> bool {
+    matches!(at, Some(At::Mark(_) | At::Time(_))) && end_bytes > then_bytes / 2
+}
+
 /// Reports whether a moment lies in the program's exit (O4): given the bytes requested after it, the peak, and its
 /// time.
 pub(crate) fn is_in_exit(
@@ -197,6 +203,16 @@ mod tests {
                 mapping(256 * MIB, MappingKind::File, 8 * MIB),
             ],
         }
+    }
+
+    #[test]
+    fn a_moment_that_was_asked_for_is_no_exit_unless_the_program_clears_up() {
+        let mark = At::Mark("counted".into());
+        assert!(is_asked_for(Some(&mark), (1_000, 501)));
+        assert!(!is_asked_for(Some(&mark), (1_000, 500)), "half is freed");
+        assert!(is_asked_for(Some(&At::Time(7)), (0, 1)));
+        assert!(!is_asked_for(Some(&At::End), (1_000, 1_000)));
+        assert!(!is_asked_for(None, (1_000, 1_000)));
     }
 
     #[test]
