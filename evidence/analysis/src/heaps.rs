@@ -170,19 +170,18 @@ fn is_c_library(module: &str) -> bool {
 /// Says in the list of what is missing which allocator took the place of the one that is recorded, if no block was
 /// seen and one was found: the general sentence leaves that open.
 pub(crate) fn say_unseen(report: &mut Report) {
-    let Some(heap) = report.own_heaps.iter().find(|heap| heap.allocator) else {
+    // One without a name may as well be a program that maps what it needs by itself.
+    let known = |heap: &&OwnHeap| heap.allocator && !heap.name.is_empty();
+    let Some(heap) = report.own_heaps.iter().find(known) else {
         return;
     };
     if report.totals.allocations > 0 {
         return;
     }
-    let name = match heap.name.as_str() {
-        "" => String::new(),
-        name => format!(" ({name})"),
-    };
     let text = format!(
-        "No block was recorded: the program's own malloc{name} goes past the recorder. What lives and what is free in \
+        "No block was recorded: the program's own malloc ({}) goes past the recorder. What lives and what is free in \
          its {} ('mapped by the program') is not known.",
+        heap.name,
         bytes(heap.bytes)
     );
     let notes = report.completeness.notes.iter_mut();
@@ -442,6 +441,8 @@ mod tests {
         assert!(text.starts_with(begins), "{text}");
         assert!(text.contains("free in its 30.0 MiB"), "{text}");
         assert!(said(1, "pages_map").starts_with(NO_CALL_SEEN));
+        // A program that maps what it needs has no malloc of its own.
+        assert!(said(0, "room_for_a_picture").starts_with(NO_CALL_SEEN));
     }
 
     #[test]
