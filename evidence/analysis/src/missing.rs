@@ -609,7 +609,7 @@ impl Known<'_> {
                 };
             }
             // The recorder was there to the end: what it did not see did not pass through malloc.
-            Some(ending) if ending.exit != Exit::Unknown => {
+            Some(ending) if !matches!(ending.exit, Exit::Unknown | Exit::Detached) => {
                 return "Nothing was recorded: the program made no heap call that could be seen. Small \
                         programs make none; others bring an allocator of their own, whose calls do not \
                         come to the recorder: what that has mapped stands in 'mapped by the program', by stack."
