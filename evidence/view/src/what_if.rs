@@ -53,9 +53,13 @@ pub fn render(what_if: &WhatIf, label: &str) -> String {
         );
     }
     let policies = &what_if.policies;
-    moment(&mut out, "At the peak", &what_if.at_peak, policies, |one| {
-        Some(one.at_peak)
-    });
+    moment(
+        &mut out,
+        "At the heap's peak",
+        &what_if.at_peak,
+        policies,
+        |one| Some(one.at_peak),
+    );
     if let Some(low) = &what_if.after_free {
         moment(&mut out, "After the biggest free", low, policies, |one| {
             one.after_free
