@@ -28,7 +28,7 @@ use crate::fragments;
 use crate::frames::Renamed;
 use crate::heaps;
 use crate::known::{copies_to_grow, known_growth};
-use crate::mappers;
+use crate::mappers::{self, WORTH_BYTES};
 use crate::merging::{MORE_NODES, merge};
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
 use crate::owner;
@@ -36,9 +36,6 @@ use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::{Naming, inner_frames};
 use crate::{through, together};
-
-/// The bytes below which a holder is not worth a line.
-pub(crate) const WORTH_BYTES: u64 = 64 << 10;
 
 /// The data from which functions that pin free memory are found, and whether the program is about to give all of it
 /// back.

@@ -15,12 +15,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::grouping::WORTH_BYTES;
 use crate::heaps::Heaps;
 use crate::merging::MORE_NODES;
 use crate::model::{Books, Confidence, Finding, FindingKind, Mapper, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::Naming;
+
+/// The bytes below which a holder is not worth a line.
+pub(crate) const WORTH_BYTES: u64 = 64 << 10;
 
 /// A sort of memory that a program maps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

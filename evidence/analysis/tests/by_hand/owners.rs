@@ -343,7 +343,7 @@ fn files_and_shared_memory_are_of_the_stacks_that_mapped_them() {
     assert_eq!(parts(&books, "program-files"), of_files);
     let of_shared = [("/dev/shm/ring", 400 * 4096), ("[anonymous]", 50 * 4096)];
     assert_eq!(parts(&books, "shared"), of_shared);
-    // By stack they are what the rows have of stacks (M4).
+    // By stack they are what the rows have of stacks (model.M4).
     let mut mapped: Vec<_> = report
         .mappers
         .iter()
