@@ -8,6 +8,7 @@
  *   number    fork, and exec of the static program by its number, through syscall
  *   shell     system, without any variable
  *   quiet     a copy by the number of clone, which rewrites the 8 MiB that it inherits and makes no heap call
+ *   idle      a copy by the number of clone, which calls itself "waits", and makes no heap call
  *   few       fork, and exec of this program with room for two more descriptors: too few for a hello's answer
  *   late      fork; the child goes on for a while after this program has ended, and then allocates 100 blocks of 229
  *   none      what must not be missed: a child that does nothing, one whose exec fails, one that is recorded,
@@ -17,6 +18,7 @@
  */
 #include "check.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -127,6 +129,20 @@ static void quiet(void)
     free(block);
 }
 
+static void idle(void)
+{
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        // Not by prctl: a recorder may look at that, and begin.
+        int name = open("/proc/self/comm", O_WRONLY);
+        CHECK(name >= 0 && write(name, "waits", 5) == 5);
+        stay();
+        syscall(SYS_exit_group, 0);
+    }
+    wait_for(child, 0);
+    free(must_malloc(227));
+}
+
 static void late(void)
 {
     if (fork() != 0)
@@ -207,6 +223,8 @@ int main(int argc, char **argv)
         shell();
     else if (!strcmp(how, "quiet"))
         quiet();
+    else if (!strcmp(how, "idle"))
+        idle();
     else if (!strcmp(how, "few"))
         few();
     else if (!strcmp(how, "late"))

@@ -115,6 +115,16 @@ def report(program, command, under, env, trace):
     return json.loads(run([TOOL, "report", "--json", *at, trace]))
 
 
+def unbracketed(name):
+    """A name without its parameters and template arguments, whichever is in the other."""
+    name, depth, out = name.replace("->", ""), 0, []
+    for letter in name:
+        depth += (letter in "<(") - (letter in ">)")
+        if depth == 0 and letter not in ">)":
+            out.append(letter)
+    return "".join(out)
+
+
 def function_of(report, finding):
     """The name of the function that a finding is about."""
     node = finding.get("node")
@@ -125,7 +135,7 @@ def function_of(report, finding):
         node = report["nodes"][node]["parent"]
     name = report["frames"][report["nodes"][node]["frame"]]["function"]
     # Without parameters, paths and what a compiler adds.
-    name = re.sub(r"<.*>|\(.*\)", "", name)
+    name = unbracketed(name)
     return re.split(r"::|\.", name.split(".constprop")[0].split(".isra")[0])[-1].strip()
 
 
@@ -517,7 +527,9 @@ class Judging(unittest.TestCase):
 
     def test_names_are_those_of_functions(self):
         report = made_up([finding()])
-        for name, short in (("a::b<int>::record(int)", "record"), ("record.constprop.0", "record"), ("record", "record")):
+        for name, short in (("a::b<int>::record(int)", "record"), ("record.constprop.0", "record"), ("record", "record"),
+                            ("Pool<std::pair<int, int> >::record(std::pair<int, int> const&, int)", "record"),
+                            ("<a::B as c::D<fn(i32) -> i32>>::record", "record")):
             report["frames"][1]["function"] = name
             self.assertEqual(function_of(report, finding()), short)
 

@@ -141,6 +141,18 @@ fn what_was_requested_is_counted_to_the_byte_whoever_asks() {
             unsafe { alloc::free(alloc::memalign(64, n)) };
             asked += 2 * n as u64;
         }
+        // What grows in place is no request, and room that nobody asked for is none either.
+        // SAFETY: one block, resized and freed.
+        unsafe {
+            let mut block = alloc::malloc(16);
+            asked += 16;
+            for n in (32..=20_000).step_by(16) {
+                let before = block;
+                block = alloc::realloc(block, n);
+                asked += if block == before { 0 } else { n as u64 };
+            }
+            alloc::free(block);
+        }
         asked
     };
     let before = look().requested_total;

@@ -704,23 +704,23 @@ fn a_kept_run_is_in_one_hand() {
         let old = |shared: &(Kept, [Watched<u32>; 2]), every: bool| {
             let mut gone = 0;
             shared.0.age(every, |offset| {
-                shared.1[offset as usize - 1].with_mut(|run| *run += 10);
+                shared.1[offset as usize / 64 - 1].with_mut(|run| *run += 10);
                 gone += 1;
             });
             gone
         };
         shared.1[0].with_mut(|run| *run = 1);
-        assert!(shared.0.put(1, 5));
+        assert!(shared.0.put(64, 5));
         let other = shared.clone();
         let purger = thread::spawn(move || old(&other, false) + old(&other, false));
         thread::yield_now();
-        if let Some(offset) = shared.0.take(5) {
-            assert_eq!(offset, 1);
+        if let Some(run) = shared.0.take(5) {
+            assert_eq!(run, (64, 5));
             shared.1[0].with_mut(|run| *run += 1);
-            assert!(shared.0.put(1, 5));
+            assert!(shared.0.put(64, 5));
         }
         shared.1[1].with_mut(|run| *run = 1);
-        assert!(shared.0.put(2, 7));
+        assert!(shared.0.put(128, 7));
         let gone = purger.join().expect("ends") + old(&shared, true);
         assert_eq!(gone, 2, "one was lost, or in two hands");
     });

@@ -32,8 +32,9 @@ use crate::covered::Covered;
 use crate::facts::{AnalysisError, At, Facts, Options, Symbolizer};
 use crate::falls::Falls;
 use crate::findings::{self, Around, Evidence, MarkLevel};
+use crate::fragments::functions::Pinned;
 use crate::frames;
-use crate::grouping::{self, Pinned};
+use crate::grouping;
 use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live, NO_HINT};
 use crate::missing::Missing;
@@ -87,6 +88,8 @@ pub struct Analyzer {
     highest_at: u64,
     /// The snapshot that was looked at last, and the instant whose books it closed.
     closed_last: Option<(usize, usize)>,
+    /// The instants with books: (instant, snapshot, bytes that lived at the snapshot).
+    booked: Vec<(usize, usize, u64)>,
     /// Figures for windows, if they are wanted; they begin with the first event of our own.
     windows: Option<Recorder>,
     /// The time from which later events have something to do before them.
@@ -164,6 +167,7 @@ impl Analyzer {
             requested_at: 0,
             highest_at: 0,
             closed_last: None,
+            booked: Vec::new(),
         })
     }
 
@@ -292,7 +296,9 @@ impl Analyzer {
             highest_bytes: highest,
             asked_later_bytes: self.ledger.counts().requested_bytes - requested,
             then: steady.then(instant.time_ns, instant.live_usable_bytes),
-            span_ns: steady.span_ns(),
+            span_ns: steady.looked_ns(),
+            rest_ns: steady.rest_ns(instant.time_ns),
+            outlasts_decay: steady.outlasts_decay(instant.time_ns),
             gone_when_steady_bytes: steady
                 .falls_until_steady(instant.time_ns, instant.live_usable_bytes),
             in_exit: self.is_in_exit(requested, instant.time_ns, steady),
@@ -362,6 +368,7 @@ impl Analyzer {
             kept,
             renamed: &renamed,
             in_exit: around.in_exit,
+            around,
         });
         grouping::settle(&mut report, &self.options.limits, pinned);
         report
@@ -423,6 +430,7 @@ impl Analyzer {
                 instant.live_usable_bytes = peak.live.usable_bytes;
             }
         }
+        self.measure_distances();
         let sites = self.sites();
         let peak = self
             .plan

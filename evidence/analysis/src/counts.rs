@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use skinflint_sizes::{ClassKind, Scheme};
 use skinflint_trace::NodeId;
 
-use crate::facts::{StackNode, Symbolizer};
+use crate::facts::{Facts, Symbolizer};
 use crate::frames;
 use crate::model::{Frame, Report, Site};
 use crate::pass::CellKey;
@@ -188,11 +188,7 @@ pub fn stacks(
 }
 
 /// Returns a report that has these stacks as its sites, in this order, with names, and nothing else.
-pub fn named(
-    stacks: &[(NodeId, u64)],
-    nodes: &[StackNode],
-    symbolizer: &mut dyn Symbolizer,
-) -> Report {
+pub fn named(stacks: &[(NodeId, u64)], facts: &Facts, symbolizer: &mut dyn Symbolizer) -> Report {
     let site = |(node, count): &(NodeId, u64)| Site {
         node: node.0,
         allocations: *count,
@@ -203,8 +199,8 @@ pub fn named(
         ..Report::default()
     };
     let stacks = frames::Stacks {
-        nodes,
-        ancestors: &[],
+        nodes: &facts.nodes,
+        ancestors: &facts.ancestors,
     };
     frames::compact(&mut report, stacks, symbolizer);
     let plumbing = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);

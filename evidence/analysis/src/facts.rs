@@ -98,7 +98,7 @@ impl Facts {
 
     /// Adds the stack tree of a process that this one is a copy of; returns where it begins, or `None` if there are too
     /// many nodes (F3).
-    pub(crate) fn add_ancestor(&mut self, stacks: &[StackNode]) -> Option<u32> {
+    pub fn add_ancestor(&mut self, stacks: &[StackNode]) -> Option<u32> {
         let first = self.nodes.len();
         if stacks.is_empty() || first + stacks.len() > MOST_NODES {
             return None;

@@ -37,7 +37,7 @@ use crate::missing::Missing;
 use crate::model::{Claim, Confidence, Finding, FindingKind, Instant, InstantKind, Report, Site};
 use crate::pass::{CellBlocks, CellId};
 use crate::passes::wording::{bytes as size, count, duration};
-use crate::remedies::{ARENA_ENDS, FEWER_ARENAS, give_back};
+use crate::remedies::{ARENA_ENDS, FEWER_ARENAS, JEMALLOC_ADVICE, give_back};
 use crate::steady::Then;
 use crate::waste::Wasteful;
 
@@ -86,8 +86,24 @@ pub(crate) struct Around {
     pub span_ns: u64,
     /// The most live memory that has gone where the program is steady afterwards.
     pub gone_when_steady_bytes: u64,
+    /// The time from it to the end of the run.
+    pub rest_ns: u64,
+    /// Whether the run goes on for the time after which the allocator gives free pages back by itself (steady.E6).
+    pub outlasts_decay: bool,
     /// Whether the moment lies in the program's exit: what is free then goes anyway.
     pub in_exit: bool,
+}
+
+impl Around {
+    /// Reports whether pages are those of the moment though they were read as long beside it: the program ran on for that
+    /// time, and nothing was taken or given back meanwhile, nor for a span.
+    pub(crate) fn is_still(&self, skew_ns: u64) -> bool {
+        let then = self.then;
+        skew_ns == 0
+            || skew_ns <= self.span_ns.min(self.rest_ns)
+                && then.taken_bytes == 0
+                && then.gone_bytes == 0
+    }
 }
 
 /// Adds the ledger's findings.
@@ -270,13 +286,13 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         let kept = kept(giveback.whole_bytes, instant, around);
         whole.saved_bytes = kept.min(giveback.known_bytes).min(remedy.bytes);
         let worth = (books.resident_bytes / STOCK).max(least);
-        if around.in_exit || whole.saved_bytes < worth {
+        if around.in_exit || !around.outlasts_decay || whole.saved_bytes < worth {
             // Most of it stays free, and is little beside the process.
             let is_small = kept.min(giveback.known_bytes) * 2 > giveback.whole_bytes;
             whole.saved_bytes = 0;
             (whole.title, whole.change) = match unknown > 0 && !around.in_exit {
                 true => not_known(),
-                false if is_small && !around.in_exit => too_little(kept),
+                false if is_small && !around.in_exit && around.outlasts_decay => too_little(kept),
                 false => not_advised(around),
             };
         }
@@ -284,7 +300,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
             whole.confidence = Confidence::Possible;
         }
         // What malloc_trim gives back is known to the page, if nothing moved while pages were read.
-        if remedy.is_exact && books.skew_ns == 0 && unknown == 0 {
+        if remedy.is_exact && around.is_still(books.skew_ns) && unknown == 0 {
             whole.confidence = Confidence::Certain;
         }
         found.push(whole);
@@ -349,7 +365,7 @@ fn qualified(giveback: GiveBack, unknown: u64, skew_ns: u64) -> String {
 }
 
 /// Returns how many of the free bytes at a moment stay unused (D5, D6).
-fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
+pub(crate) fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
     let fallen = around
         .highest_bytes
         .saturating_sub(instant.live_usable_bytes);
@@ -362,6 +378,16 @@ fn kept(whole_bytes: u64, instant: &Instant, around: Around) -> u64 {
 /// Returns title and words if giving pages back would gain nothing.
 fn not_advised(around: Around) -> (String, String) {
     match around.in_exit {
+        false if !around.outlasts_decay => (
+            "Free pages that the allocator keeps for a while".into(),
+            format!(
+                "No change that this run can tell: by itself this allocator gives a page back {} after it became free, \
+                 as long as the program goes on allocating, and the run ends before. In a program that then rests, they \
+                 stay: {}",
+                duration(around.span_ns),
+                JEMALLOC_ADVICE,
+            ),
+        ),
         true => (
             "Free pages that the allocator keeps until the program ends".into(),
             "No change: the program ends right after this moment, and all of its pages go back then. In a program \

@@ -18,6 +18,9 @@
 //!     behind the last live blocks of arenas: it may be a topmost chunk, or a block in a thread's cache lies there, which is
 //!     in use to glibc, and what is below it goes back (of 178 MiB behind the last blocks of a mariadbd 52 were topmost
 //!     chunks).
+//! B5  Where addresses show an allocator's spans (`fragments/layout.rs`), a page of a span with a live block on it is
+//!     none that goes back, though no live byte is on it: the span goes as a whole. The blocks keep it, and the
+//!     fragments have it as theirs.
 //!
 //! bench/trim.py checks the figure against `malloc_trim(0)` itself: it is exact except for pages with blocks in thread
 //! caches, which look free to us and live to glibc. Not here: what pins the rest (`fragments/`), what to do about it
@@ -62,7 +65,7 @@ pub(crate) struct Span {
     pub top_goes: bool,
 }
 
-/// A live block, from its header to the end of its usable size.
+/// A live block, from its header to the end of its usable size; or the span that it keeps (B5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub begin: u64,
@@ -99,7 +102,8 @@ impl GiveBack {
     }
 }
 
-/// Measures free memory. Spans and extents are ordered by address, and neither overlap among themselves.
+/// Measures free memory. Spans and extents are ordered by address; spans do not overlap, and extents only if several
+/// blocks keep one span (B5).
 pub(crate) fn measure(
     spans: &[Span],
     extents: impl Iterator<Item = Extent>,

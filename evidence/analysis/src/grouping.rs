@@ -25,6 +25,7 @@ use crate::books::{has_names, largest_parts};
 use crate::claims;
 use crate::facts::Limits;
 use crate::fragments;
+use crate::fragments::functions::Pinned;
 use crate::frames::Renamed;
 use crate::heaps;
 use crate::known::{copies_to_grow, known_growth};
@@ -32,19 +33,11 @@ use crate::mappers::{self, WORTH_BYTES};
 use crate::merging::{MORE_NODES, merge};
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
 use crate::owner;
+use crate::passes::clownshoes::MIN_BASE;
 use crate::passes::ranking::ranked;
 use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::{Naming, inner_frames};
 use crate::{through, together};
-
-/// The data from which functions that pin free memory are found, and whether the program is about to give all of it
-/// back.
-#[derive(Clone, Copy)]
-pub(crate) struct Pinned<'a> {
-    pub kept: &'a fragments::Kept,
-    pub renamed: &'a Renamed,
-    pub in_exit: bool,
-}
 
 /// Merges findings and parts, adds the holders, and ranks all of it.
 pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned<'_>>) {
@@ -57,6 +50,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     let mapped = mappers::findings(report, &naming);
     report.through = through::of(report, &naming);
     report.own_heaps = heaps::found(report, &naming);
+    heaps::say_unseen(report);
     name_parts(report, &naming, limits.parts);
     let mut found = std::mem::take(&mut report.findings);
     found.retain(|one| !is_out_of_reach(report, &naming, one));
@@ -77,8 +71,8 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
     }
     let found = merge(report, &naming, found);
     report.findings = together::put_together(report, &naming, found);
-    if let Some(pinned) = pinned {
-        let found = fragments::functions::add(report, &naming, pinned.renamed, pinned.kept);
+    if let Some(pinned) = &pinned {
+        let found = fragments::functions::add(report, &naming, pinned);
         // In the exit it gives no advice (U6).
         let found = found.into_iter().filter(|_| !pinned.in_exit);
         let found: Vec<Finding> = found
@@ -140,9 +134,17 @@ fn is_out_of_reach(report: &Report, naming: &Naming, finding: &Finding) -> bool 
                 .and_then(|node| inner_frames(report, naming, node).last());
             named.is_some_and(|frame| SYSTEM.iter().any(|of| frame.module.starts_with(of)))
         }
-        FindingKind::Slop | FindingKind::Clownshoes => finding
-            .node
-            .is_some_and(|node| is_sized_elsewhere(report, naming, finding.kind, node)),
+        FindingKind::Slop | FindingKind::Clownshoes => {
+            // Short ones are judged as slop is: no capacity is rounded there.
+            let short = finding.claims.iter().all(|one| one.key.size < MIN_BASE);
+            let kind = if short {
+                FindingKind::Slop
+            } else {
+                finding.kind
+            };
+            let elsewhere = |node| is_sized_elsewhere(report, naming, kind, node);
+            finding.node.is_some_and(elsewhere)
+        }
         FindingKind::Growth if finding.now_bytes > 0 => {
             known_at(report, naming, finding.node).is_some()
         }

@@ -22,6 +22,7 @@ mod known;
 
 use rustc_hash::FxHashMap;
 
+use crate::missing::NO_CALL_SEEN;
 use crate::model::{Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::{Naming, is_unnamed};
@@ -191,6 +192,31 @@ impl<'a> Heaps<'a> {
 /// Reports whether a file is the C library's, or its loader.
 fn is_c_library(module: &str) -> bool {
     module.starts_with("libc.") || module.starts_with("ld-")
+}
+
+/// Says in the list of what is missing which allocator took the place of the one that is recorded, if no block was
+/// seen and one was found: the general sentence leaves that open.
+pub(crate) fn say_unseen(report: &mut Report) {
+    let Some(heap) = report.own_heaps.iter().find(|heap| heap.allocator) else {
+        return;
+    };
+    if report.totals.allocations > 0 {
+        return;
+    }
+    let name = match heap.name.as_str() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    };
+    let text = format!(
+        "No block was recorded: the program's own malloc{name} goes past the recorder. What lives and what is free in \
+         its {} ('mapped by the program') is not known.",
+        bytes(heap.bytes)
+    );
+    let notes = report.completeness.notes.iter_mut();
+    let mut general = notes.filter(|note| note.starts_with(NO_CALL_SEEN));
+    if let Some(note) = general.next() {
+        *note = text;
+    }
 }
 
 /// Returns the program's own heaps at the report's instant, largest first (O2, O3).
@@ -490,6 +516,31 @@ mod tests {
                 .starts_with("50.0 MiB of it are the minor heap: OCAMLRUNPARAM=s=WORDS")
         );
         assert!(said(made, 5 << 20).starts_with("OCAMLRUNPARAM=v=0x400"));
+    }
+
+    /// rustc: its jemalloc serves all that it loads, LLVM among it.
+    #[test]
+    fn what_is_unseen_in_a_malloc_of_the_programs_own_is_said_with_its_name() {
+        let stack: &[&str] = &["main", "malloc_default", "pages_map", "mmap"];
+        let said = |allocations: u64, mapped: &str| {
+            let stack: Vec<&str> = stack
+                .iter()
+                .map(|name| if *name == "pages_map" { mapped } else { name })
+                .collect();
+            let mut report = report("rustc", &[(&stack, 30 << 20, 0)]);
+            report.totals.allocations = allocations;
+            report.completeness.notes = vec!["first".into(), format!("{NO_CALL_SEEN} Small …")];
+            report.own_heaps = found(&report, &Naming::of(&report));
+            say_unseen(&mut report);
+            assert_eq!(report.completeness.notes[0], "first");
+            report.completeness.notes.remove(1)
+        };
+        let text = said(0, "pages_map");
+        let begins =
+            "No block was recorded: the program's own malloc (jemalloc) goes past the recorder.";
+        assert!(text.starts_with(begins), "{text}");
+        assert!(text.contains("free in its 30.0 MiB"), "{text}");
+        assert!(said(1, "pages_map").starts_with(NO_CALL_SEEN));
     }
 
     #[test]

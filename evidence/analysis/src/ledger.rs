@@ -491,7 +491,7 @@ impl Ledger {
 
     /// Notes where the stacks of the process that comes next begin among those of the report; `None` if they are not
     /// told apart.
-    pub(crate) fn inherit_stacks(&mut self, from: Option<u32>) {
+    pub fn inherit_stacks(&mut self, from: Option<u32>) {
         self.stacks_from = from;
     }
 

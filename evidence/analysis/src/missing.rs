@@ -18,7 +18,9 @@
 
 use std::fmt;
 
-use skinflint_trace::{Ending, Exit, LostKind, LostProcess, LostWhy, OriginKind, ProcessInfo};
+use skinflint_trace::{
+    Ending, Exit, LostKind, LostProcess, LostWhy, MOST_QUIET_COPIES, OriginKind, ProcessInfo,
+};
 
 use crate::passes::wording::{bytes, count};
 use crate::sums::Counts;
@@ -29,8 +31,12 @@ pub(crate) const FILTERED: &str = "were not recorded: a filter";
 const WOULD_END: &str =
     "a filter of system calls (seccomp) would have ended the program in the recorder";
 pub(crate) const SILENCE: &str = "recording stopped early: the collector";
+pub(crate) const DEEP: &str = "were not recorded: opened past";
 pub(crate) const NEVER_BEGAN: &str = "recording never began";
 pub(crate) const FILTER: &str = "recording stopped early: the program installed a filter";
+/// The beginning of what is said of a program of which no call was seen.
+pub(crate) const NO_CALL_SEEN: &str =
+    "Nothing was recorded: the program made no heap call that could be seen.";
 /// The consequence of a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
@@ -52,6 +58,8 @@ pub enum Missing {
     Threads(u64),
     /// Threads of which nothing was recorded, as a filter of system calls would have ended them.
     FilteredThreads(u64),
+    /// Modules that call the C library's allocator while another one, beneath the recorder, serves the program.
+    Plugins(u64),
     /// The time from which on the collector did not answer.
     Later,
     /// The time after a filter of system calls was installed.
@@ -128,6 +136,7 @@ impl Missing {
             | Missing::Lost { .. }
             | Missing::Threads(_)
             | Missing::FilteredThreads(_)
+            | Missing::Plugins(_)
             | Missing::Later
             | Missing::Filtered
             | Missing::Unread { .. }
@@ -170,6 +179,13 @@ impl fmt::Display for Missing {
             ),
             Missing::Threads(threads) => f.write_str(&threads_sentence(*threads, None)),
             Missing::FilteredThreads(threads) => f.write_str(&threads_sentence(*threads, Some(WOULD_END))),
+            Missing::Plugins(modules) => write!(
+                f,
+                "Not recorded: {}, opened with RTLD_DEEPBIND past the preloaded allocator: what the C library's malloc \
+                 gave there is in no row, and its memory looks free, or stands in 'other mappings'. To see it, record \
+                 without that allocator (LD_PRELOAD, --preload).",
+                count(*modules, "module")
+            ),
             Missing::Filtered => f.write_str(
                 "The recording stopped early, as the program installed a filter of system calls (seccomp) that would \
                  have ended it at a call of the recorder: what happened afterwards is not known.",
@@ -342,6 +358,8 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
             all.extend((threads > 0).then_some(Missing::Threads(threads)));
             let threads = known.threads(FILTERED);
             all.extend((threads > 0).then_some(Missing::FilteredThreads(threads)));
+            let modules = known.threads(DEEP);
+            all.extend((modules > 0).then_some(Missing::Plugins(modules)));
             all.extend(known.says(SILENCE).then_some(Missing::Later));
             all.extend(known.says(FILTER).then_some(Missing::Filtered));
             let of = ending.events;
@@ -397,16 +415,6 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
         let these: Vec<_> = children()
             .filter(|one| (one.what, one.why) == (what, reason))
             .collect();
-        let mut names: Vec<String> = these.iter().map(|one| name(one)).collect();
-        names.sort_unstable();
-        names.dedup();
-        let rest = names.len().saturating_sub(3);
-        names.truncate(3);
-        let more = if rest > 0 {
-            format!(" and {rest} more")
-        } else {
-            String::new()
-        };
         let (how_many, follows) = match (what, these.len()) {
             (_, _) if reason == LostWhy::Quiet => return quiet(&these),
             (LostKind::Copy, 1) => ("1 copy by fork".into(), COPY_FOLLOWS),
@@ -419,13 +427,27 @@ pub fn children(lost: &[LostProcess]) -> Vec<String> {
             format!(", up to {} resident", bytes(most))
         });
         format!(
-            "Not recorded ({}): {} ({}{more}{size}); {follows}.",
+            "Not recorded ({}): {} ({}{size}); {follows}.",
             why(reason),
             how_many,
-            names.join(", ")
+            names(&these)
         )
     };
     kinds.iter().map(sentence).collect()
+}
+
+/// Returns the first three names of these, and the number of further ones.
+fn names(these: &[&LostProcess]) -> String {
+    let mut names: Vec<String> = these.iter().map(|one| name(one)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let rest = names.len().saturating_sub(3);
+    names.truncate(3);
+    let more = match rest {
+        0 => String::new(),
+        rest => format!(" and {rest} more"),
+    };
+    names.join(", ") + &more
 }
 
 /// Copies without a heap call that wrote less than this are no reason to call a recording incomplete, bytes.
@@ -454,10 +476,17 @@ fn quiet(these: &[&LostProcess]) -> String {
         1 => (String::from("1 copy"), "its"),
         n => (format!("{n} copies"), "their"),
     };
+    let least = match these.len() {
+        MOST_QUIET_COPIES.. => "at least ",
+        _ => "",
+    };
     let own = these.iter().filter_map(|one| one.max_rss_bytes).max();
+    let own = own.map_or(String::new(), |own| {
+        format!(" (up to {} of {whose} own)", bytes(own))
+    });
     format!(
-        "Not recorded: {copies} of this process that made no heap call (up to {} of {whose} own).",
-        bytes(own.unwrap_or(0))
+        "Not recorded: {least}{copies} of this process that made no heap call{own}: {}.",
+        names(these)
     )
 }
 
@@ -610,10 +639,10 @@ impl Known<'_> {
             }
             // The recorder was there to the end: what it did not see did not pass through malloc.
             Some(ending) if !matches!(ending.exit, Exit::Unknown | Exit::Detached) => {
-                return "Nothing was recorded: the program made no heap call that could be seen. Small \
-                        programs make none; others bring an allocator of their own, whose calls do not \
-                        come to the recorder: what that has mapped stands in 'mapped by the program', by stack."
-                    .into();
+                return format!(
+                    "{NO_CALL_SEEN} Small programs make none; others bring an allocator of their own, whose calls do \
+                     not come to the recorder: what that has mapped stands in 'mapped by the program', by stack."
+                );
             }
             None => {
                 return "Nothing was recorded before the trace was cut: record again, and let skinflint \

@@ -202,6 +202,18 @@ fn the_loader_itself_is_not_called_a_static_program() {
 }
 
 #[test]
+fn modules_that_call_another_malloc_than_the_preloaded_one_are_missing() {
+    let process = ProcessInfo::default();
+    let mut ending = ended(2);
+    ending.notes = vec!["2 modules were not recorded: opened past the preloaded allocator".into()];
+    let all = missing(&known(&process, Some(&ending), 2), &counts(1, 1, 0), 0);
+    assert_eq!(all, [Missing::Plugins(2)]);
+    assert!(all[0].hides_live_blocks());
+    let said = all[0].to_string();
+    assert!(said.starts_with("Not recorded: 2 modules, opened with RTLD_DEEPBIND"));
+}
+
+#[test]
 fn copies_without_a_heap_call_are_named_with_their_own_memory() {
     let quiet = |bytes| LostProcess {
         max_rss_bytes: Some(bytes),
@@ -211,16 +223,20 @@ fn copies_without_a_heap_call_are_named_with_their_own_memory() {
     assert_eq!(
         children(&all),
         [
-            "Not recorded: 3 copies of this process that made no heap call (up to 60.0 MiB of their own)."
+            "Not recorded: 3 copies of this process that made no heap call (up to 60.0 MiB of their own): a."
         ]
     );
     assert_eq!(
         children(&all[..1]),
         [
-            "Not recorded: 1 copy of this process that made no heap call (up to 60.0 MiB of its own)."
+            "Not recorded: 1 copy of this process that made no heap call (up to 60.0 MiB of its own): a."
         ]
     );
     assert_eq!(all.map(|one| is_little(&one)), [false, false, true]);
+    let many = vec![quiet(4096); MOST_QUIET_COPIES];
+    let said = "Not recorded: at least 1000 copies of this process that made no heap call (up to 4,096 bytes of their own): a.";
+    assert_eq!(children(&many), [said]);
+    assert_eq!(lost_children(&many), 0);
     let static_one = lost(LostKind::Program, LostWhy::Static, "b");
     assert!(!is_little(&static_one));
 }

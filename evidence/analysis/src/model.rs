@@ -185,7 +185,8 @@ pub enum InstantKind {
     /// Largest resident memory: the snapshot with the most live bytes, of those within a fiftieth of the
     /// largest resident memory.
     Peak,
-    /// Largest live heap (usable bytes), exact to the event; has no books of its own.
+    /// Largest live heap (usable bytes), exact to the event; has books only if the report is about it (`--at heap-peak`):
+    /// those of the nearest snapshot.
     HeapPeak,
     /// The end.
     #[default]
@@ -352,6 +353,8 @@ pub struct Books {
     pub resident_bytes: u64,
     /// Time between the snapshot and the instant, nanoseconds (0: the program waited for it).
     pub skew_ns: u64,
+    /// Live usable bytes at the snapshot less those at the instant: the rows hold that many bytes more, or fewer.
+    pub skew_bytes: i64,
     /// Live bytes that are not resident: requested and never touched, or swapped out.
     pub live_not_resident_bytes: u64,
     /// The rows; they add up to `resident_bytes`.

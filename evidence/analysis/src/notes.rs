@@ -22,7 +22,12 @@ pub(crate) fn odd(facts: &Facts, known: &Known<'_>, counts: &Counts) -> Vec<Stri
     notes.extend(missing::children(&facts.lost));
     if let Some(ending) = &facts.ending {
         // These are among what is missing.
-        let said = [missing::NO_RING, missing::FILTERED, missing::NEVER_BEGAN];
+        let said = [
+            missing::NO_RING,
+            missing::FILTERED,
+            missing::DEEP,
+            missing::NEVER_BEGAN,
+        ];
         let is_said = |note: &&String| said.iter().any(|words| note.contains(words));
         let of = ending.notes.iter();
         notes.extend(of.filter(|note| !is_said(note)).cloned());

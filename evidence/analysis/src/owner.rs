@@ -10,7 +10,8 @@
 //! O2  Nodes, tables and steps of growth are a library's: neither what rounds them up nor what lies above a round
 //!     size can be changed by the program.
 //! O3  Text and the objects of an interpreter are as long as they are: no advice to cut them by some bytes. A
-//!     capacity a little above a round size may have been requested, and is reported.
+//!     capacity a little above a round size may have been requested, and is reported; but not of a copy of a text
+//!     (`strdup`), whose length no program chose, nor of what is shorter than any capacity that is rounded.
 //!
 //! Not here: whether a stack has one size or many (`passes/slop.rs`, `passes/spread.rs`).
 
@@ -52,7 +53,7 @@ const GROWING: [(&str, &str); 8] = [
 ];
 
 /// Text of any length (O3).
-const TEXTS: [&str; 27] = [
+const TEXTS: [&str; 9] = [
     "std::__cxx11::basic_string",
     "std::basic_string",
     "std::string::",
@@ -61,6 +62,11 @@ const TEXTS: [&str; 27] = [
     "alloc::fmt::",
     "core::fmt::",
     "alloc::str::",
+    "QString::",
+];
+
+/// Functions of C that make text as long as what it is made of (O3).
+const COPIES: [&str; 21] = [
     "strdup",
     "__strdup",
     "strndup",
@@ -79,7 +85,9 @@ const TEXTS: [&str; 27] = [
     "xstrndup",
     "g_strdup",
     "g_strndup",
-    "QString::",
+    "__libc_strdup",
+    "estrdup",
+    "zstrdup",
 ];
 
 /// Functions that make an interpreter's own objects, whatever the script requests (O2).
@@ -142,8 +150,10 @@ pub(crate) fn is_not_the_owners<'a>(
         let interpreted = is_interpreter(&frame.module);
         let decided = starts(&NODES) || GROWING.iter().any(grows);
         match kind {
-            FindingKind::Slop => decided || interpreted || starts(&TEXTS),
-            FindingKind::Clownshoes => decided || (interpreted && starts(&OBJECTS)),
+            FindingKind::Slop => decided || interpreted || starts(&TEXTS) || starts(&COPIES),
+            FindingKind::Clownshoes => {
+                decided || (interpreted && starts(&OBJECTS)) || starts(&COPIES)
+            }
             _ => false,
         }
     })
@@ -243,6 +253,8 @@ mod tests {
                 true,
                 false,
             ),
+            ("strdup", "libc.so.6", true, true),
+            ("__libc_strdup", "libc.so.6", true, true),
             ("PyFloat_FromDouble", "python3.11", true, false),
             (
                 "PyBytes_FromStringAndSize",

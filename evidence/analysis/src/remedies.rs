@@ -91,20 +91,16 @@ pub(crate) const ARENA_ENDS: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=
 pub(crate) const FEWER_ARENAS: &str = "Fewer arenas (MALLOC_ARENA_MAX=2) hold less where threads allocate in turns, and more where \
      long-lived blocks of one thread then lie among those of the others: measure it.";
 
+/// How jemalloc is made to give pages back soon, and while the program rests.
+pub(crate) const JEMALLOC_ADVICE: &str = "MALLOC_CONF=background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0. With many threads also narenas:2.";
+
 /// Returns what makes an allocator of this name give whole pages back.
 fn advice_for(allocator: &str) -> &'static str {
-    const {
-        assert!(
-            crate::steady::JEMALLOC_DECAY_MS == 500,
-            "the advice names another"
-        )
-    };
     if allocator.starts_with("glibc") {
         "Call malloc_trim(0) after large releases, or from time to time when idle. Or run the \
          program on an allocator that gives pages back by itself (skinflint exec)."
     } else if allocator.contains("jemalloc") {
-        "MALLOC_CONF=background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0. With many threads \
-         also narenas:2."
+        JEMALLOC_ADVICE
     } else if allocator.contains("mimalloc") {
         "MIMALLOC_PURGE_DELAY=0, or mi_collect(true) after large releases."
     } else if allocator.contains("tcmalloc") {

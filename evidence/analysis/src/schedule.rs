@@ -8,6 +8,8 @@
 //! S1  What is due at ticket T is done after the events up to T and before the first one beyond.
 //! S2  At most `Limits::mark_books` marks become instants; the rest keep their row and a note says so.
 //! S3  Books are closed over the blocks that live at their snapshot's ticket, levels at the instant's.
+//! S4  The largest live heap is a moment between two events, of which no snapshot was taken: asked for, it has the
+//!     books of the nearest one. Nearest by events, not by time: where nothing is allocated, what is resident stays.
 //!
 //! Not here: the actions (`analyzer.rs`).
 
@@ -179,6 +181,9 @@ impl Plan {
                 let ticket = options.heap_peak_ticket.unwrap_or(u64::MAX);
                 self.at = heap_peak;
                 self.due.push((ticket, Due::At));
+                if options.heap_peak_ticket.is_some() {
+                    self.book_nearest(facts, ticket);
+                }
                 return Ok(());
             }
             Some(At::Mark(name)) => self.find_mark(facts, name)?,
@@ -199,6 +204,16 @@ impl Plan {
         };
         self.due.push((self.instants[self.at].ticket, Due::At));
         Ok(())
+    }
+
+    /// Closes the report's own books over the snapshot with the fewest events between it and this ticket (S4).
+    fn book_nearest(&mut self, facts: &Facts, ticket: u64) {
+        let all = facts.snapshots.iter().enumerate();
+        let with_pages = all.filter(|(_, one)| !one.mappings.is_empty());
+        let nearest = with_pages.min_by_key(|(_, one)| one.ticket.abs_diff(ticket));
+        if let Some((index, one)) = nearest {
+            self.due.push((one.ticket, Due::Books(self.at, index)));
+        }
     }
 
     fn find_mark(&self, facts: &Facts, name: &str) -> Result<usize, AnalysisError> {

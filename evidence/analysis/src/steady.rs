@@ -9,8 +9,7 @@
 //! ```
 //!
 //! E1  A span is a tenth of the run, at least 100 ms and at most a second; in a run so long that the curve has no
-//!     such detail, it is four intervals of the curve. Under jemalloc it is at least the decay that is advised: free
-//!     pages go back after that time, so what is free for less would not go.
+//!     such detail, it is four intervals of the curve.
 //! E2  A program is steady after a moment if somewhere between it and the end there is a span over which live memory ends
 //!     no more than a hundredth of its peak lower than it begins. Destructors at the end of a program only lower it;
 //!     a daemon's release is followed by time. How much it acquires tells nothing: a daemon without work acquires
@@ -20,6 +19,10 @@
 //! E4  What live memory rises by within a span is taken again: the free memory of that moment was working memory.
 //!     What goes from resident memory within it, and is not live memory that fell, is already given back.
 //! E5  What is free for less than a tenth of the run before its end, at most ten seconds, is not kept for long.
+//!
+//! E6  jemalloc gives free pages back by itself, ten seconds after they became free unless it was told otherwise: what is
+//!     free for less is not kept, but on its way, and how much of it a run of a second shows depends on how fast the
+//!     machine is. So under jemalloc memory is looked after for that time, and nothing is known of what is free for less.
 //!
 //! Not here: which moments are looked at (`waste.rs`), what is advised (`findings.rs`).
 
@@ -32,8 +35,8 @@ const SHORTEST_NS: u64 = 100_000_000;
 const LONGEST_NS: u64 = 1_000_000_000;
 /// The most time before the end for which free memory is not kept for long (E5).
 const EXIT_NS: u64 = 10_000_000_000;
-/// The decay that findings advise for jemalloc, milliseconds.
-pub(crate) const JEMALLOC_DECAY_MS: u64 = 500;
+/// The time after which jemalloc gives a free page back by itself (`opt.dirty_decay_ms`), nanoseconds (E6).
+const JEMALLOC_DECAY_NS: u64 = 10_000_000_000;
 /// A span is one part in this many of the run (E1).
 const PART: u64 = 10;
 /// The fewest intervals of the curve that a span has.
@@ -48,6 +51,8 @@ pub(crate) struct Steady<'a> {
     /// The time at which the program begins to exit (E3).
     end_ns: u64,
     span_ns: u64,
+    /// The time after which the allocator gives back what is free; 0 if it never does (E6).
+    decay_ns: u64,
 }
 
 /// The fate of free memory within a span after a moment (E4).
@@ -68,21 +73,32 @@ impl<'a> Steady<'a> {
             .map(|one| one.time_ns)
             .next();
         let interval = timeline.heap_t_ns.first().copied().unwrap_or(0);
-        let shortest = match facts.process.allocator.contains("jemalloc") {
-            true => JEMALLOC_DECAY_MS * 1_000_000,
-            false => SHORTEST_NS,
+        let decay_ns = match facts.process.allocator.contains("jemalloc") {
+            true => JEMALLOC_DECAY_NS,
+            false => 0,
         };
-        let span_ns = (end_ns / PART).clamp(shortest, LONGEST_NS);
+        let span_ns = (end_ns / PART).clamp(SHORTEST_NS, LONGEST_NS);
         Steady {
             timeline,
             end_ns: exit.unwrap_or(end_ns).min(end_ns),
             span_ns: span_ns.max(interval.saturating_mul(INTERVALS)),
+            decay_ns,
         }
     }
 
-    /// Returns the span, nanoseconds.
-    pub fn span_ns(&self) -> u64 {
-        self.span_ns
+    /// Returns the time for which free memory is looked after, nanoseconds: a span, or the allocator's decay (E6).
+    pub fn looked_ns(&self) -> u64 {
+        self.span_ns.max(self.decay_ns)
+    }
+
+    /// Returns the time from a moment to the end, nanoseconds.
+    pub fn rest_ns(&self, time_ns: u64) -> u64 {
+        self.end_ns.saturating_sub(time_ns)
+    }
+
+    /// Reports whether the allocator would have given back by the end what was free at a moment (E6).
+    pub fn outlasts_decay(&self, time_ns: u64) -> bool {
+        self.decay_ns == 0 || time_ns.saturating_add(self.decay_ns) <= self.end_ns
     }
 
     /// Returns the interval of the curve that a time lies in, or the last one.
@@ -137,7 +153,7 @@ impl<'a> Steady<'a> {
 
     /// Returns what becomes, within a span, of memory that is free at a moment with `live_bytes` live (E4).
     pub fn then(&self, time_ns: u64, live_bytes: u64) -> Then {
-        let to_ns = time_ns.saturating_add(self.span_ns).min(self.end_ns);
+        let to_ns = time_ns.saturating_add(self.looked_ns()).min(self.end_ns);
         let (first, last) = (self.interval(time_ns) + 1, self.interval(to_ns));
         let levels = || (first..=last).map(|interval| self.level(interval));
         let highest = levels().max().unwrap_or(live_bytes);
@@ -269,7 +285,7 @@ mod tests {
     fn a_span_grows_with_the_run_and_with_the_curve() {
         let facts = Facts::default();
         let of =
-            |line: &Timeline, end_ms: u64| Steady::of(&facts, line, end_ms * MS).span_ns() / MS;
+            |line: &Timeline, end_ms: u64| Steady::of(&facts, line, end_ms * MS).looked_ns() / MS;
         let fine = curve(&[1, 1]);
         let spans = [500, 3_000, 60_000].map(|end| of(&fine, end));
         assert_eq!(spans, [100, 300, 1_000]);
@@ -280,10 +296,14 @@ mod tests {
             },
             ..Facts::default()
         };
-        let of = |end_ms: u64| Steady::of(&facts, &fine, end_ms * MS).span_ns() / MS;
-        assert_eq!([500, 3_000, 60_000].map(of), [500, 500, 1_000], "its decay");
+        let of = |end_ms: u64| Steady::of(&facts, &fine, end_ms * MS);
+        let looked = [500, 3_000, 60_000].map(|end| of(end).looked_ns() / MS);
+        assert_eq!(looked, [10_000; 3], "its decay");
+        let outlasts = [9_999, 10_000].map(|end| of(end).outlasts_decay(0));
+        assert_eq!(outlasts, [false, true]);
+        assert!(!of(2_000).ends_after(1_000 * MS), "it rests all the same");
         let of = |line: &Timeline, end_ms: u64| {
-            Steady::of(&Facts::default(), line, end_ms * MS).span_ns() / MS
+            Steady::of(&Facts::default(), line, end_ms * MS).looked_ns() / MS
         };
         let coarse = Timeline {
             heap_t_ns: vec![4_000 * MS],

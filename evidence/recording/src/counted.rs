@@ -4,18 +4,46 @@
 //!   --when ─► last ticket ─► ledger up to there ─► (stack, size, usable size) ─► blocks
 //! ```
 //!
+//! O1  Blocks that a fork left have the stacks of the process that acquired them, as in a report: the stack trees of the
+//!     ancestors follow the trace's own, in one order for cells and for names.
+//!
 //! Not here: the lines that are made of them (`analysis::counts`).
 
 use skinflint_analysis::cells::CellCount;
+use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::pass::CellKey;
+use skinflint_analysis::{Facts, stacks};
+use skinflint_symbols::NameSources;
 use skinflint_trace::Event;
 
 use crate::error::Error;
-use crate::opened::Recording;
+use crate::names::Names;
+use crate::opened::{Ancestor, Heir, Recording};
 use crate::progress::Progress;
 
 /// Blocks by cell.
 pub type Counted = Vec<(CellKey, u64)>;
+
+/// A ledger that inherits blocks with their stacks.
+struct Counting {
+    facts: Facts,
+    ledger: Ledger,
+}
+
+impl Heir for Counting {
+    fn ancestor(&mut self, ancestor: &Ancestor) {
+        let from = self.facts.add_ancestor(&stacks(&ancestor.trace));
+        self.ledger.inherit_stacks(from);
+    }
+
+    fn inherit(&mut self, event: &Event) {
+        self.ledger.inherit(event);
+    }
+
+    fn forked(&mut self) {
+        self.ledger.inherit_fork();
+    }
+}
 
 impl Recording {
     /// Returns the last ticket of a moment, for counts; `None` for the end.
@@ -57,7 +85,12 @@ impl Recording {
     ) -> Result<(Counted, Vec<String>), Error> {
         let last = self.ticket_of(when)?.unwrap_or(u64::MAX);
         // Copies (`fork`) begin with the blocks of the process that they were copied from.
-        let mut ledger = self.ledger(16);
+        let mut heir = Counting {
+            facts: Facts::of(&self.trace),
+            ledger: Ledger::new(16),
+        };
+        self.bequeath(&mut heir);
+        let mut ledger = heir.ledger;
         let each = |event: &Event| {
             if event.ticket <= last {
                 ledger.apply(event, &mut |_, _| {});
@@ -73,5 +106,20 @@ impl Recording {
         };
         let counted = cells.counts().enumerate().map(count);
         Ok((cells.keys().iter().copied().zip(counted).collect(), missing))
+    }
+
+    /// Returns the stacks that cells refer to, the ancestors' among them, and their names (O1).
+    ///
+    /// # Errors
+    /// If names cannot be looked for where `names` says.
+    pub fn named_stacks(&self, names: &NameSources) -> Result<(Facts, Names), Error> {
+        let mut facts = Facts::of(&self.trace);
+        let mut named = Names::of(self.symbols(names)?);
+        for ancestor in self.ancestors() {
+            if let Some(from) = facts.add_ancestor(&stacks(&ancestor.trace)) {
+                named.inherit(from, ancestor, names);
+            }
+        }
+        Ok((facts, named))
     }
 }

@@ -12,8 +12,10 @@
 
 use skinflint_analysis::Symbolizer;
 use skinflint_analysis::model::Frame;
-use skinflint_symbols::Symbols;
+use skinflint_symbols::{NameSources, SymbolOptions, Symbols};
 use skinflint_trace::Module;
+
+use crate::opened::Ancestor;
 
 /// Names of functions, as the analysis wants them.
 pub struct Names {
@@ -33,8 +35,12 @@ impl Names {
     }
 
     /// Adds the names of an ancestor whose stacks begin there; ancestors come by ascending place.
-    pub(crate) fn add_ancestor(&mut self, from: u32, symbols: Symbols) {
-        self.ancestors.push((from, symbols));
+    pub(crate) fn inherit(&mut self, from: u32, ancestor: &Ancestor, sources: &NameSources) {
+        let modules = &ancestor.trace.modules;
+        let symbols = sources.symbols(&ancestor.path, modules);
+        // What could be looked up for the trace itself can be here, unless it has gone meanwhile.
+        let bare = |_| Symbols::new(modules, SymbolOptions::default());
+        self.ancestors.push((from, symbols.unwrap_or_else(bare)));
     }
 
     /// Returns the symbols that name an address, and the node in them (N1).

@@ -155,6 +155,11 @@ impl Recording {
         }
     }
 
+    /// Returns the ancestors, oldest first.
+    pub(crate) fn ancestors(&self) -> &[Ancestor] {
+        &self.ancestors
+    }
+
     /// Reports whether the process began as a copy of another (`fork`).
     pub fn is_copy(&self) -> bool {
         let origin = self.trace.process.origin.as_ref();

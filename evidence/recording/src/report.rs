@@ -11,7 +11,7 @@
 use skinflint_analysis::model::Report;
 use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, WindowLimits, stacks};
-use skinflint_symbols::{NameSources, SymbolOptions, Symbols};
+use skinflint_symbols::{NameSources, Symbols};
 use skinflint_trace::Event;
 
 use crate::error::Error;
@@ -49,12 +49,8 @@ struct Bequest<'a> {
 impl Heir for Bequest<'_> {
     fn ancestor(&mut self, ancestor: &Ancestor) {
         let from = self.analyzer.inherit_stacks(&stacks(&ancestor.trace));
-        let modules = &ancestor.trace.modules;
-        let symbols = self.sources.symbols(&ancestor.path, modules);
         if let Some(from) = from {
-            // What could be looked up for the trace itself can be here, unless it has gone meanwhile.
-            let bare = |_| Symbols::new(modules, SymbolOptions::default());
-            self.names.add_ancestor(from, symbols.unwrap_or_else(bare));
+            self.names.inherit(from, ancestor, self.sources);
         }
     }
 

@@ -177,6 +177,37 @@ fn an_analysis_inherits_the_same() {
     assert_eq!(report.completeness.unknown_frees, 0);
 }
 
+/// A block of the grandparent's and one of the parent's have stacks in the trees of these, and not one for all.
+#[test]
+fn counts_know_the_stacks_of_what_was_inherited() {
+    let folder = Folder::new();
+    folder.picture();
+    let b = open(&folder.path("b"));
+    let (cells, _) = b
+        .count_cells("heap-peak", &skinflint_recording::Silent)
+        .expect("a moment");
+    let sources = skinflint_symbols::NameSources {
+        debug_dirs: vec![],
+        sysroot: None,
+        debuginfod: vec![],
+        perf_maps: vec![],
+        trouble: |_| {},
+    };
+    let (facts, _) = b.named_stacks(&sources).expect("sources");
+    let [of_a] = facts.ancestors[..] else {
+        panic!("{:?}", facts.ancestors);
+    };
+    let mut stacks: Vec<_> = cells
+        .iter()
+        .filter(|(_, blocks)| *blocks > 0)
+        .map(|(key, _)| (key.size, key.node.0))
+        .collect();
+    stacks.sort_unstable();
+    assert_eq!(stacks, [(300, 0), (1000, of_a), (2000, of_a)]);
+    // The root of the parent's tree, and no number of its own.
+    assert!((of_a as usize) < facts.nodes.len());
+}
+
 #[test]
 fn a_link_that_is_not_there_is_said() {
     let folder = Folder::new();

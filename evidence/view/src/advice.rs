@@ -27,7 +27,7 @@ use skinflint_analysis::model::{
     RELEASED_IN_THE_END, Report,
 };
 
-use crate::screen::{Ink, Line, columns, cut_middle, left, right, wrap};
+use crate::screen::{Ink, Line, clean, columns, cut_middle, right, wrap};
 use crate::stack;
 use crate::style::Style;
 use crate::units::{bytes, compact, percent};
@@ -534,7 +534,7 @@ fn one_finding(
                     true => place.as_str(),
                     false => place.split("  ").next().unwrap_or_default(),
                 };
-                line.with(Ink::Faint, format!(" · {}", cut_middle(name, left)))
+                line.with(Ink::Faint, format!(" · {}", stack::fitted(name, left)))
             }
             _ => line,
         });
@@ -665,8 +665,14 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
         more += "  (before the fork)";
     }
     if shown == 1 {
-        let mut place = place_of(report, finding).unwrap_or_default();
-        place = cut_middle(&place, room.saturating_sub(columns(&more)));
+        let place = place_of(report, finding).unwrap_or_default();
+        let place = match place.split_once("  ") {
+            // Without room for both, the function says more than half a path.
+            Some((name, _)) if columns(&place) + columns(&more) > room => {
+                stack::fitted(name, room.saturating_sub(columns(&more)))
+            }
+            _ => cut_middle(&place, room.saturating_sub(columns(&more))),
+        };
         let lead = format!("{}at ", " ".repeat(INDENT));
         lines.push(
             Line::of(Ink::Faint, lead)
@@ -676,16 +682,11 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
         return;
     }
     for (index, frame) in frames.iter().take(shown).enumerate() {
-        let name = if whole {
-            frame.function.clone()
-        } else {
-            stack::short_name(&frame.function)
-        };
         let mut place = stack::place(frame);
         if whole && frame.inlined {
             place += " (inlined)";
         }
-        if stack::is_unnamed(&name) && frame.file.is_none() {
+        if stack::is_unnamed(&frame.function) && frame.file.is_none() {
             place.clear();
         }
         let last = index + 1 == shown.min(frames.len()) && !whole;
@@ -700,7 +701,11 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
             }
             false => cut_middle(&(place + more), room / 2),
         };
-        let name = left(&name, (room - columns(&place) - 2).min(columns(&name)));
+        let name_room = room - columns(&place) - 2;
+        let name = match whole {
+            true => cut_middle(&clean(&frame.function), name_room),
+            false => clean(&stack::fitted(&frame.function, name_room)),
+        };
         let lead = if index == 0 { "at " } else { "   " };
         let line =
             Line::of(Ink::Faint, format!("{}{lead}", " ".repeat(INDENT))).with(Ink::Plain, name);

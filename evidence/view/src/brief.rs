@@ -267,6 +267,7 @@ fn instant(at: &Instant, room: usize) -> Instant {
     let short = |books: &Books| Books {
         resident_bytes: books.resident_bytes,
         skew_ns: books.skew_ns,
+        skew_bytes: books.skew_bytes,
         live_not_resident_bytes: books.live_not_resident_bytes,
         rows: books.rows.iter().map(row).collect(),
         beside: books.beside.iter().map(row).collect(),
@@ -316,7 +317,7 @@ fn finding(report: &Report, own: &Finding, room: usize) -> BriefFinding {
 }
 
 fn frame_text(frame: &skinflint_analysis::model::Frame, room: usize) -> String {
-    let name = cut(&stack::short_name(&frame.function), room);
+    let name = stack::fitted(&frame.function, room);
     match stack::place(frame) {
         place if place.is_empty() || stack::is_unnamed(&name) => name,
         place => format!("{name}  {}", cut(&place, room)),

@@ -14,7 +14,7 @@
 
 use skinflint_analysis::model::{Fragments, Pins, Report};
 
-use crate::screen::{Ink, Line, columns, cut_middle, right, wrap};
+use crate::screen::{Ink, Line, columns, right, wrap};
 use crate::stack;
 use crate::units::{bytes, count, duration, plural};
 
@@ -56,11 +56,11 @@ pub(crate) fn section(report: &Report, room: Option<usize>, width: usize, lines:
     let heading = HEADINGS.map(|(name, room)| (name.to_owned(), room));
     lines.push(Line::of(Ink::Faint, row_of(&heading, narrow).trim_end()));
     for row in &rows[..shown] {
-        let place = row.node.map(|node| named(report, node)).unwrap_or_default();
         let figures = row_of(&cells(row), narrow);
         let room = width.saturating_sub(columns(&figures)).max(8);
+        let place = row.node.map(|node| named(report, node, room));
         let line = Line::of(Ink::Plain, figures);
-        lines.push(line.with(Ink::Faint, cut_middle(&place, room)));
+        lines.push(line.with(Ink::Faint, place.unwrap_or_default()));
     }
     let listed: u64 = rows[..shown].iter().map(|row| row.free_bytes).sum();
     let rest = all.pinned_bytes.saturating_sub(listed);
@@ -132,10 +132,10 @@ fn row_of(cells: &[(String, usize)], narrow: bool) -> String {
     line
 }
 
-/// Returns the function that names a stack.
-fn named(report: &Report, node: u32) -> String {
+/// Returns the function that names a stack, in so many columns.
+fn named(report: &Report, node: u32, room: usize) -> String {
     match stack::telling(report, node).first() {
-        Some(frame) => stack::short_name(&frame.function),
+        Some(frame) => stack::fitted(&frame.function, room),
         None => "(no stack)".into(),
     }
 }

@@ -15,6 +15,8 @@
 use skinflint_analysis::model::{Frame, Report};
 pub use skinflint_analysis::plumbing::{is_plumbing, is_startup, is_unnamed};
 
+use crate::screen::{columns, cut_middle};
+
 /// Returns the frames of a stack, innermost first. A node or frame out of range ends the stack.
 pub fn path(report: &Report, node: u32) -> Vec<&Frame> {
     let frames = path_indices(report, node).into_iter();
@@ -182,6 +184,72 @@ pub fn short_name(function: &str) -> String {
     }
 }
 
+/// Returns the short name within this many columns. What tells functions apart stays: the start of the qualified name
+/// and its last component. Template arguments go first, then the components between.
+pub fn fitted(function: &str, room: usize) -> String {
+    let short = short_name(function);
+    if columns(&short) <= room {
+        return short;
+    }
+    let bare = without_arguments(&short);
+    if columns(&bare) <= room {
+        return bare;
+    }
+    let parts = components(&bare);
+    let (last, before) = parts.split_last().expect("never empty");
+    let shortened = (1..before.len()).rev().map(|kept| {
+        let start = before[..kept].join("::");
+        format!("{start}::…::{last}")
+    });
+    let only_last = (!before.is_empty()).then(|| format!("…::{last}"));
+    let mut all = shortened.chain(only_last);
+    let fits = all.find(|text| columns(text) <= room);
+    fits.unwrap_or_else(|| cut_middle(&bare, room))
+}
+
+/// Returns a name with the arguments of its templates replaced; those that begin a name (`<T as Trait>::f`) stay.
+fn without_arguments(name: &str) -> String {
+    let mut out = String::new();
+    let mut angle = 0_u32;
+    let mut last = ' ';
+    for c in name.chars() {
+        let is_name = out.is_empty() || out.contains("operator") || last == '-';
+        last = c;
+        match c {
+            '<' if !is_name => {
+                angle += 1;
+                if angle == 1 {
+                    out.push_str("<…>");
+                }
+            }
+            '>' if angle > 0 && !is_name => angle -= 1,
+            _ if angle > 0 => {}
+            c => out.push(c),
+        }
+    }
+    // `Foo<Bar<int> >` loses its blank with its arguments.
+    out.replace("<…> >", "<…>")
+}
+
+/// Returns the components of a qualified name.
+fn components(name: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut from) = (0_i32, 0);
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' | '(' | '{' => depth += 1,
+            '>' | ')' | '}' => depth -= 1,
+            ':' if depth == 0 && at > from && name[at..].starts_with("::") => {
+                parts.push(&name[from..at]);
+                from = at + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&name[from..]);
+    parts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +383,31 @@ mod tests {
             "<alloc::vec::Vec<T> as Clone>::clone"
         );
         assert_eq!(short_name("main"), "main");
+    }
+
+    #[test]
+    fn long_names_keep_their_start_and_their_last_component() {
+        let name =
+            "app::store::Cache<std::pair<long, std::string>, std::less<long> >::Shard::fill(int)";
+        for (room, said) in [
+            (
+                80,
+                "app::store::Cache<std::pair<…>, std::less<…> >::Shard::fill",
+            ),
+            (40, "app::store::Cache<…>::Shard::fill"),
+            (30, "app::store::Cache<…>::…::fill"),
+            (28, "app::store::…::fill"),
+            (18, "app::…::fill"),
+            (10, "…::fill"),
+            (6, "app:…l"),
+        ] {
+            assert_eq!(fitted(name, room), said, "{room}");
+        }
+        assert_eq!(fitted("main", 2), "m…");
+        assert_eq!(
+            fitted("<alloc::vec::Vec<T> as Clone>::clone", 12),
+            "…::clone"
+        );
     }
 
     #[test]

@@ -269,10 +269,11 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         }
         None => {
             lines.extend(heading);
-            lines.push(Line::of(
-                Ink::Plain,
-                "  not known: no snapshot of the mappings belongs to this instant.",
-            ));
+            let text = "not known: no snapshot of the mappings belongs to this instant, so what is free or mapped \
+                        then cannot be told; --at peak or --at end may have one.";
+            for piece in wrap(text, width - 2, usize::MAX) {
+                lines.push(Line::of(Ink::Plain, format!("  {piece}")));
+            }
         }
     }
     own_heaps(report, width, lines);
@@ -367,7 +368,7 @@ fn beside(books: &Books, label_room: usize, lines: &mut Vec<Line>) {
     if !huge && !books.beside.is_empty() {
         lines.push(Line::of(
             Ink::Faint,
-            "  in huge pages: not known (the trace does not say)",
+            "  in huge pages: not known (the trace does not say); what they alone make resident looks free",
         ));
     }
 }
@@ -390,11 +391,23 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
         }
         asides.push(text);
     }
-    if books.skew_ns > 1_000_000 {
-        asides.push(format!(
-            "pages read {} from the instant",
-            duration(books.skew_ns)
-        ));
+    if let Some(row) = books.rows.iter().find(|row| row.id == "unclassified")
+        && row.bytes > 0
+    {
+        let text = format!(
+            "any other row may be larger by the {} unclassified",
+            bytes(row.bytes)
+        );
+        asides.push(text);
+    }
+    if books.skew_ns > 1_000_000 || books.skew_bytes != 0 {
+        let when = duration(books.skew_ns);
+        let live = match books.skew_bytes {
+            0 => String::new(),
+            less @ ..0 => format!(", when {} less lived", bytes(less.unsigned_abs())),
+            more => format!(", when {} more lived", bytes(more.unsigned_abs())),
+        };
+        asides.push(format!("pages read {when} from the instant{live}"));
     }
     for piece in wrap(&asides.join(" · "), width - 2, 2) {
         if !asides.is_empty() {
@@ -561,7 +574,7 @@ fn files(report: &Report, style: &Style, width: usize, lines: &mut Vec<Line>) {
     let p = &report.program;
     // A trace that was cut does not have this figure.
     let mut own = match p.recorder_bytes {
-        0 => "What the recorder itself held inside the program is not known".to_owned(),
+        0 => "What the recorder itself held inside the program is not known, and stands in other rows".to_owned(),
         held => format!(
             "The recorder itself held {} inside the program",
             bytes(held)

@@ -14,7 +14,7 @@
 
 use skinflint_analysis::model::{Report, Through};
 
-use crate::screen::{Ink, Line, columns, cut_middle, right};
+use crate::screen::{Ink, Line, columns, right};
 use crate::stack;
 use crate::units::{bytes, plural};
 
@@ -81,14 +81,13 @@ fn line(report: &Report, row: &Through, whole: u64, width: usize) -> Line {
         .max(12);
     let (name, place) = match frame {
         None => (String::new(), String::new()),
-        Some(frame) => (stack::short_name(&frame.function), stack::place(frame)),
+        Some(frame) => (stack::fitted(&frame.function, room), stack::place(frame)),
     };
     let place = match stack::is_unnamed(&name) {
         true => String::new(),
         false => place,
     };
     // The function is more informative than the place.
-    let name = cut_middle(&name, room);
     let place = match columns(&name) + 2 + columns(&place) <= room {
         true => place,
         false => String::new(),

@@ -11,10 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
-use skinflint_analysis::Facts;
 use skinflint_analysis::counts::{self, CountsOptions};
 use skinflint_analysis::pass::CellKey;
-use skinflint_recording::{Names, Recording};
+use skinflint_recording::Recording;
 use skinflint_sizes::Scheme;
 use skinflint_view::{concordance, units};
 
@@ -131,8 +130,8 @@ fn stacks(
     };
     let shown = &all[..all.len().min(limit)];
     let names = args.names.sources();
-    let mut names = Names::of(recording.symbols(&names).map_err(plain)?);
-    let report = counts::named(shown, &Facts::of(&recording.trace).nodes, &mut names);
+    let (facts, mut names) = recording.named_stacks(&names).map_err(plain)?;
+    let report = counts::named(shown, &facts, &mut names);
     let total: u64 = all.iter().map(|one| one.1).sum();
     let line = concordance::Line {
         rank,

@@ -41,6 +41,7 @@ mod import;
 mod js;
 mod memory;
 mod options;
+mod out_of_memory;
 mod processes;
 mod record;
 mod recorded;
@@ -50,6 +51,10 @@ mod shown;
 mod tabs;
 mod top;
 mod what_if;
+
+/// Refused memory is an error like any other, with its next step.
+#[global_allocator]
+static MEMORY: out_of_memory::Speaking = out_of_memory::Speaking;
 
 use std::process::ExitCode;
 

@@ -152,7 +152,7 @@ pub fn complain(outcome: &Outcome, options: &RecordOptions) {
     if let Some(error) = &outcome.refused {
         say!(
             "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
-             `ulimit -f` and at the room in memory"
+             `ulimit -f`, at `ulimit -v`, and at the room in memory"
         );
     }
     if !outcome.recorded.is_empty() || outcome.refused.is_some() {

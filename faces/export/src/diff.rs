@@ -18,12 +18,15 @@
 //! C5  What blocks pin is compared only if the resident pages are known at both moments ([`Side::pins_known`]);
 //!     otherwise it is 0 everywhere.
 //!
+//! C6  Blocks that a fork left are matched by the stacks that acquired them, in the parent: that a fork left them is no
+//!     frame, unless it is all that is known of them.
+//!
 //! Not here: text.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use skinflint_analysis::model::{Fragments, Frame, Instant, Pins, Report, Site};
-use skinflint_view::stack::{is_plumbing, is_unnamed};
+use skinflint_view::stack::{is_inherited, is_plumbing, is_unnamed};
 
 use crate::source::path;
 
@@ -346,6 +349,15 @@ fn function_key(function: &str) -> &str {
     }
 }
 
+/// Returns the frames of a stack, innermost first, without what says that a fork left it (C6).
+fn own_path(report: &Report, node: u32) -> Vec<u32> {
+    let mut all = path(report, node);
+    if is_inherited(report, node) {
+        all.pop();
+    }
+    all
+}
+
 /// Returns the key of a stack, by one of the three rules; empty if the rule leaves nothing.
 fn key(report: &Report, node: u32, rule: Matched) -> String {
     let mut text = String::new();
@@ -355,7 +367,7 @@ fn key(report: &Report, node: u32, rule: Matched) -> String {
         text.push_str(function_key(&frame.function));
         text.push('\u{2}');
     };
-    for index in path(report, node) {
+    for index in own_path(report, node) {
         let Some(frame) = report.frames.get(index as usize) else {
             continue;
         };
@@ -428,7 +440,7 @@ fn put(row: &mut Row, side: usize, report: &Report, node: u32, more: &Measure) {
 }
 
 fn shown(report: &Report, node: u32) -> Vec<String> {
-    let frames = path(report, node).into_iter();
+    let frames = own_path(report, node).into_iter();
     let frames = frames.filter_map(|index| report.frames.get(index as usize));
     frames
         .map(|frame| match frame.module.as_str() {

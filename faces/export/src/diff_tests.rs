@@ -103,6 +103,48 @@ fn what_grew_shrank_appeared_vanished_and_stayed() {
     assert!(diff.doubts.is_empty(), "{:?}", diff.doubts);
 }
 
+/// What a fork left is what the parent has; where the parent's trace is missing, nothing else is known of it.
+#[test]
+fn what_a_fork_left_is_matched_by_the_stack_that_acquired_it() {
+    let marker = "![inherited from parent]";
+    let parent = report("app", &[(&["app!load", "app!main"], 5)]);
+    let copy = report(
+        "app",
+        &[
+            (&["app!load", "app!main", marker], 5),
+            (&["app!load", "app!main"], 2),
+            (&[marker], 1),
+        ],
+    );
+    let diff = compare(&parent, &copy);
+    assert_eq!(
+        rows(&diff),
+        [
+            ("load", 5, 7, Change::Grew),
+            ("[inherited", 0, 1, Change::Appeared)
+        ]
+    );
+    assert_eq!(diff.rows[0].frames, ["load (app)", "main (app)"]);
+}
+
+#[test]
+fn long_names_are_cut_in_the_middle_unless_all_is_asked_for() {
+    let long = "app!app::store::Cache<std::pair<long, std::basic_string<char> >, std::less<std::pair<long, long> > >::Index::Shard::fill(int)";
+    let report = |blocks| report("app", &[(&[long, "app!main"], blocks)]);
+    let diff = compare(&report(1), &report(3));
+    let text = |frames| {
+        let style = crate::diff_text::Style {
+            rows: 9,
+            frames,
+            by: By::Bytes,
+        };
+        crate::diff_text::render(&diff, &style)
+    };
+    let cut = "app::store::Cache<…>::Index::Shard::fill (app) ←";
+    assert!(text(1).contains(cut), "{}", text(1));
+    assert!(text(0).contains(&long[4..]), "{}", text(0));
+}
+
 #[test]
 fn versions_builds_and_addresses_do_not_part_stacks() {
     let a = report(

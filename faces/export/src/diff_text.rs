@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use skinflint_view::stack::{is_plumbing, is_startup};
+use skinflint_view::stack::{fitted, is_plumbing, is_startup};
 use skinflint_view::units;
 
 use crate::diff::{By, Change, Diff, Matched, Row, Side};
@@ -119,13 +119,27 @@ fn said(side: &Side) -> String {
     )
 }
 
+/// The most columns of a function's name, unless every frame is shown whole.
+const NAME: usize = 60;
+
+/// Splits what a row says of a frame: the function, and its module in brackets if there is one.
+fn split(frame: &str) -> (&str, &str) {
+    match frame.rfind(" (").filter(|_| frame.ends_with(')')) {
+        Some(at) if at > 0 => (&frame[..at], &frame[at..]),
+        _ => (frame, ""),
+    }
+}
+
 fn stack(row: &Row, frames: usize) -> String {
     if row.frames.is_empty() {
         return "[no stack]".into();
     }
     let limit = if frames == 0 { usize::MAX } else { frames };
-    let function = |frame: &String| frame.split(" (").next().unwrap_or(frame).to_owned();
-    let dull = |frame: &&String| is_plumbing(&function(frame)) || is_startup(&function(frame));
+    let dull = |frame: &&String| is_plumbing(split(frame).0) || is_startup(split(frame).0);
+    let named = |frame: &str| match frames {
+        0 => split(frame).0.to_owned(),
+        _ => fitted(split(frame).0, NAME),
+    };
     let own: Vec<&String> = row.frames.iter().filter(|frame| !dull(frame)).collect();
     let all: Vec<&String> = row.frames.iter().collect();
     let chosen = if own.is_empty() || frames == 0 {
@@ -136,11 +150,8 @@ fn stack(row: &Row, frames: usize) -> String {
     let mut text = String::new();
     for (at, frame) in chosen.iter().take(limit).enumerate() {
         // The module is printed once.
-        let frame = if at == 0 {
-            (*frame).clone()
-        } else {
-            function(frame)
-        };
+        let module = if at == 0 { split(frame).1 } else { "" };
+        let frame = named(frame) + module;
         let arrow = if at == 0 { "" } else { " \u{2190} " };
         let _ = write!(text, "{arrow}{frame}");
     }

@@ -166,6 +166,15 @@ pub const THP: Variable = Variable {
     default: "off",
 };
 
+/// Whether pages whose live blocks do not overlap are made equal, for the kernel to merge.
+pub const MESH: Variable = Variable {
+    name_z: b"SKINFLINT_MESH\0",
+    reader: Reader::Allocator,
+    meaning: "whether pages with disjoint blocks are made equal while the program idles, for the kernel (KSM) to keep one of them",
+    values: "on, off, or auto: where /sys/kernel/mm/ksm/run is 1 at the start",
+    default: "auto",
+};
+
 /// The fit profile, made from traces of earlier runs.
 pub const FIT: Variable = Variable {
     name_z: b"SKINFLINT_FIT\0",
@@ -262,6 +271,7 @@ pub const ALL: &[Variable] = &[
     DECAY_MS,
     CHECK,
     THP,
+    MESH,
     FIT,
     RESERVE,
     RESERVE_CHILDREN,

@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 9;
+pub const LAYOUT: u32 = 10;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -220,6 +220,8 @@ pub struct ProcessHeader {
     /// The time of the newest request for a snapshot, monotonic nanoseconds; the recorder writes it before it raises
     /// [`ProcessHeader::snapshot_asked`].
     pub asked_ns: AtomicU64,
+    /// Modules that were opened past us and call the C library's allocator, while we stand in front of another one.
+    pub deep_modules: AtomicU64,
 }
 
 /// The recorder stopped because the collector did not answer.

@@ -240,6 +240,9 @@ pub struct LostProcess {
     pub max_rss_bytes: Option<u64>,
 }
 
+/// So many copies of one process that made no heap call and wrote little are named as lost; further ones are not.
+pub const MOST_QUIET_COPIES: usize = 1000;
+
 /// The relation of a lost process to the recorded one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

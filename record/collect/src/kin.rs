@@ -13,9 +13,10 @@
 //!     recorder loaded will say hello, and one that has only its program and its loader mapped is waited for.
 //! J3  A forged notice cannot harm us: a notice can only add to a list, which is bounded.
 //! J4  A copy that has made no heap call is missed like any other child, and waited for while it lives: its hello may
-//!     come yet. When it ends without one, it is lost if it lived for [`LONG`] or wrote [`MUCH_BYTES`] of its own. What it
-//!     wrote can be told from what it inherited only while the process that it copies lives: afterwards no other process
-//!     has the inherited pages either.
+//!     come yet. When it ends without one, it is named, however short its life and little its memory, up to
+//!     [`MOST_QUIET_COPIES`] of one process: the report decides whether anything is missing by it. What it wrote can be
+//!     told from what it inherited only while the process that it copies lives: afterwards no other process has the
+//!     inherited pages either. A copy that no look falls on is not known.
 //! J5  A copy leaves a notice right before its hello: one that ends there, by a filter of system calls or otherwise, is
 //!     lost. The hello has the time of the notice.
 //!
@@ -37,13 +38,13 @@ use skinflint_base::ring::{
     NOTICE_SPAWN, NOTICE_STAYED, NOTICE_WHOLE, NOTICE_WITHOUT_US, NotifierPage,
 };
 use skinflint_procfs::{self as procfs, process::link};
-use skinflint_trace::{LostKind, LostProcess, LostWhy};
+use skinflint_trace::{LostKind, LostProcess, LostWhy, MOST_QUIET_COPIES};
 
 use crate::mappings::is_recorder;
 use crate::process::Process;
 use crate::server;
 pub use missed::Living;
-use missed::{How, INNER, Missed, Missing, folder, has_recorder, is_being_loaded};
+use missed::{How, INNER, MUCH_BYTES, Missed, Missing, folder, has_recorder, is_being_loaded};
 use reasons::{found_in_path, why_by_file};
 use search::Search;
 
@@ -98,6 +99,8 @@ pub struct Kin {
     search: Search,
     /// The verdicts: the index of the process whose trace gets one, and the lost process.
     lost: Vec<(usize, LostProcess)>,
+    /// The copies without a heap call and with little memory that were named, by the index of the process they copy.
+    named: HashMap<usize, usize>,
 }
 
 impl Kin {
@@ -109,6 +112,7 @@ impl Kin {
             heard: HashMap::new(),
             search: Search::new(notifier),
             lost: Vec::new(),
+            named: HashMap::new(),
         }
     }
 
@@ -128,7 +132,8 @@ impl Kin {
         let Some(missed) = self.missed.get(&pid) else {
             return;
         };
-        if missed.time_ns > time_ns {
+        // A copy is found by a look that may come between the begin of its hello and our reading of it.
+        if missed.time_ns > time_ns && missed.how != How::Quiet {
             return;
         }
         if missed.was_dark(exe, &folder(missed.origin, living)) {
@@ -261,6 +266,7 @@ impl Kin {
             is_filtered: false,
             found_as: None,
             exe: String::new(),
+            comm: String::new(),
             why: match how {
                 How::Unreachable | How::Meeting => LostWhy::Unreachable,
                 _ if is_kept_away => LostWhy::Unreachable,
@@ -445,6 +451,7 @@ impl Kin {
         let file = Path::new(if exe.is_empty() { &missed.path } else { &exe });
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = match origin {
+            _ if !missed.comm.is_empty() => missed.comm,
             // A copy has the name of what it copies.
             Some(origin) if missed.what == LostKind::Copy => origin.process.info.name.clone(),
             _ => name.into_owned(),
@@ -466,6 +473,13 @@ impl Kin {
             max_rss_bytes: missed.most_bytes,
             exe,
         };
+        if missed.how == How::Quiet && lost.max_rss_bytes < Some(MUCH_BYTES) {
+            let named = self.named.entry(missed.origin).or_default();
+            *named += 1;
+            if *named > MOST_QUIET_COPIES {
+                return;
+            }
+        }
         self.lost.push((missed.origin, lost));
     }
 }

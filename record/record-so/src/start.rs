@@ -43,6 +43,7 @@ fn at_orderly_exit() {
     let Some(header) = process::header().filter(|_| is_own) else {
         return process::at_exit();
     };
+    loading::count_deep();
     let before = totals::in_use_bytes();
     header.in_use_before.store(before, Ordering::Relaxed);
     process::at_exit();

@@ -65,6 +65,9 @@ pub(crate) fn cannot_start(error: std::io::Error) -> anyhow::Error {
         Some(libc::EFBIG) => {
             "; raise the limit of file size (ulimit -f): shared memory counts as a file"
         }
+        Some(libc::ENOMEM | libc::EAGAIN) => {
+            "; raise the limits of address space (ulimit -v) and of threads (ulimit -u)"
+        }
         Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
         Some(libc::ENOSPC | libc::EDQUOT) => {
             "; make room in the folder for temporary files (TMPDIR)"

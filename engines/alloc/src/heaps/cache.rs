@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   free ─► kind CACHED, in a slot of the heap ─► malloc of as many pages ─► kind LARGE      (no lock, no pool)
+//!              │                                       (or an eighth fewer)
 //!              └─ two walks unused, a trim, a peak that would rise, the thread's end ─► the pool, dirty
 //! ```
 //!
@@ -29,11 +30,11 @@ use crate::mechanism::span::{KIND_CACHED, KIND_LARGE};
 pub const BYTES_MAX: usize = RUN_PAGES_MAX as usize * PAGE;
 
 /// Takes a block of `n` bytes, at most [`BYTES_MAX`], from the runs that this thread's heap keeps. `None`: it has none of
-/// that length.
+/// that length, nor of up to an eighth more.
 #[inline]
 pub fn take(heap: &Heap, n: usize) -> Option<*mut u8> {
-    let pages = n.div_ceil(PAGE).max(1) as u32;
-    let large = at::<Large>(heap.kept.take(pages)?);
+    let (offset, pages) = heap.kept.take(n.div_ceil(PAGE).max(1) as u32)?;
+    let large = at::<Large>(offset);
     // SAFETY: a descriptor that was kept, and is this thread's now (kept.X1).
     unsafe {
         (*large).requested.store(n, Ordering::Relaxed); // ORDER: a statistic

@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(kept(), of(15, 3));
             assert!(held_in_child(|| kept() == of(15, 3)), "one thread");
             let _other = own();
-            runs::defer(heap.kept.take(5).expect("it is kept"));
+            runs::defer(heap.kept.take(5).expect("it is kept").0);
             assert!(held_in_child(|| kept() == of(8, 2)), "two threads");
             assert_eq!(kept(), of(15, 3), "the parent's");
         });

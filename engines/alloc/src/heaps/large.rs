@@ -41,12 +41,27 @@ const DISPLACED_MAX: u32 = 8_192;
 /// says whether it is known to be zero.
 pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
     let heap = tls::get();
-    if n <= cache::BYTES_MAX && align <= PAGE && !heap.is_null() && !tls::is_ended(heap) {
+    if !heap.is_null() && !tls::is_ended(heap) {
         // SAFETY: a thread's heap stays (pool.G4).
-        if let Some(block) = cache::take(unsafe { &*heap }, n) {
+        if let Some(block) = take_kept(unsafe { &*heap }, n, align) {
             return (block, false);
         }
     }
+    malloc_new(n, align)
+}
+
+/// Returns a block of `n` bytes at a multiple of `align` of those that this thread's heap keeps; `None`: it has none.
+#[inline]
+pub fn take_kept(heap: &Heap, n: usize, align: usize) -> Option<*mut u8> {
+    if n <= cache::BYTES_MAX && align <= PAGE {
+        cache::take(heap, n)
+    } else {
+        None
+    }
+}
+
+/// Does what [`malloc`] does, without a look at what the heap keeps.
+pub fn malloc_new(n: usize, align: usize) -> (*mut u8, bool) {
     let who = who();
     // A size that no heap could have is refused below.
     cache::before_growing(who, n.div_ceil(PAGE).min(u32::MAX as usize) as u32);

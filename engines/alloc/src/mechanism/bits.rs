@@ -50,8 +50,9 @@ impl SlotBits {
         }
     }
 
-    /// Reports whether a slot is free or in the magazine, as the owner sees it.
+    /// Reports whether a slot is free or in the magazine, as the owner sees it. `free` looks in assembly.
     #[inline(always)]
+    #[cfg_attr(loom, allow(dead_code))] // by the models
     pub fn is_dead(&self, bit: u64) -> bool {
         // ORDER: R: a look: no other thread may free a live block, so its own bit stands still. D: own (B1).
         (self.remote.load(Ordering::Relaxed) | self.dead.load(Ordering::Relaxed)) & bit != 0

@@ -19,6 +19,13 @@ pub struct Overlay {
     pub slot_bits: SlotBits,
 }
 
+/// Offset of D in an overlay, for assembly.
+pub const DEAD_AT: usize =
+    core::mem::offset_of!(Overlay, slot_bits) + core::mem::offset_of!(SlotBits, dead);
+/// Offset of R in an overlay, for assembly.
+pub const REMOTE_AT: usize =
+    core::mem::offset_of!(Overlay, slot_bits) + core::mem::offset_of!(SlotBits, remote);
+
 /// A block in a magazine.
 #[repr(C)]
 pub struct Entry {

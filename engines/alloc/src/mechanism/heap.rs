@@ -27,6 +27,7 @@ use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64
 
 use super::class::{self, MAX_CLASSES};
 use super::entry::Entry;
+use super::grown::Grown;
 use super::kept::Kept;
 use super::lock::{Lock, Who};
 use super::magazine::Bounds;
@@ -162,6 +163,8 @@ pub struct Heap {
     pub fresh: [AtomicU16; MAX_CLASSES],
     /// Large blocks that the heap's thread freed, kept for the next requests of their length (`cache`).
     pub kept: Kept,
+    /// Blocks that its thread lately moved because they grew.
+    pub grown: Grown,
     /// Number of entries handed out to magazines.
     pub entries_used: AtomicU32,
     /// Room for the magazines ([`ENTRIES`]), mapped when the first of them is filled: tenants never fill one.

@@ -16,6 +16,7 @@ pub mod branch;
 pub mod changed;
 pub mod class;
 pub mod entry;
+pub mod grown;
 pub mod guarded;
 pub mod heap;
 pub mod kept;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
-//!      ├─► names, parent                        └─► rights
+//!      ├─► names, parent              ├─► mesh     └─► rights
 //!      └─► harden, fit, check                                  table: what heaps call of all this
 //! ```
 //!
@@ -21,6 +21,7 @@ mod harden;
 pub mod hidden;
 pub mod holes;
 pub mod idle;
+pub mod mesh;
 pub mod modes;
 mod names;
 pub mod options;

@@ -19,6 +19,7 @@ use core::ffi::{CStr, c_char};
 use skinflint_base::env::{self, Variable};
 use skinflint_base::sys;
 
+use super::mesh::{self, When};
 use super::{check, idle, modes, names, parent, purger, reserve};
 use crate::heaps::fault::{Line, Policy, set_policy};
 use crate::heaps::pool;
@@ -34,6 +35,7 @@ struct Settings {
     decay_ms: u32,
     check: u32,
     huge_pages: bool,
+    mesh: When,
     reserve_bytes: usize,
     reserve_children: bool,
     /// Path of a fit profile.
@@ -51,6 +53,7 @@ impl Settings {
             decay_ms: 500,
             check: 0,
             huge_pages: false,
+            mesh: When::Auto,
             reserve_bytes: 0,
             reserve_children: false,
             profile: None,
@@ -145,6 +148,12 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
         settings.check = number(value, 3)? as u32;
     } else if name == env::THP.name() {
         settings.huge_pages = switch(value)?;
+    } else if name == env::MESH.name() {
+        settings.mesh = match value {
+            b"auto" => When::Auto,
+            _ if switch(value)? => When::On,
+            _ => When::Off,
+        };
     } else if name == env::RESERVE.name() {
         settings.reserve_bytes = bytes(value)?;
     } else if name == env::RESERVE_CHILDREN.name() {
@@ -232,6 +241,8 @@ fn follow(settings: &Settings) {
     check::watch(settings.check, CHECK_EVERY);
     if settings.huge_pages {
         pool::allow_huge_pages();
+    } else {
+        mesh::want(settings.mesh);
     }
     if let Some(path) = settings.profile {
         #[cfg(feature = "fit")]

@@ -31,6 +31,7 @@ use skinflint_pages::purge::Batch;
 
 use super::batch::{PURGE_LOCK, batch};
 use super::holes::round::Round;
+use super::mesh::Mesh;
 use super::pace::{Pace, Part};
 use super::trim::purge_some;
 use super::{check, hidden, idle, reserve, rights};
@@ -198,7 +199,7 @@ extern "C" fn main() {
         }
         quiet += 1;
         // The net goes out while all is quiet: what it brings up is work.
-        if !work.round.cast() || quiet < QUIET_TICKS {
+        if !work.round.cast() || quiet < QUIET_TICKS || !work.meshed() {
             return false;
         }
         quiet = 0;
@@ -288,6 +289,7 @@ struct Work {
     keep: u32,
     /// Pages' worth of blocks that lay in threads' magazines when the round began (idle.J4).
     held: u32,
+    mesh: Mesh,
     /// Pages of the pool purged in this round, and those that were dirty at its end.
     purged: u32,
     dirty: u32,
@@ -303,6 +305,7 @@ impl Work {
             walked: false,
             keep: 0,
             held: 0,
+            mesh: Mesh::new(who),
             purged: 0,
             dirty: 0,
         }
@@ -330,6 +333,19 @@ impl Work {
             self.begun = false;
             check::maybe_as(self.who);
             PASSES.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        }
+        done
+    }
+
+    /// Meshes a batch of pages, now that nothing else is left to do. `true`: all were looked at.
+    fn meshed(&mut self) -> bool {
+        if !PURGE_LOCK.lock(self.who) {
+            return true;
+        }
+        let done = self.mesh.part();
+        PURGE_LOCK.unlock();
+        if done {
+            self.mesh = Mesh::new(self.who);
         }
         done
     }

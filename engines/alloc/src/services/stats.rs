@@ -28,7 +28,7 @@ use skinflint_pages::{Free, PAGE, Pool};
 
 use super::batch::PURGE_LOCK;
 use super::sample::{self, Estimate};
-use super::{cgroup, holes, idle, purger, reserve};
+use super::{cgroup, holes, idle, mesh, purger, reserve};
 use crate::heaps::large::Large;
 use crate::heaps::pool::{HEAPS, heaps, heaps_from, with_pool};
 use crate::heaps::thread::who_named;
@@ -109,6 +109,10 @@ pub struct Events {
     pub taken_blocks: u64,
     /// Passes of the purger.
     pub purger_passes: u64,
+    /// Number of pages that were made equal to others when the program last idled.
+    pub meshed_pages: u64,
+    /// Number of the different ones among them.
+    pub meshed_groups: u64,
     /// CPU time of the purger.
     pub purger_cpu_ns: u64,
     /// Number of times that HEAP grew.
@@ -246,6 +250,8 @@ impl Snapshot {
                 reused_pages: 0,
                 taken_blocks: 0,
                 purger_passes: 0,
+                meshed_pages: 0,
+                meshed_groups: 0,
                 purger_cpu_ns: 0,
                 grown: 0,
                 refusals: 0,
@@ -639,6 +645,8 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
         taken_blocks: of(&idle::TAKEN_BLOCKS),
         // ORDER: as above.
         purger_passes: u64::from(purger::PASSES.load(Ordering::Relaxed)),
+        meshed_pages: mesh::PAGES.load(Ordering::Relaxed), // ORDER: a statistic
+        meshed_groups: mesh::GROUPS.load(Ordering::Relaxed), // ORDER: a statistic
         purger_cpu_ns: of(&purger::CPU_NS),
         grown: pool.grown,
         refusals: reserve.refusals,

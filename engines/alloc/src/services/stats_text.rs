@@ -215,6 +215,8 @@ fn events(out: &mut Writer<impl FnMut(&[u8])>, snapshot: &Snapshot) {
         ("retaken_hole_pages", events.retaken_hole_pages),
         ("reused_pages", events.reused_pages),
         ("taken_blocks", events.taken_blocks),
+        ("meshed_pages", events.meshed_pages),
+        ("meshed_groups", events.meshed_groups),
         ("purger_passes", events.purger_passes),
         ("purger_cpu_ns", events.purger_cpu_ns),
         ("heap_growths", events.grown),

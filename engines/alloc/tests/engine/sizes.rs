@@ -115,6 +115,58 @@ fn a_block_stays_where_it_is_until_half_of_it_is_not_wanted() {
 }
 
 #[test]
+fn a_block_that_grows_step_by_step_moves_seldom() {
+    // SAFETY: one block, resized and freed.
+    unsafe {
+        let mut block = malloc(16);
+        let mut moves = 0;
+        for bytes in (32..=4_096).step_by(16) {
+            let before = block;
+            block = realloc(block, bytes);
+            moves += u32::from(block != before);
+            let most = bytes + bytes / 4;
+            assert!(usable_size(block) <= most + most / 8 + 16, "{bytes}");
+        }
+        free(block);
+        // Into the next class each time there are 47. Each sample costs one more.
+        assert!((10..20).contains(&moves), "{moves} moves");
+    }
+}
+
+#[test]
+fn a_block_that_grows_once_or_by_much_gets_what_it_asks_for() {
+    let plain = |bytes| {
+        // SAFETY: one block, freed at once.
+        unsafe {
+            let block = malloc(bytes);
+            let have = usable_size(block);
+            free(block);
+            have
+        }
+    };
+    // SAFETY: one block each, resized and freed.
+    unsafe {
+        for bytes in [48, 256, 1_000, 10_000, 30_000] {
+            let mut block = malloc(bytes);
+            for more in [16, 32, 48] {
+                block = realloc(block, bytes + more);
+                assert!(usable_size(block) <= plain(bytes + more), "{bytes}");
+            }
+            free(block);
+            let block = realloc(malloc(bytes), bytes + 400);
+            assert_eq!(usable_size(block), plain(bytes + 400), "{bytes}");
+            free(block);
+        }
+        let mut block = malloc(16);
+        for bytes in [40, 100, 250, 600, 1_500, 4_000, 10_000, 25_000] {
+            block = realloc(block, bytes);
+            assert_eq!(usable_size(block), plain(bytes), "{bytes}");
+        }
+        free(block);
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let errno = || {
         // SAFETY: this thread's errno.

@@ -36,8 +36,14 @@ impl Analyzer {
                 if at.kind == InstantKind::Peak {
                     self.past_bytes = past_bytes;
                 }
+                let is_heap_peak = at.kind == InstantKind::HeapPeak;
                 self.plan.instants[instant] = at;
-                self.closed_last = Some((snapshot, instant));
+                self.booked
+                    .push((instant, snapshot, self.ledger.live().usable_bytes));
+                // How far they are from the largest live heap is known at the end only: no other moment may have them.
+                if !is_heap_peak {
+                    self.closed_last = Some((snapshot, instant));
+                }
                 if reports_own {
                     self.closed = Some(closed);
                 }
@@ -113,6 +119,23 @@ impl Analyzer {
         instant.books = Some(std::mem::take(&mut closed.books));
         instant.fragments = closed.fragments.take();
         closed
+    }
+
+    /// Sets how far books are from their instants: in live bytes, and the largest live heap's in time. Called when all
+    /// levels are known.
+    pub(super) fn measure_distances(&mut self) {
+        for &(index, snapshot, live_bytes) in &self.booked {
+            let instant = &mut self.plan.instants[index];
+            let Some(mut books) = instant.books.take() else {
+                continue;
+            };
+            books.skew_bytes = live_bytes.wrapping_sub(instant.live_usable_bytes) as i64;
+            if instant.kind == InstantKind::HeapPeak {
+                let snapshot = &self.facts.snapshots[snapshot];
+                books.skew_ns = skew_ns(snapshot, instant, self.facts.threads.len());
+            }
+            instant.books = Some(books);
+        }
     }
 
     /// Notes that the largest fall so far lies before this snapshot.

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 
 use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
 
+use crate::fragments::Layout;
 use crate::fragments::{self, Kept, Placed};
 use crate::giveback::{self, Extent, GiveBack, Span, Top, Way};
 use crate::ledger::Ledger;
@@ -222,6 +223,8 @@ pub fn close(
         fragments.uncounted_bytes = listed.0 - counted.0;
         fragments.unread_bytes = counted.1;
     }
+    let has_spans = fragments.as_ref().is_some_and(|all| all.spans.is_some());
+    let layout = Layout::of(closing.allocator).filter(|_| has_spans);
     let mut closed = Closed {
         untouched: closing.untouched(&laid),
         resident: closing.resident(&laid),
@@ -230,7 +233,7 @@ pub fn close(
             false => Vec::new(),
         },
         mapped: closing.mapped(),
-        giveback: closing.giveback(&heap, topmost(snapshot).as_deref()),
+        giveback: closing.giveback(&heap, topmost(snapshot).as_deref(), layout),
         fragments,
         kept,
         unseen: closing.unseen(),
@@ -504,10 +507,13 @@ impl Closing<'_> {
         })
     }
 
-    fn giveback(&self, heap: &[Span], tops: Option<&[Top]>) -> GiveBack {
-        let extents = self.placed().map(|block| Extent {
-            begin: block.begin,
-            end: block.end,
+    fn giveback(&self, heap: &[Span], tops: Option<&[Top]>, layout: Option<Layout>) -> GiveBack {
+        let keys = self.ledger.cells().keys();
+        let extents = self.placed().map(|block| {
+            let usable = keys[block.cell as usize].usable;
+            let span = layout.and_then(|layout| layout.span(block.addr, usable));
+            let (begin, end) = span.unwrap_or((block.begin, block.end));
+            Extent { begin, end }
         });
         let way = match self.glibc {
             true => Way::Glibc(tops),

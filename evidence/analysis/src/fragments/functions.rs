@@ -16,6 +16,10 @@
 //!     blocks (Knuth's fifty-percent rule), which is a third of it if they are as long as the blocks. What has no
 //!     more than that is not held by a few survivors, and an arena for each request would gain nothing: the next
 //!     request's blocks fill the holes.
+//! P6  What one function keeps is certain if it is exact (P2), blocks and pages are of one moment, what the allocator then
+//!     does is known (glibc's chunks, our pages, spans that addresses show), and the memory stays free afterwards: live
+//!     memory had fallen by it, or as much is not asked for again, nor taken within a span of time
+//!     (findings.D5, findings.D6). That blocks are moved, or made elsewhere, is a change that can always be made.
 //! P5  Large blocks have no finding: with most allocators each begins on a page of its own, wherever it is put, and
 //!     what is free beside it is less than a page.
 //!
@@ -25,6 +29,7 @@ use rustc_hash::FxHashMap;
 
 use super::measure::Kept;
 use super::tally::{PAGE, Tally};
+use crate::findings::{self, Around};
 use crate::frames::Renamed;
 use crate::model::{Confidence, Finding, FindingKind, Pins, Report};
 use crate::passes::wording::{bytes as size, count, duration, percent};
@@ -43,6 +48,8 @@ const LEAST_BYTES: u64 = 512 << 10;
 /// The average size from which blocks are large (P5): four pages, from which jemalloc gives blocks pages of their
 /// own.
 const LARGE_BYTES: u64 = 16 << 10;
+/// All but one part in this many of what is certain stays free (P6).
+const LASTING: u64 = 16;
 /// The number of stacks that a finding lists.
 const MORE_NODES: usize = 50;
 
@@ -62,13 +69,19 @@ struct Group {
 /// Pages by the set of functions that pin them, if it is more than one (a bit each).
 type Masks = FxHashMap<u64, u64>;
 
+/// The data from which functions that pin free memory are found, and whether the program is about to give all of it
+/// back.
+#[derive(Clone, Copy)]
+pub(crate) struct Pinned<'a> {
+    pub kept: &'a Kept,
+    pub renamed: &'a Renamed,
+    pub in_exit: bool,
+    pub around: Around,
+}
+
 /// Fills in the functions of the report's instant, and adds what to change.
-pub(crate) fn add(
-    report: &mut Report,
-    naming: &Naming,
-    renamed: &Renamed,
-    kept: &Kept,
-) -> Vec<Finding> {
+pub(crate) fn add(report: &mut Report, naming: &Naming, pinned: &Pinned<'_>) -> Vec<Finding> {
+    let (renamed, kept) = (pinned.renamed, pinned.kept);
     let (mut groups, group_of) = groups(report, naming, renamed, kept);
     let mut order: Vec<u32> = (0..groups.len() as u32).collect();
     order.sort_unstable_by_key(|&group| {
@@ -81,13 +94,18 @@ pub(crate) fn add(
         group.name = naming.function_name(report, group.node);
     }
     let ordered: Vec<&Group> = order.iter().map(|&group| &groups[group as usize]).collect();
-    let glibc = report.program.allocator.starts_with("glibc");
+    let allocator = report.program.allocator.as_str();
+    let glibc = allocator.starts_with("glibc");
+    let has_spans = kept.layout.is_some() && pinned.around.outlasts_decay;
+    let is_known = glibc || has_spans || allocator.contains("skinflint");
     let instant = report.instants.get_mut(report.at);
     let Some((label, books, fragments)) = instant.and_then(|one| {
         let (label, books) = (one.label.clone(), one.books.as_ref()?);
+        let free = one.fragments.as_ref()?.pinned_bytes;
+        let lasting = findings::kept(free, one, pinned.around);
         Some((
             label,
-            (books.resident_bytes, books.skew_ns),
+            (books.resident_bytes, books.skew_ns, lasting),
             one.fragments.as_mut()?,
         ))
     }) else {
@@ -105,6 +123,8 @@ pub(crate) fn add(
         heap_bytes: fragments.resident_bytes,
         least: (books.0 / 50).max(LEAST_BYTES),
         late: books.1 > 10_000_000,
+        exact: is_known && pinned.around.is_still(books.1),
+        lasting_bytes: books.2,
         glibc,
         renamed,
         kept,
@@ -175,7 +195,9 @@ fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> 
     let mut masks = Masks::default();
     let mut on_page: Vec<u32> = Vec::new();
     let mut words = kept.shared.iter();
-    while let (Some(&free), Some(&many)) = (words.next(), words.next()) {
+    while let (Some(&free), Some(&pages), Some(&many)) = (words.next(), words.next(), words.next())
+    {
+        let pages = u64::from(pages);
         on_page.clear();
         for &site in words.by_ref().take(many as usize) {
             let group = group_of[site as usize];
@@ -185,16 +207,16 @@ fn share(groups: &mut [Group], group_of: &[u32], order: &[u32], kept: &Kept) -> 
         }
         if let [group] = on_page[..] {
             let tally = &mut groups[group as usize].tally;
-            tally.sole_pages += 1;
+            tally.sole_pages += pages;
             tally.sole_free_bytes += u64::from(free);
             continue;
         }
         let mut mask = 0;
         for &group in &on_page {
-            groups[group as usize].tally.joint_pages += 1;
+            groups[group as usize].tally.joint_pages += pages;
             mask |= bits[group as usize];
         }
-        *masks.entry(mask).or_default() += 1;
+        *masks.entry(mask).or_default() += pages;
     }
     masks
 }
@@ -219,6 +241,9 @@ struct Telling<'a> {
     least: u64,
     /// Whether pages were read at another moment than blocks.
     late: bool,
+    /// Whether what goes back is known to the page, and how many free bytes stay unused (P6).
+    exact: bool,
+    lasting_bytes: u64,
     /// Whether free pages go back only when asked for.
     glibc: bool,
     renamed: &'a Renamed,
@@ -336,7 +361,10 @@ impl Telling<'_> {
             now_bytes: row.free_bytes,
             saved_bytes: saved.min(row.free_bytes),
             blocks: row.blocks,
-            confidence: self.confidence(),
+            confidence: match self.exact && saved - saved / LASTING <= self.lasting_bytes {
+                true => Confidence::Certain,
+                false => self.confidence(),
+            },
             node: Some(group.node),
             more_nodes: self.more_nodes(&[group], group.node),
             stacks: row.stacks,

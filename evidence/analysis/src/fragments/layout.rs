@@ -30,7 +30,7 @@ const MIMALLOC_SLICE: u64 = 64 << 10;
 
 /// An allocator whose spans addresses show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     Jemalloc,
     Mimalloc2,
 }
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     /// Returns the span of a block: where it begins and ends.
-    fn span(self, addr: u64, usable: u64) -> Option<(u64, u64)> {
+    pub fn span(self, addr: u64, usable: u64) -> Option<(u64, u64)> {
         match self {
             Layout::Jemalloc => slab(addr, usable),
             Layout::Mimalloc2 => (usable > 0 && usable <= MIMALLOC_SMALL).then(|| {
@@ -201,10 +201,15 @@ impl<'a> SpanWalk<'a> {
         }
     }
 
+    /// Goes to the end; reports whether the spans are what they were taken for (T3).
+    pub fn is_right(&mut self) -> bool {
+        self.book();
+        !self.wrong && self.found.spans > 0
+    }
+
     /// Returns what was found, and sets each site's spans; `None` if spans overlap (T3).
     pub fn finish(mut self, tallies: &mut [Tally]) -> Option<HeapSpans> {
-        self.book();
-        if self.wrong || self.found.spans == 0 {
+        if !self.is_right() {
             return None;
         }
         for (tally, (sole, joint)) in tallies.iter_mut().zip(self.kept) {

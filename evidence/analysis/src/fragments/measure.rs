@@ -22,11 +22,13 @@ use crate::model::Fragments;
 pub(crate) struct Kept {
     /// By site: the trace's node, and its tally.
     pub(super) sites: Vec<(u32, Tally)>,
-    /// Pages with blocks of several stacks, one after the other: free bytes, number of stacks, their sites.
+    /// Units with blocks of several stacks, one after the other: free bytes, pages, number of stacks, their sites.
     pub(super) shared: Vec<u32>,
     pub(super) ages: Ages,
     /// Whether the recording does not have all of the process's life (fragments.R5).
     pub(super) began_late: bool,
+    /// The allocator's layout, if spans are what goes back.
+    pub(crate) layout: Option<Layout>,
 }
 
 /// Measures fragments over the resident addresses of heaps. `rows` bounds the stacks that are listed; `keep` says
@@ -39,15 +41,17 @@ pub(crate) fn measure(
     (rows, keep): (usize, bool),
 ) -> (Fragments, Option<Kept>) {
     let cells = ledger.cells();
-    let mut sweep = Sweep::new(spans, cells, ledger.slots(), keep);
-    blocks.clone().for_each(|block| sweep.lay(&block));
+    let mut walk = Layout::of(allocator).map(|layout| SpanWalk::new(layout, spans, cells));
+    if let Some(walk) = &mut walk {
+        blocks.clone().for_each(|block| walk.lay(&block));
+    }
+    let is_right = walk.as_mut().is_some_and(SpanWalk::is_right);
+    let layout = Layout::of(allocator).filter(|_| is_right);
+    let mut sweep = Sweep::new(spans, cells, (ledger.slots(), keep), layout);
+    blocks.for_each(|block| sweep.lay(&block));
     let mut swept = sweep.finish();
     count(&mut swept.tallies, &swept.cell_bytes, cells);
-    let spans = Layout::of(allocator).and_then(|layout| {
-        let mut walk = SpanWalk::new(layout, spans, cells);
-        blocks.for_each(|block| walk.lay(&block));
-        walk.finish(&mut swept.tallies)
-    });
+    let spans = walk.and_then(|walk| walk.finish(&mut swept.tallies));
     let mut order: Vec<u32> = (0..swept.tallies.len() as u32)
         .filter(|&site| swept.tallies[site as usize].live_bytes > 0)
         .collect();
@@ -96,6 +100,7 @@ pub(crate) fn measure(
         shared: swept.shared,
         ages,
         began_late: ledger.covered().is_some(),
+        layout,
     });
     (all, kept)
 }

@@ -13,7 +13,9 @@
 //! R2  A page is solely a stack's if no other stack has a byte on it. If the stack's blocks were elsewhere, side by
 //!     side, `sole − packed` pages would hold nothing any more: that is exact; whether the allocator then gives them
 //!     back is not decided here (`giveback.rs`).
-//! R3  Everything is by address, whatever allocator ran; spans only if addresses show them (`layout.rs`).
+//! R3  Everything is by address, whatever allocator ran; spans only if addresses show them (`layout.rs`). Where they do,
+//!     a span is to these figures what a page is elsewhere: the allocator gives it back as a whole, so that one block
+//!     keeps the pages of its span on which nothing lives.
 //! R4  Memory: 16 bytes for a live block while pages are swept, 8 for a pinning one (its age), 88 for a stack. Only
 //!     the data of the report's instant are kept until the end.
 //! R5  In a process that was not recorded from its birth, what looks free beside blocks may be blocks from before:
@@ -30,6 +32,7 @@ mod measure;
 mod sweep;
 mod tally;
 
+pub(crate) use layout::Layout;
 pub(crate) use measure::{Kept, measure};
 pub(crate) use tally::Placed;
 

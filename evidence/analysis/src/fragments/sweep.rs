@@ -1,18 +1,21 @@
-//! One page after the other, with the blocks on it: shares, sole and joint pages.
+//! One unit after the other, with the blocks on it: shares, sole and joint pages. A unit is what an allocator gives back
+//! as a whole: a page, or a span where addresses show it (`layout.rs`).
 //!
 //! ```text
-//!   blocks by address ─► lay: first page, full pages, last page
-//!                           │ another page than before
-//!                           └─► next: free bytes to holders, the page to its stacks
+//!   blocks by address ─► lay: first page, full pages, last page; or the block's span
+//!                           │ another unit than before
+//!                           └─► next: free bytes to holders, the unit's pages to its stacks
 //! ```
 //!
 //! W1  Blocks come by address and do not overlap; if one does (a damaged trace), only what lies behind the one before
 //!     counts, as in the books.
 //! W2  A byte counts if it lies in one of the resident spans; a block without such a byte does not count at all.
-//! W3  A block pins if a page that it lies on has free bytes; it is counted once, even if it lies on two such pages.
+//! W3  A block pins if a unit that it lies on has free bytes; it is counted once, even if it lies on two such pages.
+//! W4  The pages of a span are its resident ones, with blocks on them or not: they go back together, or not at all.
 //!
 //! Cost: for each block one stack's tally and one cell's bytes. Not here: which addresses are heap (`books.rs`).
 
+use super::layout::Layout;
 use super::tally::{PAGE, Placed, Tally};
 use crate::cells::Cells;
 use crate::giveback::Span;
@@ -61,7 +64,7 @@ impl Bits {
     }
 }
 
-/// A block on the current page.
+/// A block on the current unit.
 #[derive(Clone, Copy)]
 struct Holder {
     site: u32,
@@ -73,22 +76,30 @@ pub(super) struct Sweep<'a> {
     spans: &'a [Span],
     cells: &'a Cells,
     keep: bool,
-    /// The first span that does not end before the current page.
+    layout: Option<Layout>,
+    /// The first resident span that does not end before the current unit.
     first: usize,
     /// The end of the block before (W1).
     at: u64,
-    page: u64,
+    /// The current unit: where it begins and ends.
+    unit: (u64, u64),
     holders: Vec<Holder>,
-    /// By site: the last page that it was seen on, plus 1.
+    /// By site: the end of the last unit that it was seen on.
     seen: Vec<u64>,
-    /// The sites on the current page.
+    /// The sites on the current unit.
     sites: Vec<u32>,
     swept: Swept,
 }
 
 impl<'a> Sweep<'a> {
-    /// Creates a sweep. `spans` must be ordered by address and disjoint; `slots` is beyond every block's slot.
-    pub fn new(spans: &'a [Span], cells: &'a Cells, slots: usize, keep: bool) -> Sweep<'a> {
+    /// Creates a sweep. `spans` must be ordered by address and disjoint; `slots` is beyond every block's slot; `layout`
+    /// is the allocator's, if its spans do not overlap (layout.T3).
+    pub fn new(
+        spans: &'a [Span],
+        cells: &'a Cells,
+        (slots, keep): (usize, bool),
+        layout: Option<Layout>,
+    ) -> Sweep<'a> {
         let sites = cells.sites().len();
         let (mut pages, mut last) = (0, None);
         for span in spans {
@@ -98,9 +109,10 @@ impl<'a> Sweep<'a> {
             spans,
             cells,
             keep,
+            layout,
             first: 0,
             at: 0,
-            page: 0,
+            unit: (0, 0),
             holders: Vec::new(),
             seen: vec![0; sites],
             sites: Vec::new(),
@@ -128,24 +140,36 @@ impl<'a> Sweep<'a> {
         self.at = block.end;
         let site = self.cells.site_of(CellId(block.cell)) as u32;
         let (first, last) = (begin / PAGE, (block.end - 1) / PAGE);
-        let mut bytes = self.lay_on(first, (begin, block.end), (site, block.slot));
-        if last > first {
-            if last > first + 1 {
-                self.begin_page(first + 1);
-                bytes += self.lay_over((first + 1) * PAGE, last * PAGE, site);
+        let usable = || self.cells.key(CellId(block.cell)).usable;
+        let span = (self.layout).and_then(|layout| layout.span(block.addr, usable()));
+        let of_block = (site, block.slot);
+        let bytes = match span {
+            Some(span) => self.lay_on(span, (begin, block.end), of_block),
+            None if last > first => {
+                let mut bytes = self.lay_on(page(first), (begin, block.end), of_block);
+                if last > first + 1 {
+                    self.begin(page(first + 1));
+                    bytes += self.lay_over((first + 1) * PAGE, last * PAGE, site);
+                }
+                bytes + self.lay_on(page(last), (begin, block.end), of_block)
             }
-            bytes += self.lay_on(last, (begin, block.end), (site, block.slot));
-        }
+            None => self.lay_on(page(first), (begin, block.end), of_block),
+        };
         self.swept.cell_bytes[block.cell as usize] += bytes;
         self.swept.used_bytes += bytes;
     }
 
-    /// Takes the part of a block on one page.
-    fn lay_on(&mut self, page: u64, (begin, end): (u64, u64), (site, slot): (u32, u32)) -> u64 {
-        if page != self.page {
-            self.begin_page(page);
+    /// Takes the part of a block on one unit.
+    fn lay_on(
+        &mut self,
+        unit: (u64, u64),
+        (begin, end): (u64, u64),
+        (site, slot): (u32, u32),
+    ) -> u64 {
+        if unit != self.unit {
+            self.begin(unit);
         }
-        let bytes = self.resident(begin.max(page * PAGE), end.min((page + 1) * PAGE));
+        let bytes = self.resident(begin.max(unit.0), end.min(unit.1));
         if bytes > 0 {
             self.holders.push(Holder { site, slot, bytes });
         }
@@ -170,9 +194,9 @@ impl<'a> Sweep<'a> {
         bytes
     }
 
-    /// Returns the resident bytes between two addresses of the current page (W2).
+    /// Returns the resident bytes between two addresses of the current unit (W2).
     fn resident(&self, start: u64, end: u64) -> u64 {
-        // Nearly always the whole page is resident.
+        // Nearly always the whole unit is resident.
         if let Some(span) = self.spans.get(self.first)
             && span.start <= start
             && span.end >= end
@@ -189,28 +213,28 @@ impl<'a> Sweep<'a> {
         bytes
     }
 
-    /// Books the current page and begins another one.
-    fn begin_page(&mut self, next: u64) {
+    /// Books the current unit and begins another one.
+    fn begin(&mut self, next: (u64, u64)) {
         if !self.holders.is_empty() {
             self.book();
         }
-        self.page = next;
-        let start = next.saturating_mul(PAGE);
+        self.unit = next;
         while let Some(span) = self.spans.get(self.first)
-            && span.end <= start
+            && span.end <= next.0
         {
             self.first += 1;
         }
     }
 
     fn book(&mut self) {
-        let start = self.page * PAGE;
+        let (start, end) = self.unit;
         let used: u64 = self.holders.iter().map(|holder| holder.bytes).sum();
-        let free = self.resident(start, start + PAGE).saturating_sub(used);
+        let resident = self.resident(start, end);
+        let (free, pages) = (resident.saturating_sub(used), resident.div_ceil(PAGE));
         let swept = &mut self.swept;
-        swept.pinned_pages += 1;
+        swept.pinned_pages += pages;
         swept.pinned_bytes += free;
-        swept.partial_pages += u64::from(free > 0);
+        swept.partial_pages += if free > 0 { pages } else { 0 };
         let count = self.holders.len() as u64;
         self.sites.clear();
         for (index, holder) in self.holders.drain(..).enumerate() {
@@ -222,33 +246,40 @@ impl<'a> Sweep<'a> {
                 tally.blocks += u64::from(swept.pins.insert(holder.slot));
             }
             let seen = &mut self.seen[holder.site as usize];
-            if *seen != self.page + 1 {
-                *seen = self.page + 1;
+            if *seen != end {
+                *seen = end;
                 self.sites.push(holder.site);
             }
         }
         if let [site] = self.sites[..] {
             let tally = &mut swept.tallies[site as usize];
-            tally.sole_pages += 1;
+            tally.sole_pages += pages;
             tally.sole_free_bytes += free;
             return;
         }
         for &site in &self.sites {
-            swept.tallies[site as usize].joint_pages += 1;
+            swept.tallies[site as usize].joint_pages += pages;
         }
         if self.keep {
-            // These are at most a page's bytes, and as many stacks as it has bytes: both fit.
+            // These are at most a span's bytes, and as many stacks as it has bytes: all fit.
             swept.shared.push(free as u32);
+            swept.shared.push(pages as u32);
             swept.shared.push(self.sites.len() as u32);
             swept.shared.extend_from_slice(&self.sites);
         }
     }
 
-    /// Books the last page.
+    /// Books the last unit.
     pub fn finish(mut self) -> Swept {
-        self.begin_page(0);
+        self.begin((0, 0));
         self.swept
     }
+}
+
+/// Returns where a page begins and ends.
+fn page(number: u64) -> (u64, u64) {
+    let begin = number.saturating_mul(PAGE);
+    (begin, begin.saturating_add(PAGE))
 }
 
 /// Counts the pages that a range touches, except for the one that the range before ended on.

@@ -86,6 +86,34 @@ fn of(all: &Fragments, node: u32) -> (u64, u64, u64, u64, u64, u64) {
 }
 
 #[test]
+fn one_block_keeps_its_whole_slab_where_spans_go_back_as_a_whole() {
+    let page = |index: u64| BASE + index * PAGE;
+    // Two slabs of jemalloc for 192 bytes, 3 pages each: one block on the first page of one, two of two stacks on the
+    // other. The seventh page is of no slab.
+    let blocks = [
+        (page(0) + 192, 1, 192),
+        (page(3), 1, 192),
+        (page(3) + 21 * 192, 2, 192),
+    ];
+    let spans = [span(page(0), page(7))];
+    let (all, _) = run(&spans, &blocks, "libjemalloc.so.2 5.3.0");
+    assert_eq!(
+        of(&all, 1),
+        (3 * PAGE - 192 + 3 * PAGE / 2 - 192, 3, 3, 2, 1, 2)
+    );
+    assert_eq!(of(&all, 2), (3 * PAGE / 2 - 192, 0, 3, 1, 1, 0));
+    assert_eq!(
+        (all.pinned_bytes, all.nobodys_bytes),
+        (6 * PAGE - 3 * 192, PAGE)
+    );
+    assert_eq!((all.pages, all.pinned_pages), (7, 6));
+    // An allocator whose spans are not known has pages.
+    let (all, _) = run(&spans, &blocks, "");
+    assert_eq!(of(&all, 1).1, 1, "the second one reaches over a border");
+    assert_eq!((all.pinned_pages, all.nobodys_bytes), (3, 4 * PAGE));
+}
+
+#[test]
 fn the_picture_at_the_head() {
     let page = |index: u64| BASE + index * PAGE;
     // Page 0: two of A; page 1: one of A, one of B; page 2: nobody's; pages 3 and 4: C, from the

@@ -20,7 +20,8 @@
 //! Which c is small: beside a power of two of at least 256, at most an eighth of it. A header that was added to a
 //! buffer of 2^k is usually under 64 bytes, but SQLite's page buffers are 4,096 + 272 and cost 752 bytes each in
 //! jemalloc, so 64 alone would miss the best-known one. Below 256 every other size is near a class, and tells
-//! nothing. Beside a class that is no power of two no program rounds on purpose, so there c is at most 64 and a
+//! nothing but for one byte above it, if that costs the next class, as much as slop has to, and next to all of the
+//! stack's blocks have it: no type has such a size. Beside a class that is no power of two no program rounds on purpose, so there c is at most 64 and a
 //! sixteenth of the class, and the waste must be at least c and a sixteenth of the block. For W3, where no byte is
 //! lost today, c is at most 64.
 //!
@@ -37,12 +38,14 @@ use crate::pass::{CellId, CellKey, Context};
 use crate::passes::cells::Tally;
 use crate::passes::classes::Classes;
 use crate::passes::ranking::push_ranked;
-use crate::passes::slop_worth::resident_part;
+use crate::passes::slop_worth::{MIN_BYTES, resident_part};
 use crate::passes::spread::Spreads;
 use crate::passes::wording::{bytes, count, thousands};
 
 /// The smallest base: see the head of the file.
-const MIN_BASE: u64 = 256;
+pub(crate) const MIN_BASE: u64 = 256;
+/// The smallest base of a request of one byte more.
+const LEAST_BASE: u64 = 16;
 /// The largest extra beside a class, and for W3.
 const SMALL_EXTRA: u64 = 64;
 /// The added bytes are many if the saving is less than this many times as large (W5).
@@ -119,10 +122,17 @@ pub(super) fn shoes(
     context: &Context<'_>,
 ) -> FxHashMap<CellId, Shoe> {
     let spreads = Spreads::of(tally, context);
-    let found = tally.counts().filter_map(|(cell, _)| {
+    let found = tally.counts().filter_map(|(cell, count)| {
         let key = context.cell(cell);
         let shoe = shoe(&key, classes)?;
-        let piles = spreads.piles_up(key.node.0, shoe.base, shoe.extra);
+        let piles = match key.size < MIN_BASE {
+            true => {
+                let step = key.usable - classes.usable_of(shoe.base);
+                let is_much = step.saturating_mul(count.at_instant) >= MIN_BYTES;
+                is_much && spreads.is_nearly_all(key.node.0, key.size)
+            }
+            false => spreads.piles_up(key.node.0, shoe.base, shoe.extra),
+        };
         piles.then_some((cell, shoe))
     });
     found.collect()
@@ -132,7 +142,14 @@ pub(super) fn shoes(
 fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
     let waste = key.usable.saturating_sub(key.size);
     if key.size < MIN_BASE {
-        return None;
+        let base = classes.class_below(key.size)?;
+        let costs = base >= LEAST_BASE && classes.usable_of(base) < key.usable;
+        let one_more = key.size - base == 1 && costs;
+        return one_more.then_some(Shoe {
+            base,
+            extra: 1,
+            real: true,
+        });
     }
     let power = 1u64 << key.size.ilog2();
     let extra = key.size - power;
@@ -522,7 +539,8 @@ mod tests {
         assert_eq!(of(8_216), Some((8192, 24, Cause::Header)));
         assert_eq!(of(2051), Some((2048, 3, Cause::Odd)));
         assert_eq!(of(1023), None);
-        assert_eq!(of(129), None, "below 256 nothing is said");
+        assert_eq!(of(129), Some((128, 1, Cause::Terminator)));
+        assert_eq!(of(130), None, "below 256 one byte tells, and nothing else");
         assert_eq!(of(0), None);
         assert_eq!(of(u64::MAX), None);
     }

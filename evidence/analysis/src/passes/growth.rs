@@ -32,7 +32,8 @@
 //!     copied. By hand the chains must be long, too, as no trace shows a copy: scratch buffers that are replaced by
 //!     larger ones look the same as often as a record is broken, and of a million sizes fourteen break one.
 //!
-//! G10  A queue whose entries become longer has the same pairs, and copies nothing: growth_turns.rs.
+//! G10  A queue whose entries become longer has the same pairs, and so have temporaries whose sizes rise and fall.
+//!     Neither copies anything: growth_turns.rs.
 //!
 //! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
 //! what the last block holds unused (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
@@ -165,7 +166,7 @@ impl GrowthPass {
         if to.size < from.size {
             // A buffer that grows again afterwards is another chain (G1).
             if let Some(linked) = known {
-                self.end(&linked);
+                self.end(&linked, false);
             }
             return;
         }
@@ -217,7 +218,7 @@ impl GrowthPass {
             linked.chain.there_and_back();
         }
         let known = self.unchain(block);
-        let (grows, is_queue) = match self.hands.get_mut(context.site as usize) {
+        let (is_pair, grows, is_queue) = match self.hands.get_mut(context.site as usize) {
             Some(hand) => {
                 let is_pair = hand.open
                     & (hand.serial != block.serial)
@@ -227,12 +228,12 @@ impl GrowthPass {
                 hand.open = false;
                 hand.grew = hand.grew.saturating_add(u32::from(grows));
                 hand.other = hand.other.saturating_add(u32::from(is_pair & !grows));
-                (grows, hand.is_queue())
+                (is_pair, grows, hand.is_queue())
             }
-            None => (false, true),
+            None => (false, false, true),
         };
         match known {
-            Some(linked) if !grows => self.end(&linked),
+            Some(linked) if !grows => self.end(&linked, is_pair),
             Some(_) => self.pair(context, block, known),
             None if grows & !is_queue => self.pair(context, block, None),
             None if grows => {
@@ -276,9 +277,10 @@ impl GrowthPass {
         self.chain(cell, serial, linked);
     }
 
-    fn end(&mut self, linked: &Linked) {
+    /// Ends a chain; `is_replaced` says whether another block took the place of its last one.
+    fn end(&mut self, linked: &Linked, is_replaced: bool) {
         if linked.by_hand {
-            slot(&mut self.turns, CellId(linked.site)).end();
+            slot(&mut self.turns, CellId(linked.site)).end(is_replaced);
         }
         let fewest = if linked.by_hand { MIN_HAND_STEPS } else { 1 };
         if linked.chain.steps >= fewest {
@@ -291,7 +293,7 @@ impl GrowthPass {
     fn grows_by_hand(&self, site: u32) -> bool {
         let hand = self.hands.get(site as usize).copied().unwrap_or_default();
         let turns = self.turns.get(site as usize).copied().unwrap_or_default();
-        hand.grew / GROWING >= hand.other && !turns.is_queue(hand.other)
+        hand.grew / GROWING >= hand.other && !turns.is_queue(hand.other) && !turns.are_temporaries()
     }
 
     /// Reports whether it is one beyond doubt (G8).
@@ -345,7 +347,7 @@ impl Pass for GrowthPass {
             self.at_instant(context);
         }
         for linked in std::mem::take(&mut self.chains).into_values() {
-            self.end(&linked);
+            self.end(&linked, false);
         }
         let cpu_ns = report.program.cpu_ns.unwrap_or(0);
         let mut rows: Vec<Growth> = Vec::with_capacity(self.sums.len());

@@ -14,8 +14,11 @@
 //!     begins with a few steps, not with most of its size; and sizes climb from one round to the next, where those of
 //!     a queue climb from each block to the next. What is not told apart so is no finding.
 //! R4  Nor is it one if more than a few pairs of such a stack shrink: buffers in turn do not.
+//! R5  Where chains end because a smaller block takes their place, time after time, the blocks are temporaries whose
+//!     sizes rise for a while and fall: a buffer that has grown lives on or is released, and none shrinks it.
 //!
-//! Not here: which pairs there are (growth.rs); a few buffers at once, which have no such order.
+//! Not here: which pairs there are (growth.rs); a few places at once, which have no such order: a ring of those, with
+//! entries that become longer, is told as growth, and never as certain.
 
 /// The chains open at once from which on the order is looked at.
 const MANY_OPEN: u32 = 4;
@@ -23,6 +26,9 @@ const MANY_OPEN: u32 = 4;
 const NEARLY: u32 = 8;
 /// One pair in this many may shrink (R4).
 const RARELY: u32 = 64;
+/// Of at least this many chains, fewer than one in this many end by another block in their place (R5).
+const MANY_CHAINS: u32 = 8;
+const REPLACED: u32 = 4;
 /// A buffer that began with nothing has at most so many steps before the first that is seen (R3): another stack may
 /// have made the beginning.
 const FIRST_STEPS: u64 = 3;
@@ -46,6 +52,8 @@ pub(super) struct Turns {
     began: u32,
     /// Chains that began with nothing (R3).
     from_nothing: u32,
+    /// Chains whose last block one that is no larger took the place of (R5).
+    replaced: u32,
 }
 
 impl Turns {
@@ -75,10 +83,16 @@ impl Turns {
         self.from_nothing += u32::from(from <= (to - from).saturating_mul(FIRST_STEPS));
     }
 
-    /// Takes the end of a chain.
+    /// Takes the end of a chain; `is_replaced` says whether another block took the place of its last one.
     #[inline]
-    pub fn end(&mut self) {
+    pub fn end(&mut self, is_replaced: bool) {
         self.open = self.open.saturating_sub(1);
+        self.replaced += u32::from(is_replaced);
+    }
+
+    /// Reports whether the stack's blocks are temporaries (R5).
+    pub fn are_temporaries(&self) -> bool {
+        self.began >= MANY_CHAINS && self.replaced >= self.began / REPLACED
     }
 
     /// Reports whether the stack's blocks are a queue's (R1). `shrank` is the number of its pairs that do not grow.
@@ -173,6 +187,32 @@ mod tests {
     }
 
     #[test]
+    fn temporaries_whose_sizes_rise_and_fall_are_no_buffers() {
+        let mut d = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+        // Each goes after the next is made, as a loop's variable does: 22 rise, and then one is small again.
+        let mut last = d.alloc(7, 700);
+        for at in 1..20_000u64 {
+            let next = d.alloc(7, 700 + at * 37 % 800);
+            d.free(last);
+            last = next;
+        }
+        let report = d.finish();
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        // One buffer after the other, each released when it is full.
+        let mut d = Driver::new(GrowthPass::new("glibc 2.36"), glibc);
+        for _ in 0..900 {
+            let mut last = d.alloc(7, 700);
+            for step in 1..22u64 {
+                let next = d.alloc(7, 700 + step * 37);
+                d.free(last);
+                last = next;
+            }
+            d.free(last);
+        }
+        assert_eq!(d.finish().findings.len(), 1);
+    }
+
+    #[test]
     fn few_chains_have_no_order() {
         let mut turns = Turns::default();
         let pairs = |turns: &mut Turns| {
@@ -181,7 +221,7 @@ mod tests {
         };
         (1..MANY_OPEN).for_each(|_| turns.begin(1000, 1010));
         assert!(!pairs(&mut turns));
-        turns.end();
+        turns.end(false);
         turns.begin(1000, 1010);
         assert!(!pairs(&mut turns), "one of them ended");
         turns.begin(1000, 1010);

@@ -18,10 +18,10 @@
 //! R4  Rounds are counted by stack, whatever the sizes of its blocks. Left is what lived before the program's exit
 //!     (phases_exit.rs): what destructors release then was released by no round.
 //! R5  A leak is certain if no block of all that were left was released before the exit, each eighth of the rounds
-//!     left as much as the others, live memory rose from mark to mark, and the rounds are what the program does: they
-//!     take half of the time from the first one's end to the end of the run. A store with a bound would have released
-//!     some; what is loaded piece by piece is used afterwards. Whether it is all that the rounds leave is decided in
-//!     `together.rs`.
+//!     left as much as the others, live memory rose from mark to mark as often as it left something, and the rounds are
+//!     what the program does: they take half of the time from the first one's end to the end of the run. A store with
+//!     a bound would have released some; what is loaded piece by piece is used afterwards. Whether it is all that the
+//!     rounds leave is decided in `together.rs`.
 //!
 //! Not here: counting (phases.rs).
 
@@ -218,7 +218,7 @@ impl Rounds {
     fn is_sure(&self, sum: &Sum, end_ns: u64) -> bool {
         sum.left == sum.made
             && sum.seen.is_even()
-            && self.rises * 4 >= (self.ended - 1) * 3
+            && self.rises * 4 >= sum.seen.rounds.min(self.ended - 1) * 3
             && self.go_on(end_ns)
     }
 

@@ -20,6 +20,9 @@
 //!     wanted one. Then no cell shows it, but the stack does: it has large buffers ([`MIN_ROTATING_SIZE`]) whose sizes
 //!     differ by half at most, from [`MIN_HELD`] to [`MAX_ROTATING`] live, always about equally many, while it goes on
 //!     making others. Data of which the latest are kept look the same, so nothing is promised of these.
+//! B6  A pool may be larger, and its buffers of all sizes, if it turns in order: nearly each release is that of the
+//!     stack's oldest buffer, and all that lived have been replaced [`TURNS`] times. That is a first-in, first-out
+//!     store, whose bound is the program's to choose: it is told with that if it holds a sixteenth of live memory.
 //!
 //! B5  A buffer that comes to a size by growing is live there, but was not made there: the next one of its size is
 //!     the same buffer on its way, or another that grows, and no pool is asked for either.
@@ -56,6 +59,13 @@ pub const MIN_ROTATING_SIZE: u64 = 16 << 10;
 /// The most buffers of a pool that rotates.
 pub const MAX_ROTATING: u64 = 64;
 
+/// How often a store that turns in order has been replaced (B6), and how few of its releases are in order at least:
+/// all but one in so many.
+pub const TURNS: u64 = 4;
+const DISORDER: u32 = 8;
+/// The part of live memory from which on it is worth a line (B6).
+const STORE_PART: u64 = 16;
+
 /// The pass over placebo caches; see the head of the file.
 #[derive(Default)]
 pub struct Placebo {
@@ -84,6 +94,49 @@ struct Rotation {
     reusable: u64,
     /// The sizes of the last good epoch.
     seen: (u64, u64),
+    queue: Queue,
+}
+
+/// The order in which a stack's buffers go (B6).
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    /// The serial of the last one released.
+    released: u32,
+    releases: u32,
+    /// Releases of one younger than the one before.
+    in_order: u32,
+    acquired: u64,
+    /// Live buffers at the most, and the smallest and the largest request.
+    most: u32,
+    sizes: (u64, u64),
+}
+
+impl Queue {
+    fn acquire(&mut self, size: u64, live: u32) {
+        self.acquired += 1;
+        self.most = self.most.max(live);
+        let smallest = match self.sizes.0 {
+            0 => size,
+            known => known.min(size),
+        };
+        self.sizes = (smallest, self.sizes.1.max(size));
+    }
+
+    fn release(&mut self, serial: u32) {
+        let younger = self.releases == 0 || serial > self.released;
+        self.in_order += u32::from(younger);
+        self.releases += 1;
+        self.released = serial;
+    }
+
+    /// Reports whether the stack has a store that turns, with so many live at the instant.
+    fn turns(&self, live: u32) -> bool {
+        let live = u64::from(live);
+        (MIN_HELD..=MAX_HELD).contains(&live)
+            && u64::from(self.most) <= live + live / 4 + 2
+            && self.acquired >= live * TURNS
+            && self.in_order >= self.releases - self.releases / DISORDER
+    }
 }
 
 impl Rotation {
@@ -96,6 +149,7 @@ impl Rotation {
     fn acquire(&mut self, key: &CellKey) {
         self.came(key);
         self.acquired += 1;
+        self.queue.acquire(key.size, self.live);
         let smallest = match self.sizes.0 {
             0 => key.size,
             known => known.min(key.size),
@@ -107,7 +161,8 @@ impl Rotation {
         }
     }
 
-    fn release(&mut self, key: &CellKey) {
+    fn release(&mut self, key: &CellKey, serial: u32) {
+        self.queue.release(serial);
         self.live = self.live.saturating_sub(1);
         self.live_bytes = self.live_bytes.saturating_sub(key.usable);
         self.least = self.least.min(self.live);
@@ -218,7 +273,8 @@ impl Placebo {
         if key.size >= MIN_SIZE {
             slot(&mut self.cells, block.cell).release(block.serial);
             if key.size >= MIN_ROTATING_SIZE {
-                self.rotation(context, block.cell).release(key);
+                self.rotation(context, block.cell)
+                    .release(key, block.serial);
             }
         }
     }
@@ -272,8 +328,26 @@ impl Pass for Placebo {
         let told: FxHashSet<u32> = findings.iter().filter_map(|one| one.node).collect();
         for (site, rotation) in self.rotations.iter().enumerate().take(self.sites.len()) {
             let node = self.sites.node(site).0;
-            if rotation.good_epochs >= 2 && !told.contains(&node) {
+            if told.contains(&node) {
+                continue;
+            }
+            if rotation.good_epochs >= 2 {
                 findings.push(rotating(node, rotation));
+                continue;
+            }
+            let (live, held) = rotation.at_instant;
+            let of = report.instants.get(report.at);
+            let is_much = of.is_some_and(|one| held >= one.live_usable_bytes / STORE_PART);
+            if is_much && rotation.queue.turns(live) {
+                let (acquired, sizes) = (rotation.queue.acquired, rotation.queue.sizes);
+                findings.push(rotating(
+                    node,
+                    &Rotation {
+                        reusable: acquired - u64::from(live),
+                        seen: sizes,
+                        ..*rotation
+                    },
+                ));
             }
         }
         push_ranked(report, findings);
@@ -468,6 +542,31 @@ mod tests {
             busy.into_iter().for_each(|block| d.free(block));
         }
         assert_eq!(d.finish().findings.len(), 0);
+    }
+
+    #[test]
+    fn a_store_that_turns_in_order_may_have_many_buffers_of_all_sizes() {
+        let turns = |places: u32, acquired: u32, order: fn(u32) -> u32| {
+            let mut queue = Queue::default();
+            for made in 0..acquired {
+                queue.acquire(
+                    MIN_ROTATING_SIZE + u64::from(made) * 97,
+                    (made + 1).min(places),
+                );
+                if made >= places {
+                    queue.release(order(made - places));
+                }
+            }
+            queue.turns(places)
+        };
+        assert!(turns(300, 1200, |oldest| oldest));
+        assert!(!turns(300, 1199, |oldest| oldest), "not yet four times");
+        assert!(!turns(3, 1200, |oldest| oldest), "spares");
+        // Some go before their time, and all do.
+        let some = |at: u32| if at.is_multiple_of(16) { 0 } else { at };
+        assert!(turns(300, 1200, some));
+        assert!(!turns(300, 1200, |at| if at % 4 == 0 { 0 } else { at }));
+        assert!(!turns(300, 1200, |at| at * 7919 % 1200));
     }
 
     #[test]

@@ -57,12 +57,13 @@ fn fold(rest: &[Finding], top: usize) -> Option<Finding> {
     }
     folded.stacks = rest.iter().map(|f| f.stacks.max(1)).sum();
     folded.title = format!(
-        "{} like those above, from {}",
+        "{} of {}, from {}",
         count(rest.len() as u64, "smaller finding"),
+        kind_name(first.kind),
         count(folded.stacks, "stack")
     );
     folded.what = format!(
-        "Each is smaller than the {top} that are listed as '{}'.",
+        "Each is smaller than the {top} largest of '{}'.",
         kind_name(first.kind)
     );
     folded.change = "See to the larger ones first.".to_owned();

@@ -62,6 +62,11 @@ impl Spreads {
         here * SHARE >= near && (here >= MANY || (few && here > 0))
     }
 
+    /// Reports whether three quarters of a stack's blocks have a size (slop.P3).
+    pub fn is_nearly_all(&self, node: u32, size: u64) -> bool {
+        self.blocks(node, size, size) * 4 >= self.blocks(node, 0, u64::MAX) * 3
+    }
+
     /// Returns the blocks of a stack from one size to another, including both.
     fn blocks(&self, node: u32, from: u64, to: u64) -> u64 {
         let Some(sizes) = self.stacks.get(&node) else {

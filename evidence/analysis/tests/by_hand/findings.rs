@@ -194,7 +194,7 @@ fn nothing_is_dropped_in_silence() {
     assert!(holders[8].is_rest());
     assert_eq!(
         holders[8].title,
-        "4 smaller findings like those above, from 4 stacks"
+        "4 smaller findings of holder, from 4 stacks"
     );
     assert_eq!(holders[8].more_nodes.len(), 4);
 }

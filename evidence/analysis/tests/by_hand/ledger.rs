@@ -298,6 +298,48 @@ fn passes_are_told_of_the_instant_once() {
     }
 }
 
+/// The largest live heap lies between two snapshots: it has the books of the one with fewer events in between.
+#[test]
+fn the_largest_live_heap_has_the_pages_of_the_nearest_snapshot() {
+    let heap = |rss| vec![mapping(MappingKind::Heap, HEAP, 9, "[heap]", rss)];
+    // 24 live at 1, 48 at 2, 72 at 5 and most, 48 at 6, 24 at 7. The snapshot at 9 has no mappings.
+    let events = [
+        alloc(1, 1, HEAP, 8, 24),
+        alloc(2, 1, HEAP + 64, 8, 24),
+        alloc(5, 1, HEAP + 128, 8, 24),
+        free(6, HEAP),
+        free(7, HEAP + 64),
+    ];
+    // Each snapshot took 500 ns.
+    for (later, resident, skew_ns, skew_bytes) in [
+        (6, 8192, 1_000_500, -24),
+        (7, 8192, 2_000_500, -48),
+        (9, 4096, 3_000_500, -24),
+    ] {
+        let mut facts = facts();
+        facts.ending = exited();
+        facts.snapshots = vec![
+            snapshot(2, SnapshotCause::Periodic, heap(4096)),
+            snapshot(5, SnapshotCause::Periodic, vec![]),
+            snapshot(later, SnapshotCause::Peak, heap(8192)),
+        ];
+        let options = Options {
+            at: Some(At::HeapPeak),
+            heap_peak_ticket: Some(5),
+            ..Options::default()
+        };
+        let report = analyse(facts, options, &events);
+        let instant = &report.instants[report.at];
+        let books = instant.books.as_ref().expect("books");
+        assert_eq!(instant.live_usable_bytes, 72);
+        assert_eq!(
+            (books.resident_bytes, books.skew_ns, books.skew_bytes),
+            (resident, skew_ns, skew_bytes),
+            "{later}"
+        );
+    }
+}
+
 /// model.M3: only what rows refer to, callers included, inlined frames expanded, parents first.
 #[test]
 fn stacks_are_compacted() {

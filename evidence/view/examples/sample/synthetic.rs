@@ -569,6 +569,7 @@ fn books([_, requested, usable]: [u64; 3], (node, top): (u32, u64)) -> Books {
     Books {
         resident_bytes: rows.iter().map(|row: &BookRow| row.bytes).sum(),
         skew_ns: 2_100_000,
+        skew_bytes: 0,
         live_not_resident_bytes: 3 * MIB,
         rows,
         beside: beside(),

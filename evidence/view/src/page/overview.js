@@ -135,8 +135,7 @@ views.push({
       notes.push(
         `${figures.bytes(books.live_not_resident_bytes)} of live blocks are not resident: never touched, or swapped out.`,
       );
-    if (books.skew_ns)
-      notes.push(`The snapshot was taken ${figures.duration(books.skew_ns)} from the instant.`);
+    if (books.skew_ns || books.skew_bytes) notes.push(distance(books));
     this.check(place, books);
     place.append(...notes.map((note) => el("p", { class: "small soft" }, note)));
   },
@@ -308,6 +307,13 @@ views.push({
     );
   },
 });
+
+/** How far the pages are from their moment, in time and in live bytes. */
+function distance(books) {
+  const bytes = books.skew_bytes || 0,
+    live = bytes && `, when ${figures.bytes(Math.abs(bytes))} ${bytes < 0 ? "less" : "more"} lived`;
+  return `The snapshot was taken ${figures.duration(books.skew_ns)} from the instant${live || ""}.`;
+}
 
 /** "in the window …" at the beginning of a sentence. */
 function capital(text) {

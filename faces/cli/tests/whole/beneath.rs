@@ -176,3 +176,30 @@ fn jemallocs_own_functions_are_recorded_and_not_made_up() {
     }
     assert_eq!(number(report.size(250), "usable"), 256);
 }
+
+/// A plug-in that is bound past the preloaded allocator calls the C library's: it goes on so, and the report says what
+/// that means.
+#[test]
+fn a_plugin_bound_past_the_preloaded_allocator_is_said() {
+    for library in ALLOCATORS {
+        if !need::library(library) {
+            continue;
+        }
+        let bench = Bench::new();
+        let mut command = bench.recording(&["--preload", library], [program("deep")]);
+        command.arg("apart");
+        let done = run(command);
+        assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+        assert_eq!(done.stdout, crate::tool::expected("deep"), "{library}");
+        let report = bench.report();
+        assert_eq!(report.blocks_of(67), (1, 0), "{library}: the program's own");
+        let complete = crate::report::field(&report.0, "completeness.complete").as_bool();
+        assert_eq!(complete, Some(false), "{library}");
+        let says = "Not recorded: 1 module, opened with RTLD_DEEPBIND past the preloaded allocator";
+        let notes = report.notes();
+        assert!(
+            notes.iter().any(|note| note.contains(says)),
+            "{library}: {notes:?}"
+        );
+    }
+}

@@ -26,6 +26,7 @@ mod drawn;
 mod filtered;
 mod fit;
 mod given_back;
+mod limited;
 mod lost;
 mod mapped;
 mod marks;

@@ -140,6 +140,12 @@ impl Draining {
                 "{filtered} threads were not recorded: a filter of system calls would have ended the program"
             ));
         }
+        let deep = header.deep_modules.load(Ordering::Relaxed); // ORDER: as above.
+        if deep > 0 {
+            self.notes.push(format!(
+                "{deep} modules were not recorded: opened past the preloaded allocator"
+            ));
+        }
         let regions = lock(&self.process.regions);
         let slots = regions
             .iter()

@@ -43,6 +43,8 @@ impl Kin {
 
     /// Looks at a young process, and notes it as missed if it is a copy, or a program without the recorder.
     fn place(&mut self, pid: u32, about: &About, asked: &[&Process], living: &[Living<'_>]) -> Is {
+        // Taken first: what it becomes afterwards says hello later.
+        let time_ns = skinflint_base::sys::monotonic_ns();
         let ancestor = self.ancestor(about.ppid, asked);
         let is = self.search.look_at(pid, ancestor.is_some());
         let exe = link(pid, "exe");
@@ -66,7 +68,7 @@ impl Kin {
             origin,
             what,
             how,
-            time_ns: skinflint_base::sys::monotonic_ns(),
+            time_ns,
             path: exe,
             without_us: false,
             is_kept_away: false,

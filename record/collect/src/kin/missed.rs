@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use skinflint_base::sys;
-use skinflint_procfs::process::link;
+use skinflint_procfs::process::{link, thread_name};
 use skinflint_procfs::{MapLine, maps, rollup, stat, status};
 use skinflint_trace::{LostKind, LostWhy};
 
@@ -23,9 +23,7 @@ const OFTEN: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(250);
 /// Reading the memory of a copy may take one part in this many of the time of one processor.
 const READING_PART: u32 = 20;
-/// The least life of a copy without a heap call that is said to be lost, whatever it wrote (kin.J4).
-pub(super) const LONG: Duration = Duration::from_secs(1);
-/// The least memory of its own with which a copy without a heap call is said to be lost, however short its life (kin.J4).
+/// The least memory of its own with which a copy without a heap call is lost even if it becomes another program (kin.J4).
 pub(super) const MUCH_BYTES: u64 = 1 << 20;
 /// How long a shell is looked for, whose number is not known.
 pub(super) const SHELL: Duration = Duration::from_millis(100);
@@ -70,6 +68,8 @@ pub(super) struct Missed {
     /// Of a shell: the number under which searching has found it.
     pub(super) found_as: Option<u32>,
     pub(super) exe: String,
+    /// Of a quiet copy: the name that it gave itself, as it was last seen.
+    pub(super) comm: String,
     pub(super) why: LostWhy,
     /// The largest resident memory seen; of a quiet copy the largest memory of its own.
     pub(super) most_bytes: Option<u64>,
@@ -171,6 +171,9 @@ impl Missed {
         if !exe.is_empty() && exe != self.path {
             return false;
         }
+        if let Some(name) = thread_name(pid, pid) {
+            self.comm = name;
+        }
         // What reading costs is processor time: on a busy machine a reading lasts long and costs no more.
         let begun_ns = sys::thread_cpu_ns();
         let own_bytes = private_dirty_bytes(pid);
@@ -189,8 +192,7 @@ impl Missed {
     pub(super) fn is_lost(&self) -> bool {
         match self.how {
             _ if self.is_filtered => true,
-            How::Announced | How::Unreachable | How::Meeting | How::Shell => true,
-            How::Quiet => self.since.elapsed() >= LONG || self.most_bytes >= Some(MUCH_BYTES),
+            How::Announced | How::Unreachable | How::Meeting | How::Shell | How::Quiet => true,
             How::Found => {
                 self.dark_looks >= 2 || matches!(self.why, LostWhy::Static | LostWhy::Privileged)
             }

@@ -23,11 +23,14 @@
 //!     flag stays as the program passed it, and calls of their constructors before that are not seen.
 //! D8  If jemalloc is loaded with the program, the same is done for jemalloc's own functions (`hooks/extended.rs`), in
 //!     every module: we do not export them.
-//!
+//! D9  If another allocator is preloaded beneath us, a module that is opened past us keeps the C library's: blocks from
+//!     there that it has already, or shares with another such module, must go back there, and calls by way of us would
+//!     not lead there. Such modules are counted and told: nothing of theirs is recorded.
 //!
 //! Not here: who attaches, and when (attach.rs).
 
 use core::arch::naked_asm;
+use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -36,7 +39,7 @@ use skinflint_base::loader::{self, Module, Startup};
 use super::{exports, extended};
 use crate::real::call;
 use crate::state::{INSIDE, RECORDING, set_busy};
-use crate::{modules, real, thread};
+use crate::{modules, process, real, thread};
 
 /// Does what is due before `dlsym`. Returns the function to jump to.
 unsafe extern "C" fn before_dlsym() -> *mut c_void {
@@ -233,14 +236,16 @@ pub static WATCHED: AtomicBool = AtomicBool::new(false);
 /// Goes through the tables of modules. Returns the number of entries that were changed.
 pub fn change_all(whom: Whom, to_ours: bool) -> usize {
     let mut changed = 0;
+    let past = Past::of(whom);
     // The loader's lock is held while a module is shown, so no two threads change entries (D6).
     let added = loader::each_module(&mut |module, _| {
         let ours = module.holds(real::is_in_front as *const () as u64);
         if !ours {
-            changed += change_tables(module, to_ours, whom);
+            changed += change_tables(module, to_ours, whom, &past);
         }
         true
     });
+    past.tell();
     // ORDER: Relaxed; a number that is compared.
     SEEN_ADDED.store(added, Ordering::Relaxed);
     changed
@@ -270,16 +275,78 @@ impl Whom {
     }
 }
 
-fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
+/// The functions that the C library's allocator has for our hooks, if another allocator is beneath us, and the modules
+/// that call them (D9).
+struct Past {
+    theirs: Option<[u64; ALLOCATING]>,
+    modules: Cell<u64>,
+}
+
+/// The hooks of [`HOOKS`] that belong to an allocator come first: so many.
+const ALLOCATING: usize = 12;
+
+impl Past {
+    fn of(whom: Whom) -> Past {
+        let mut theirs = None;
+        if matches!(whom, Whom::Late(_)) {
+            let library = libc::gnu_get_libc_version as *const () as u64;
+            loader::each_module(&mut |module, _| {
+                if module.holds(library) {
+                    // SAFETY: the module stays loaded while it is shown.
+                    let own = |hook: &Hook| unsafe { module.function(hook.name) } as u64;
+                    theirs = Some(core::array::from_fn(|at| own(&HOOKS[at])));
+                }
+                theirs.is_none()
+            });
+        }
+        Past {
+            theirs: theirs.filter(|theirs| theirs[0] != HOOKS[0].real() as u64),
+            modules: Cell::new(0),
+        }
+    }
+
+    /// Tells the collector how many modules call the C library's allocator past us.
+    fn tell(&self) {
+        if let (Some(_), Some(header)) = (self.theirs, process::header()) {
+            // ORDER: Relaxed; a figure that is read when the process has ended.
+            header
+                .deep_modules
+                .store(self.modules.get(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts once more the modules that call the C library's allocator past us: what was not bound when it was loaded may
+/// be by now (D9).
+pub fn count_deep() {
+    // ORDER: Relaxed; set by this thread, or long ago.
+    if DEEP.load(Ordering::Relaxed)
+        && let Some(startup) = real::startup()
+    {
+        change_all(Whom::Late(startup), true);
+    }
+}
+
+fn change_tables(module: &Module, to_ours: bool, whom: Whom, past: &Past) -> usize {
     let mut changed = 0;
+    let mut is_past = false;
     let is_late = whom.is_late(module);
     // SAFETY: the module stays loaded while it is shown.
     unsafe {
         module.entries(|entry| {
-            let hook = HOOKS.iter().find(|hook| hook.name == entry.name);
-            let Some(hook) = hook.filter(|hook| whom.means(hook, is_late)) else {
+            let at = HOOKS.iter().position(|hook| hook.name == entry.name);
+            let Some(at) = at.filter(|&at| whom.means(&HOOKS[at], is_late)) else {
                 return;
             };
+            let hook = &HOOKS[at];
+            if let Some(theirs) = past.theirs.as_ref().and_then(|theirs| theirs.get(at)) {
+                // It is only looked at.
+                module.change(entry, 0, |now| {
+                    is_past |= now == *theirs;
+                    false
+                });
+                return;
+            }
             let ours = hook.ours as usize as u64;
             let real = hook.real() as u64;
             if real == 0 {
@@ -297,6 +364,7 @@ fn change_tables(module: &Module, to_ours: bool, whom: Whom) -> usize {
             }));
         });
     }
+    past.modules.set(past.modules.get() + u64::from(is_past));
     changed
 }
 

@@ -17,15 +17,12 @@
 
 use core::arch::asm;
 
-use super::super::bits::SlotBits;
-use super::super::entry::{Entry, Overlay};
+use super::super::entry::{DEAD_AT, Entry};
 use super::super::magazine::{BOTTOM_AT, END_AT, TOP_AT};
 
 const BLOCK_AT: usize = core::mem::offset_of!(Entry, block);
 const OVERLAY_AT: usize = core::mem::offset_of!(Entry, overlay);
 const BIT_AT: usize = core::mem::offset_of!(Entry, bit);
-const DEAD_AT: usize =
-    core::mem::offset_of!(Overlay, slot_bits) + core::mem::offset_of!(SlotBits, dead);
 const ENTRY: usize = size_of::<Entry>();
 
 /// Text around the instructions of a section. Numeric labels from 70 on: the assembler takes 0 and 1 for binary numbers.

@@ -1,6 +1,7 @@
 //! The terminal screen: predicted text, widths, hostile names, empty reports.
 
-#[path = "../examples/sample/synthetic.rs"]
+mod moments;
+#[path = "../../examples/sample/synthetic.rs"]
 mod synthetic;
 
 use skinflint_analysis::model::*;
@@ -421,7 +422,7 @@ fn calls_that_passed_unrecorded_are_in_the_headline() {
 fn the_largest_finding_has_its_advice_on_any_screen() {
     let mut report = small();
     report.findings.push(Finding {
-        title: "26 smaller findings like those above, from 42,378 stacks".into(),
+        title: "26 smaller findings of slop, from 42,378 stacks".into(),
         saved_bytes: MIB,
         stacks: 42_378,
         more_nodes: vec![3],
@@ -627,6 +628,23 @@ fn a_reading_long_before_the_end_is_not_called_the_end() {
 }
 
 #[test]
+fn pages_of_another_moment_are_said_with_their_distance() {
+    for (skew_bytes, said) in [
+        (-3 << 20, "when 3.00 MiB less lived"),
+        (5 << 10, "when 5.00 KiB more lived"),
+    ] {
+        let mut report = small();
+        let at = report.at;
+        let books = report.instants[at].books.as_mut().expect("books");
+        books.skew_bytes = skew_bytes;
+        let lines = lines_of(&report, false).join("\n");
+        let lines = lines.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = format!("from the instant, {said}");
+        assert!(lines.contains(&said), "{lines}");
+    }
+}
+
+#[test]
 fn the_moment_at_which_most_was_kept_is_named_in_words() {
     let mut report = small();
     let kept = |kib: u64| Instant {
@@ -662,92 +680,6 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
     assert!(
         !lines.iter().any(|line| line.contains("kept")),
         "{lines:#?}"
-    );
-}
-
-#[test]
-fn a_peak_that_no_look_fell_on_is_not_called_the_peak() {
-    let mut report = small();
-    report.program.max_rss_bytes = Some(102 * MIB);
-    has(
-        &lines_of(&report, false),
-        "Resident memory at its peak (1.00 s after the start)",
-    );
-    report.program.max_rss_bytes = Some(103 * MIB);
-    let lines = lines_of(&report, false);
-    has(
-        &lines,
-        "Resident memory at one of the largest readings (1.00 s after the start: of those the one with most",
-    );
-    has(
-        &lines,
-        "live and resident bytes together; the kernel saw 103 MiB)",
-    );
-}
-
-#[test]
-fn a_peak_that_another_reading_passes_is_not_called_the_peak_either() {
-    let mut report = small();
-    let peak = report.instants[0].books.clone().expect("books");
-    report.instants.push(Instant {
-        label: "end".into(),
-        kind: InstantKind::End,
-        books: Some(Books {
-            resident_bytes: peak.resident_bytes + MIB,
-            ..Books::default()
-        }),
-        ..Instant::default()
-    });
-    let lines = lines_of(&report, false);
-    has(
-        &lines,
-        "Resident memory near its peak (1.00 s after the start: of the largest readings the one with most",
-    );
-    // Less than is printed is no difference.
-    let last = report
-        .instants
-        .last_mut()
-        .and_then(|one| one.books.as_mut());
-    last.expect("books").resident_bytes = peak.resident_bytes + 1;
-    has(
-        &lines_of(&report, false),
-        "Resident memory at its peak (1.00 s after the start)",
-    );
-}
-
-/// Moments: two lines of them, and how to see what has no room there.
-#[test]
-fn other_moments_are_named_or_it_is_said_where_they_are() {
-    let mut report = small();
-    let mark = |name: &str| Instant {
-        label: name.into(),
-        kind: InstantKind::Mark,
-        books: report.instants[0].books.clone(),
-        ..Instant::default()
-    };
-    let marks: Vec<Instant> = ["loaded", "indexed", "served"].map(mark).into();
-    report.instants.extend(marks);
-    let lines = lines_of(&report, false);
-    let text = lines.join("\n");
-    for name in ["loaded", "indexed", "served"] {
-        assert!(text.contains(&format!("{name} 100 MiB resident")), "{text}");
-    }
-    assert!(!text.contains("more (--json"), "{text}");
-    for n in 0..9 {
-        let more = Instant {
-            label: format!("turn {n}"),
-            ..report.instants[0].clone()
-        };
-        report.instants.push(Instant {
-            kind: InstantKind::Mark,
-            ..more
-        });
-    }
-    let text = lines_of(&report, false).join("\n");
-    assert!(text.contains(" more (--json: instants)"), "{text}");
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 100),
-        "{text}"
     );
 }
 
@@ -828,7 +760,9 @@ fn heaps_of_its_own_swap_and_functions_with_all_that_they_call() {
     has("  The program brings an allocator of its own.");
     has("  → Record it without.");
     has("  swapped out   3.00 MiB    3.0%");
-    has("  in huge pages: not known (the trace does not say)");
+    has(
+        "  in huge pages: not known (the trace does not say); what they alone make resident looks free",
+    );
     has("Through whom (with all that each calls: these overlap)");
     has("     100 MiB  100 %  main  src/a.c:9 · 4 stacks");
     has("    50.0 MiB   50 %  grow  src/a.c:33 · 2 stacks");
