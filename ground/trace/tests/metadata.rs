@@ -151,7 +151,7 @@ fn every_field_comes_back() {
         Exit::Exec,
         Exit::Detached,
     ];
-    for (n, origin) in [None].into_iter().chain(how.map(origin)).enumerate() {
+    for (n, origin) in [None, None].into_iter().chain(how.map(origin)).enumerate() {
         let process = process(origin);
         let modules = vec![
             module(0x40_0000),

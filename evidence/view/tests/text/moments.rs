@@ -64,11 +64,13 @@ fn other_moments_are_named_or_it_is_said_where_they_are() {
         books: report.instants[0].books.clone(),
         ..Instant::default()
     };
-    let marks: Vec<Instant> = ["loaded", "indexed", "served"].map(mark).into();
+    let marks: Vec<Instant> = ["loaded", "indexed", "served", "compacted"]
+        .map(mark)
+        .into();
     report.instants.extend(marks);
     let lines = lines_of(&report, false);
     let text = lines.join("\n");
-    for name in ["loaded", "indexed", "served"] {
+    for name in ["loaded", "indexed", "served", "compacted"] {
         assert!(text.contains(&format!("{name} 100 MiB resident")), "{text}");
     }
     assert!(!text.contains("more (--json"), "{text}");
