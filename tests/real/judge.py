@@ -191,10 +191,11 @@ def agrees(books, groups):
         return Verdict(None, "–", "it did not live long enough to be stopped")
     rows = {row["id"]: row["bytes"] for row in books["rows"]}
     every = groups["all"]
+    files = rows["mapped-files"] + rows.get("program-files", 0)
     ranges = {
         "resident": (books["resident_bytes"], every, every),
         "sum of rows": (sum(rows.values()), every, every),
-        "mapped-files": (rows["mapped-files"], groups["files"], groups["files"] + groups["bss"]),
+        "mapped-files": (files, groups["files"], groups["files"] + groups["bss"]),
         "shared": (rows["shared"], groups["shared"], groups["shared"]),
     }
     worst, where = 0.0, ""

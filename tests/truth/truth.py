@@ -140,7 +140,7 @@ def function_of(report, finding):
 
 
 # What no change to a program's allocations saves: pages of files as they are touched, and what the recorder itself takes.
-NOT_THE_HEAPS = ("mapped-files", "recorder")
+NOT_THE_HEAPS = ("mapped-files", "program-files", "recorder")
 
 
 def resident(report):

@@ -561,10 +561,15 @@ impl Analyzer {
         }
         let mut mappers: Vec<Mapper> = mapped
             .into_iter()
-            .map(|(node, mapped_bytes)| Mapper {
-                node: node.0,
-                mapped_bytes,
-                resident_bytes: resident.map(|all| all.get(&node).copied().unwrap_or(0)),
+            .map(|(node, mapped_bytes)| {
+                let by = resident.map(|all| all.get(&node).copied().unwrap_or_default());
+                Mapper {
+                    node: node.0,
+                    mapped_bytes,
+                    resident_bytes: by.map(|by| by.anonymous + by.shared + by.files),
+                    shared_bytes: by.map(|by| by.shared),
+                    file_bytes: by.map(|by| by.files),
+                }
             })
             .collect();
         mappers.sort_by_key(|one| {

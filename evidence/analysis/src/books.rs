@@ -4,6 +4,7 @@
 //!   cutting ──► mappings into pieces of one owner
 //!      │
 //!   closing ──► order    blocks by address
+//!      │   ├──► backed   files and shared memory, by who mapped them
 //!      │   ├──► rows     the rows, their names and definitions
 //!      │   └──► tails    what smaller blocks would not give back
 //!      └──────► parts    the largest parts of a row
@@ -11,6 +12,7 @@
 //!
 //! Not here: which snapshot belongs to which instant (`schedule.rs`).
 
+mod backed;
 mod closing;
 mod cutting;
 mod order;
@@ -18,6 +20,6 @@ mod parts;
 mod rows;
 mod tails;
 
-pub use closing::{Bounds, Closed, SEEN, Untouched, close};
+pub use closing::{Bounds, Closed, MappedBy, SEEN, Untouched, close};
 pub(crate) use parts::largest_parts;
-pub(crate) use rows::mapped_past;
+pub(crate) use rows::{has_names, mapped_past};

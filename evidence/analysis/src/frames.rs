@@ -200,14 +200,15 @@ impl Names {
     }
 }
 
-/// Names parts that are stacks by their innermost function.
+/// Names parts that are stacks by their innermost function; a file has its own name, whoever mapped it.
 fn name_parts(report: &mut Report, names: &Names) {
     for books in report
         .instants
         .iter_mut()
         .filter_map(|instant| instant.books.as_mut())
     {
-        for part in books.rows.iter_mut().flat_map(|row| row.parts.iter_mut()) {
+        let parts = books.rows.iter_mut().flat_map(|row| row.parts.iter_mut());
+        for part in parts.filter(|part| part.name.is_empty()) {
             let Some(node) = part.node.and_then(|id| names.nodes.get(id as usize)) else {
                 continue;
             };

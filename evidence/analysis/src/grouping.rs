@@ -21,14 +21,15 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::books::largest_parts;
+use crate::books::{has_names, largest_parts};
 use crate::claims;
 use crate::facts::Limits;
 use crate::fragments;
 use crate::fragments::functions::Pinned;
 use crate::frames::Renamed;
-use crate::heaps::{self, Heaps};
+use crate::heaps;
 use crate::known::{copies_to_grow, known_growth};
+use crate::mappers::{self, WORTH_BYTES};
 use crate::merging::{MORE_NODES, merge};
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
 use crate::owner;
@@ -38,9 +39,6 @@ use crate::passes::wording::{bytes, count, percent};
 use crate::plumbing::{Naming, inner_frames};
 use crate::{through, together};
 
-/// The bytes below which a holder is not worth a line.
-const WORTH_BYTES: u64 = 64 << 10;
-
 /// Merges findings and parts, adds the holders, and ranks all of it.
 pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned<'_>>) {
     let naming = Naming::of(report);
@@ -49,7 +47,7 @@ pub(crate) fn settle(report: &mut Report, limits: &Limits, pinned: Option<Pinned
         .filter(|(_, is)| **is)
         .map(|(frame, _)| frame as u32)
         .collect();
-    let mapped = mapped(report, &naming);
+    let mapped = mappers::findings(report, &naming);
     report.through = through::of(report, &naming);
     report.own_heaps = heaps::found(report, &naming);
     heaps::say_unseen(report);
@@ -373,90 +371,6 @@ fn holder(mut held: Held, total: u64) -> Finding {
     }
 }
 
-/// Returns memory that the program mapped itself, if it is a twentieth of what is resident: by heap, if a stack shows
-/// a known one, and else by function.
-fn mapped(report: &Report, naming: &Naming) -> Vec<Finding> {
-    let books = report
-        .instants
-        .get(report.at)
-        .and_then(|instant| instant.books.as_ref());
-    let Some(books) = books else {
-        return Vec::new();
-    };
-    let mut heaps = Heaps::of(report);
-    let mut by_cause: FxHashMap<(Option<&str>, u32), Held> = FxHashMap::default();
-    for mapper in report.mappers.iter().filter(|mapper| mapper.node != 0) {
-        let bytes = mapper.resident_bytes.unwrap_or(0);
-        if bytes == 0 {
-            continue;
-        }
-        let heap = heaps.at(mapper.node, true).map(|heap| heap.known.name);
-        let function = naming.mapper_of(report, mapper.node);
-        let function = function.filter(|_| heap.is_none()).unwrap_or(0);
-        let held = by_cause.entry((heap, function)).or_default();
-        held.nodes.push((bytes, mapper.node));
-        held.resident = held.resident.saturating_add(bytes);
-    }
-    let large =
-        |held: &Held| held.resident >= WORTH_BYTES && held.resident >= books.resident_bytes / 20;
-    let mut found: Vec<Finding> = by_cause
-        .into_iter()
-        .filter(|(_, held)| large(held))
-        .map(|((heap, _), held)| mapper(report, naming, heap, held, books.resident_bytes))
-        .collect();
-    found.sort_by_key(|finding| (std::cmp::Reverse(finding.now_bytes), finding.node));
-    found
-}
-
-fn mapper(
-    report: &Report,
-    naming: &Naming,
-    heap: Option<&str>,
-    mut held: Held,
-    resident: u64,
-) -> Finding {
-    held.nodes
-        .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
-    let node = held.nodes.first().map(|(_, node)| *node);
-    let share = percent(held.resident, resident);
-    let title = match (heap, node) {
-        (Some(heap), _) => format!("{share} % of resident memory: {heap}"),
-        (None, node) => format!(
-            "{share} % of resident memory, mapped by {}",
-            node.map_or("the program".into(), |node| naming
-                .mapper_name(report, node))
-        ),
-    };
-    let what = match heap {
-        Some(heap) => format!(
-            "{heap} holds {}: anonymous memory that the program got from mmap. No block of malloc is in it. The \
-             stack is the largest.",
-            bytes(held.resident)
-        ),
-        None => "Anonymous memory that this function got from mmap: a heap of its own (a virtual \
-                 machine's, an arena), a cache, or a buffer. No block of malloc is in it. The stack is the largest."
-            .into(),
-    };
-    Finding {
-        kind: FindingKind::Holder,
-        title,
-        what,
-        change: "Not waste by itself: see that heap's own limits and reports.".into(),
-        now_bytes: held.resident,
-        confidence: Confidence::Certain,
-        node,
-        more_nodes: held
-            .nodes
-            .iter()
-            .skip(1)
-            .take(MORE_NODES)
-            .map(|(_, node)| *node)
-            .collect(),
-        stacks: held.nodes.len() as u64,
-        ..Finding::default()
-    }
-}
-
 /// Names parts of the books that are stacks by their function; parts with the same name become one.
 fn name_parts(report: &mut Report, naming: &Naming, limit: usize) {
     let mut instants = std::mem::take(&mut report.instants);
@@ -468,7 +382,8 @@ fn name_parts(report: &mut Report, naming: &Naming, limit: usize) {
         let mut at: FxHashMap<String, usize> = FxHashMap::default();
         let mut parts: Vec<BookPart> = Vec::with_capacity(row.parts.len());
         for mut part in std::mem::take(&mut row.parts) {
-            if let Some(node) = part.node.filter(|node| *node != 0) {
+            let by_stack = part.node.filter(|_| !has_names(&row.id));
+            if let Some(node) = by_stack.filter(|node| *node != 0) {
                 let named = naming
                     .named
                     .get(node as usize)

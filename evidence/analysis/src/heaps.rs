@@ -13,7 +13,8 @@
 //!     heap's on all, if both are of one file; how much was judged so is said.
 //! O2  A heap is reported if it holds a twentieth of what is resident, or more than all live blocks together.
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
-//!     mapped by one function, that is reported with what it may be.
+//!     mapped by one function, that is reported with what it may be. Shared memory is not of it: what has to be shared is
+//!     data, and no allocator's.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
@@ -26,7 +27,7 @@ use crate::model::{Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::{Naming, is_unnamed};
 use crate::qualified::own_name;
-use known::{KNOWN, Known};
+use known::{KNOWN, Known, NURSERIES};
 
 /// The bytes below which no heap is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
@@ -35,6 +36,9 @@ const WORTH: u64 = 20;
 
 /// The number of frames from the mapping call outwards in which `maps` is looked for (O1).
 const NEAR: u32 = 8;
+
+/// The number of frames, from the call inwards, in which a function that gets a nursery is looked for.
+const NURSERY_NEAR: usize = 3;
 
 fn fits(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| match known.strip_suffix('*') {
@@ -134,6 +138,29 @@ impl<'a> Heaps<'a> {
         Some(Recognised { known, by_others })
     }
 
+    /// Reports whether a stack got a heap's nursery, and if so, whether the program itself set its size.
+    fn makes_nursery(&self, node: u32, known: &Known) -> Option<bool> {
+        let one = NURSERIES.iter().find(|one| one.heap == known.name)?;
+        let parent = |at: &u32| {
+            let next = self.report.nodes.get(*at as usize)?.parent;
+            (next != 0 && next < *at).then_some(next)
+        };
+        let nodes = std::iter::successors(Some(node), parent);
+        let names = nodes.filter_map(|at| {
+            let entry = self.report.nodes.get(at as usize)?;
+            Some(own_name(
+                &self.report.frames.get(entry.frame as usize)?.function,
+            ))
+        });
+        let mut names = names.take(NEAR as usize);
+        // What is further out is done by the collector on the way.
+        let is_made = names
+            .by_ref()
+            .take(NURSERY_NEAR)
+            .any(|name| fits(one.made_by, &name));
+        is_made.then(|| names.any(|name| fits(one.set_by, &name)))
+    }
+
     /// Returns the heap that the functions of a stack tell (O1), as an index into [`KNOWN`], and the file of the one
     /// that does.
     fn named_at(&mut self, node: u32, mapping: bool) -> Option<(usize, &'a str)> {
@@ -205,8 +232,9 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let (mut live, mut unknown) = (0u64, FxHashMap::<u32, OwnHeap>::default());
     for one in report.held() {
         live = live.saturating_add(one.live_bytes);
-        let (node, mapping) = (one.node, one.mapped_bytes > 0);
-        let held = one.bytes();
+        // A file is no heap; shared memory is one if its function says so (a virtual machine's in a memfd).
+        let (node, mapping) = (one.node, one.mapped_bytes > one.file_bytes);
+        let mut held = one.heap_bytes();
         let into = match heaps.at(node, mapping) {
             Some(recognised) => {
                 let at = by_name
@@ -220,15 +248,20 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
                 if held > sum.most {
                     (sum.most, sum.heap.node) = (held, Some(node));
                 }
+                if let Some(is_set) = heaps.makes_nursery(node, recognised.known) {
+                    sum.nursery = sum.nursery.saturating_add(held);
+                    sum.is_set |= is_set;
+                }
                 if recognised.by_others {
                     sum.by_others = sum.by_others.saturating_add(held);
                 }
                 &mut sum.heap
             }
-            None if mapping => {
+            None if one.anonymous_bytes() > 0 => {
                 let Some(function) = naming.mapper_of(report, node) else {
                     continue;
                 };
+                held -= one.shared_bytes;
                 let heap = unknown.entry(function).or_default();
                 heap.node = heap.node.or(Some(node));
                 heap
@@ -259,6 +292,9 @@ struct Sum {
     most: u64,
     /// The bytes that only other stacks tell to be its (O4).
     by_others: u64,
+    /// The bytes of its nursery, and whether the program itself sets its size.
+    nursery: u64,
+    is_set: bool,
 }
 
 impl Sum {
@@ -268,11 +304,14 @@ impl Sum {
             heap: OwnHeap::default(),
             most: 0,
             by_others: 0,
+            nursery: 0,
+            is_set: false,
         }
     }
 }
 
 fn said(sum: Sum, resident: u64) -> OwnHeap {
+    let nursery = nursery(&sum);
     let Sum {
         known,
         heap,
@@ -304,9 +343,26 @@ fn said(sum: Sum, resident: u64) -> OwnHeap {
                 known.name
             ),
         },
-        change: known.change.into(),
+        change: format!("{nursery}{}", known.change),
         ..heap
     }
+}
+
+/// Returns what sets the size of a heap's nursery, if it is a quarter of the heap or more.
+fn nursery(sum: &Sum) -> String {
+    let found = NURSERIES.iter().find(|one| one.heap == sum.known.name);
+    let Some(one) = found.filter(|_| sum.nursery > 0 && sum.nursery >= sum.heap.bytes / 4) else {
+        return String::new();
+    };
+    let by = match sum.is_set {
+        true => ", made that large by the program itself",
+        false => "",
+    };
+    let (name, setting) = (one.name, one.setting);
+    format!(
+        "{} of it are {name}{by}: {setting} sets its size. ",
+        bytes(sum.nursery)
+    )
 }
 
 /// Returns a mapper that seems to take malloc's place (O3).
@@ -377,6 +433,7 @@ mod tests {
                 node: parent,
                 mapped_bytes: *mapped,
                 resident_bytes: Some(*mapped),
+                ..Mapper::default()
             });
         }
         report
@@ -416,6 +473,48 @@ mod tests {
                 "{mapper}"
             );
         }
+    }
+
+    /// coqc: its own parameters are set only where the variable is not.
+    #[test]
+    fn the_setting_of_a_nursery_is_named_and_what_setting_it_may_change() {
+        let made: &[&str] = &[
+            "main",
+            "caml_gc_set",
+            "caml_set_minor_heap_size",
+            "caml_stat_alloc_aligned_noexc",
+        ];
+        // What is promoted on the way is of the major heap.
+        let promoted: &[&str] = &[
+            "caml_gc_set",
+            "caml_set_minor_heap_size",
+            "caml_empty_minor_heap",
+            "caml_alloc_shr_for_minor_gc",
+            "caml_alloc_for_heap",
+        ];
+        let own: &[&str] = &[
+            "main",
+            "caml_init_gc",
+            "caml_set_minor_heap_wsz",
+            "caml_stat_alloc_aligned_noexc",
+        ];
+        let said = |stack: &[&str], nursery: u64| {
+            let report = report("coqc", &[(stack, 0, nursery), (promoted, 0, 40 << 20)]);
+            let heaps = found(&report, &Naming::of(&report));
+            heaps[0].change.clone()
+        };
+        let large = said(made, 50 << 20);
+        let begins = "50.0 MiB of it are the minor heap, made that large by the program itself: OCAMLRUNPARAM=s=WORDS sets";
+        assert!(large.starts_with(begins), "{large}");
+        assert!(
+            large.contains("some do so only where that variable is unset"),
+            "{large}"
+        );
+        assert!(
+            said(own, 50 << 20)
+                .starts_with("50.0 MiB of it are the minor heap: OCAMLRUNPARAM=s=WORDS")
+        );
+        assert!(said(made, 5 << 20).starts_with("OCAMLRUNPARAM=v=0x400"));
     }
 
     /// rustc: its jemalloc serves all that it loads, LLVM among it.

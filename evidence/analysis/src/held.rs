@@ -24,12 +24,27 @@ pub struct HeldBy {
     pub live_bytes: u64,
     /// Resident bytes that it mapped itself.
     pub mapped_bytes: u64,
+    /// Of these, bytes of shared memory.
+    pub shared_bytes: u64,
+    /// Of these, bytes of files.
+    pub file_bytes: u64,
 }
 
 impl HeldBy {
     /// Returns the bytes of blocks and mappings together.
     pub fn bytes(&self) -> u64 {
         self.live_bytes.saturating_add(self.mapped_bytes)
+    }
+
+    /// Returns the anonymous memory that it mapped, bytes.
+    pub fn anonymous_bytes(&self) -> u64 {
+        let backed = self.shared_bytes.saturating_add(self.file_bytes);
+        self.mapped_bytes.saturating_sub(backed)
+    }
+
+    /// Returns the bytes in which a heap of the program's may be: files are none.
+    pub fn heap_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.file_bytes)
     }
 }
 
@@ -47,6 +62,12 @@ impl Report {
             let one = held.entry(mapper.node).or_default();
             let bytes = mapper.resident_bytes.unwrap_or(0);
             one.mapped_bytes = one.mapped_bytes.saturating_add(bytes);
+            let (shared, files) = (
+                mapper.shared_bytes.unwrap_or(0),
+                mapper.file_bytes.unwrap_or(0),
+            );
+            one.shared_bytes = one.shared_bytes.saturating_add(shared);
+            one.file_bytes = one.file_bytes.saturating_add(files);
         }
         let named = |(node, one)| HeldBy { node, ..one };
         let all = held.into_iter().map(named);

@@ -36,6 +36,7 @@ pub mod held;
 pub mod interpreters;
 mod known;
 pub mod ledger;
+mod mappers;
 pub mod maps;
 mod merging;
 pub mod missing;

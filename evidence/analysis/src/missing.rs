@@ -638,7 +638,7 @@ impl Known<'_> {
                 };
             }
             // The recorder was there to the end: what it did not see did not pass through malloc.
-            Some(ending) if ending.exit != Exit::Unknown => {
+            Some(ending) if !matches!(ending.exit, Exit::Unknown | Exit::Detached) => {
                 return format!(
                     "{NO_CALL_SEEN} Small programs make none; others bring an allocator of their own, whose calls do \
                      not come to the recorder: what that has mapped stands in 'mapped by the program', by stack."

@@ -6,7 +6,8 @@
 //! M3  Frames are given once, in [`Report::frames`]; a stack is a node of [`Report::nodes`], a tree
 //!     whose parents come before their children and whose node 0 is the empty stack.
 //! M4  [`Report::sites`] covers everything: sums over sites equal the totals; and those over
-//!     [`Report::mappers`] the row `program-maps` of the instant's books.
+//!     [`Report::mappers`] what the rows `program-maps`, `program-files` and `shared` of the instant's books have of
+//!     stacks.
 //! M5  [`Report::windows`] has an edge at each instant that was reached, where its
 //!     sums are the instant's figures, and those by site are the site's.
 
@@ -112,7 +113,8 @@ pub struct Program {
     pub started_unix_ns: u64,
     /// Duration of the recording, nanoseconds.
     pub duration_ns: u64,
-    /// How it ended: `exit 0`, `signal 9 (SIGKILL)`, `exec`, `unknown`.
+    /// How it ended: `exit 0`, `signal 9 (SIGKILL)`, `exec`, `detached` (the recorder left it, and it went
+    /// on), `unknown`.
     pub ended: String,
     /// The recorded process that it came from: `forked from 1234 (bash)`.
     pub origin: Option<String>,
@@ -370,7 +372,7 @@ pub struct Books {
 pub struct BookRow {
     /// Stable name: `live`, `slop`, `allocator-free`, `allocator-metadata`, `heap-unseen` (pages of the heap on which
     /// no recorded block ever was), `mapped-files`, `stacks`, `program-maps` (anonymous memory the program mapped
-    /// itself), `shared`, `other-mappings`, `recorder`, `unclassified`.
+    /// itself), `program-files` (files that it mapped itself), `shared`, `other-mappings`, `recorder`, `unclassified`.
     pub id: String,
     /// The name for readers.
     pub label: String,
@@ -390,7 +392,7 @@ pub struct BookPart {
     pub name: String,
     /// Bytes.
     pub bytes: u64,
-    /// The stack, if the part is one.
+    /// The stack, if the part is one, or is a file or shared memory that the program mapped.
     pub node: Option<u32>,
 }
 
@@ -448,8 +450,12 @@ pub struct Mapper {
     pub node: u32,
     /// Address space, mapped files included.
     pub mapped_bytes: u64,
-    /// Of the anonymous part, bytes on resident pages at the instant's snapshot; `null` if there is none.
+    /// Of these, bytes on resident pages at the instant's snapshot; `null` if there is none.
     pub resident_bytes: Option<u64>,
+    /// Of the resident bytes, those of shared memory: memfd, `/dev/shm`, shared anonymous.
+    pub shared_bytes: Option<u64>,
+    /// Of the resident bytes, those of files.
+    pub file_bytes: Option<u64>,
 }
 
 /// A function with all that it calls, at the report's instant. A stack counts once, however often the

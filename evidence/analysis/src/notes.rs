@@ -90,6 +90,7 @@ pub(crate) fn ended(facts: &Facts) -> String {
             None => format!("signal {signal}"),
         },
         Some(Exit::Exec) => "exec".into(),
+        Some(Exit::Detached) => "detached".into(),
     }
 }
 

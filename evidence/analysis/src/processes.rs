@@ -669,6 +669,7 @@ fn ended(ending: Option<&Ending>) -> String {
         Some(Exit::Exited(status)) => format!("exit {status}"),
         Some(Exit::Signal(signal)) => format!("signal {signal}"),
         Some(Exit::Exec) => "exec".into(),
+        Some(Exit::Detached) => "detached".into(),
         Some(Exit::Unknown) => "unknown".into(),
     }
 }

@@ -74,12 +74,12 @@ impl Learned {
             }
             line!(
                 text,
-                "  slop at peak      {}",
+                "  slop at the heap's peak  {}",
                 slop(&source.outcome.at_peak)
             );
             line!(
                 text,
-                "  slop on average   {}",
+                "  slop on average          {}",
                 slop(&source.outcome.on_average)
             );
         }

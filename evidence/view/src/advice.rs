@@ -621,7 +621,7 @@ fn what_if(other: &GrowthWhatIf) -> String {
 /// Returns the function that names the finding, and its place; if it has no name, also the first function that has
 /// one.
 fn place_of(report: &Report, finding: &Finding) -> Option<String> {
-    let frames = stack::telling(report, finding.node?);
+    let frames = stack::heading(report, finding.node?);
     let text = |frame: &skinflint_analysis::model::Frame| {
         let name = stack::short_name(&frame.function);
         match stack::place(frame) {
@@ -644,7 +644,7 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
     let frames = if whole {
         stack::path(report, node)
     } else {
-        stack::telling(report, node)
+        stack::heading(report, node)
     };
     let shown = match detail {
         Detail::Line | Detail::Short => 1,

@@ -328,7 +328,7 @@ fn frames(report: &Report, node: Option<u32>, room: usize) -> Vec<String> {
     let Some(node) = node else {
         return Vec::new();
     };
-    let frames = stack::telling(report, node);
+    let frames = stack::heading(report, node);
     let mut texts: Vec<String> = frames
         .iter()
         .take(FRAMES)

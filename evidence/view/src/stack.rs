@@ -102,6 +102,23 @@ pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
         .collect()
 }
 
+/// Returns the frames of [`telling`], behind the program's own innermost function if that has no name: it passed the
+/// call on, as far as can be told, but no name says so. A function further out never allocated by itself.
+pub fn heading(report: &Report, node: u32) -> Vec<&Frame> {
+    let mut frames = telling(report, node);
+    let own = report.program.exe.rsplit('/').next().unwrap_or_default();
+    let is_own = |frame: &&Frame| !own.is_empty() && frame.module == own;
+    let inner = path(report, node).into_iter().find(is_own);
+    let inner = inner.filter(|frame| is_unnamed(&frame.function));
+    if let (Some(inner), Some(first)) = (inner, frames.first())
+        && is_own(first)
+        && !is_unnamed(&first.function)
+    {
+        frames.insert(0, inner);
+    }
+    frames
+}
+
 /// Reports whether a stack is of the process that forked, which left its blocks to this one.
 pub fn is_inherited(report: &Report, node: u32) -> bool {
     let all = path_indices(report, node);
@@ -258,6 +275,53 @@ mod tests {
 
     fn names(frames: &[&Frame]) -> Vec<String> {
         frames.iter().map(|frame| frame.function.clone()).collect()
+    }
+
+    /// coqc: the runtime in the program's file exports some of its functions, and not those that allocate.
+    #[test]
+    fn a_heading_begins_with_the_programs_own_innermost_function_though_it_has_no_name() {
+        let headed = |outer_to_inner: &[(&str, &str)], plumbing: &[u32]| {
+            let stack: Vec<&str> = outer_to_inner.iter().map(|(name, _)| *name).collect();
+            let mut one = report(&stack);
+            for (frame, (_, module)) in one.frames.iter_mut().zip(outer_to_inner) {
+                frame.module = (*module).into();
+            }
+            one.program.exe = "/usr/bin/app".into();
+            one.plumbing = plumbing.into();
+            let node = one.nodes.len() as u32 - 1;
+            names(&heading(&one, node)).join(" < ")
+        };
+        let (libc, app) = ("libc.so.6", "app");
+        let stack = [
+            ("main", app),
+            ("modify", app),
+            ("app+0xc6b952", app),
+            ("malloc", libc),
+        ];
+        assert_eq!(headed(&stack, &[2, 3]), "app+0xc6b952 < modify < main");
+        // With a name it is plumbing for what it is called.
+        let named = [
+            ("main", app),
+            ("modify", app),
+            ("xmalloc", app),
+            ("malloc", libc),
+        ];
+        assert_eq!(headed(&named, &[2, 3]), "modify < main");
+        // A library's inner steps belong to its function with a name, which the program called.
+        let library = [
+            ("main", app),
+            ("PyList_New", "libpy.so"),
+            ("libpy.so+0x12", "libpy.so"),
+            ("malloc", libc),
+        ];
+        assert_eq!(headed(&library, &[2, 3]), "PyList_New < main");
+        let nameless = [
+            ("main", app),
+            ("app+0x10", app),
+            ("app+0x20", app),
+            ("malloc", libc),
+        ];
+        assert_eq!(headed(&nameless, &[2, 3]), "app+0x10 < main");
     }
 
     #[test]

@@ -78,8 +78,10 @@ fn program_line(program: &Program) -> Line {
         &program.name
     };
     let mut rest = format!("  pid {} · {}", program.pid, duration(program.duration_ns));
-    if !program.ended.is_empty() {
-        rest += &format!(" · ended: {}", program.ended);
+    match program.ended.as_str() {
+        "" => {}
+        "detached" => rest += " · detached: it went on",
+        ended => rest += &format!(" · ended: {ended}"),
     }
     if !program.allocator.is_empty() {
         rest += &format!(" · {}", program.allocator);
@@ -218,6 +220,17 @@ fn above_the_peak(report: &Report, instant: &Instant) -> Option<u64> {
     (instant.kind == InstantKind::Peak && mark > read + (read / 50).max(512 << 10)).then_some(mark)
 }
 
+/// Reports whether another reading shows more resident memory than that of the peak.
+fn is_passed(report: &Report, instant: &Instant) -> bool {
+    let resident = |one: &Instant| one.books.as_ref().map(|books| books.resident_bytes);
+    let Some(peak) = resident(instant).filter(|_| instant.kind == InstantKind::Peak) else {
+        return false;
+    };
+    let most = report.instants.iter().filter_map(resident).max();
+    // Less than is printed is no difference to a reader.
+    most.is_some_and(|most| most > peak && bytes(most) != bytes(peak))
+}
+
 fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
     lines.push(Line::default());
     let Some(instant) = report.instants.get(report.at) else {
@@ -227,25 +240,35 @@ fn books(report: &Report, width: usize, lines: &mut Vec<Line>) {
         ));
         return;
     };
+    let at = duration(instant.time_ns);
+    // The peak is not always the largest of the readings (analysis' peak.rs).
+    let chosen = "the one with most live and resident bytes together";
     let heading = match above_the_peak(report, instant) {
         Some(mark) => format!(
-            "Resident memory at the fullest reading ({} after the start; the kernel saw {})",
-            duration(instant.time_ns),
+            "Resident memory at one of the largest readings ({at} after the start: of those {chosen}; the kernel saw \
+             {})",
             bytes(mark)
+        ),
+        None if is_passed(report, instant) => format!(
+            "Resident memory near its peak ({at} after the start: of the largest readings {chosen})"
         ),
         None => format!(
             "Resident memory at {}",
             instant_name(instant, report.completeness.began_late)
         ),
     };
+    let heading = wrap(&heading, width, 2);
+    let heading = heading
+        .into_iter()
+        .map(|piece| Line::of(Ink::Strong, piece));
     match &instant.books {
         Some(books) => {
-            lines.push(Line::of(Ink::Strong, heading));
+            lines.extend(heading);
             table(books, width, lines);
             asides(report, books, width, lines);
         }
         None => {
-            lines.push(Line::of(Ink::Strong, heading));
+            lines.extend(heading);
             let text = "not known: no snapshot of the mappings belongs to this instant, so what is free or mapped \
                         then cannot be told; --at peak or --at end may have one.";
             for piece in wrap(text, width - 2, usize::MAX) {
@@ -477,19 +500,39 @@ fn other_instants(report: &Report, width: usize, lines: &mut Vec<Line>) {
             ),
         })
         .collect();
-    let mut line = String::from("  elsewhere:");
-    for (index, text) in texts.iter().enumerate() {
-        let rest = format!(" · and {} more", texts.len() - index);
-        if columns(&line) + columns(text) + columns(&rest) + 3 > width {
-            line += &rest;
-            break;
-        }
-        line += if index == 0 { " " } else { " · " };
-        line += text;
-    }
     if !texts.is_empty() {
-        lines.push(Line::of(Ink::Faint, line));
+        lines.extend(listed(&texts, width));
     }
+}
+
+/// The lines that other moments may take.
+const OTHER_LINES: usize = 2;
+
+/// Lists moments on at most [`OTHER_LINES`]; what has no room there is counted, and how to see it is said.
+fn listed(texts: &[String], width: usize) -> Vec<Line> {
+    let mut lines = vec![String::from("  elsewhere:")];
+    for (index, text) in texts.iter().enumerate() {
+        let rest = format!(" · and {} more (--json: instants)", texts.len() - index);
+        let is_last = lines.len() == OTHER_LINES;
+        let line = lines.last_mut().expect("never empty");
+        let tail = if is_last && index + 1 < texts.len() {
+            columns(&rest)
+        } else {
+            0
+        };
+        if columns(line) + columns(text) + 3 + tail <= width {
+            *line += if index == 0 { " " } else { " · " };
+            *line += text;
+        } else if is_last {
+            *line += &rest;
+            break;
+        } else {
+            *line += " ·";
+            lines.push(format!("    {text}"));
+        }
+    }
+    let lines = lines.into_iter();
+    lines.map(|line| Line::of(Ink::Faint, line)).collect()
 }
 
 fn tail(report: &Report, width: usize) -> Vec<Line> {

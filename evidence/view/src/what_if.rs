@@ -29,7 +29,8 @@ resident if nothing, whole spans and runs, or every page without a live block is
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
 meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
 of threads, glibc's arenas of threads (with several a program holds more under it), huge pages, alignment.
-Blocks count as touched whole, large ones as far as snapshots saw them.
+Blocks count as touched whole, large ones as far as snapshots saw them. At the heap's peak most bytes live, as asked
+for; the peak of a report is of resident memory, and may be another moment.
 ";
 
 /// Renders the tables of one trace. `label` says what was simulated, such as the name of the trace.
@@ -53,9 +54,13 @@ pub fn render(what_if: &WhatIf, label: &str) -> String {
         );
     }
     let policies = &what_if.policies;
-    moment(&mut out, "At the peak", &what_if.at_peak, policies, |one| {
-        Some(one.at_peak)
-    });
+    moment(
+        &mut out,
+        "At the heap's peak",
+        &what_if.at_peak,
+        policies,
+        |one| Some(one.at_peak),
+    );
     if let Some(low) = &what_if.after_free {
         moment(&mut out, "After the biggest free", low, policies, |one| {
             one.after_free

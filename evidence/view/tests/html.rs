@@ -179,7 +179,8 @@ fn without_scripts_the_summary_is_there() {
     let start = text.find("<noscript>").expect("has it");
     let inside = &text[start..start + text[start..].find("</noscript>").expect("ends")];
     assert!(
-        inside.contains("Resident memory at the fullest reading") && inside.contains("= resident")
+        inside.contains("Resident memory at one of the largest readings")
+            && inside.contains("= resident")
     );
     assert!(inside.contains("&lt;b&gt;app") && !inside.contains("<b>"));
 }

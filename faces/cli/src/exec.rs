@@ -52,7 +52,8 @@ pub struct ExecArgs {
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
 
-    /// Have each process print its totals to stderr when it ends
+    /// Have each process print its totals to stderr when it ends; one that a signal or a system call of its own ends
+    /// (exit_group, as by Go's runtime) prints none: ask it by --memory while it runs
     #[arg(long)]
     pub stats: bool,
 
@@ -73,11 +74,19 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     let Some(program) = args.command.first() else {
         bail!("no program given; as in: skinflint exec -- ls -l");
     };
-    preflight::check(program, &preflight::EXEC)?;
+    let found = preflight::check(program, &preflight::EXEC)?;
     let list = preload::on_our_allocator(args.lib.as_deref())?;
     let mut command = Command::new(program);
     command.args(&args.command[1..]).env("LD_PRELOAD", list);
     if args.stats {
+        if preflight::ends_past_libc(&found) {
+            // Afterwards nobody could say so (E2).
+            eprintln!(
+                "skinflint: {}: Go's runtime ends it by a system call of its own, so no totals come at its end; with \
+                 --memory, `skinflint memory` shows them while it runs",
+                program.to_string_lossy()
+            );
+        }
         command.env(env::STATS.name(), "1");
     }
     if args.memory {

@@ -105,8 +105,11 @@ impl NameOptions {
 
 #[derive(ClapArgs, Debug, Clone)]
 pub struct AnalysisOptions {
-    /// The moment to report on: peak, end, heap-peak, after-free (the snapshot after the largest fall
-    /// of live memory), most-kept (where the allocator kept most beyond what lived), the name of a mark, or a time after the start (1.5s, 200ms)
+    /// The moment to report on: peak (of the largest readings of resident memory, within 2 %, the one with most live and
+    /// resident bytes together), end, heap-peak (most live bytes), after-free (the snapshot after the largest fall of live
+    /// memory), most-kept (where the allocator kept most beyond what lived), the name of a mark ("snapshot 1" and so on are
+    /// those that `skinflint ctl PID snapshot` sets), or a time after the start (1.5s, 200ms). `--json` lists the moments
+    /// that have figures (instants)
     #[arg(long, value_name = "MOMENT", default_value = "peak")]
     pub at: String,
 

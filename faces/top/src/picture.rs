@@ -150,6 +150,7 @@ fn header(canvas: &mut Canvas<'_>, area: Rect, state: &State, trace: &Trace, vie
             Exit::Exited(status) => format!("ended: exit {status}"),
             Exit::Signal(signal) => format!("ended: signal {signal}"),
             Exit::Exec => "became another program".into(),
+            Exit::Detached => "detached: the program goes on".into(),
             Exit::Unknown => "recording ended".into(),
         },
         (None, _) if !view.growing => "cut: it has no end".into(),

@@ -323,4 +323,6 @@ pub enum Exit {
     Signal(i32),
     /// It became another program.
     Exec,
+    /// It had not ended: the recorder was attached to it, and left it.
+    Detached,
 }

@@ -491,6 +491,7 @@ pub(crate) fn put_ending(out: &mut Vec<u8>, ending: &Ending) {
             Exit::Exited(status) => (1, status),
             Exit::Signal(signal) => (2, signal),
             Exit::Exec => (3, 0),
+            Exit::Detached => (4, 0),
         };
         put(out, how);
         put_signed(out, i64::from(value));
@@ -520,6 +521,7 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
             1 => Exit::Exited(value),
             2 => Exit::Signal(value),
             3 => Exit::Exec,
+            4 => Exit::Detached,
             _ => Exit::Unknown,
         },
         time_ns: get_time(from)?,

@@ -144,8 +144,14 @@ fn every_field_comes_back() {
             fork_ticket: 1 << 50,
         })
     };
-    let exits = [Exit::Unknown, Exit::Exited(-1), Exit::Signal(9), Exit::Exec];
-    for (n, origin) in [None].into_iter().chain(how.map(origin)).enumerate() {
+    let exits = [
+        Exit::Unknown,
+        Exit::Exited(-1),
+        Exit::Signal(9),
+        Exit::Exec,
+        Exit::Detached,
+    ];
+    for (n, origin) in [None, None].into_iter().chain(how.map(origin)).enumerate() {
         let process = process(origin);
         let modules = vec![
             module(0x40_0000),

@@ -147,11 +147,60 @@ enum Kind {
     Other,
 }
 
+/// Returns the first bytes of a file: its ELF header, the table behind it, and its notes.
+fn head_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(16 << 10).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// Reports whether a program ends by a system call of its own, past libc's `exit` and what is to run there: Go's
+/// runtime does, which its linker's note tells of.
+pub fn ends_past_libc(path: &Path) -> bool {
+    head_of(path).is_ok_and(|head| has_note(&head, b"Go\0\0").unwrap_or(false))
+}
+
+/// Reports whether an ELF file has a note of this owner; `None` if its head is damaged.
+fn has_note(head: &[u8], owner: &[u8; 4]) -> Option<bool> {
+    const PT_NOTE: u32 = 4;
+    let bytes = |at: usize, len: usize| head.get(at..at.checked_add(len)?);
+    let half = |at: usize| {
+        Some(usize::from(u16::from_le_bytes(
+            bytes(at, 2)?.try_into().ok()?,
+        )))
+    };
+    let word = |at: usize| Some(u32::from_le_bytes(bytes(at, 4)?.try_into().ok()?));
+    let long = |at: usize| {
+        let value = u64::from_le_bytes(bytes(at, 8)?.try_into().ok()?);
+        usize::try_from(value).ok()
+    };
+    if !head.starts_with(b"\x7fELF\x02") {
+        return Some(false);
+    }
+    let (table, size, count) = (long(32)?, half(54)?, half(56)?);
+    for index in 0..count {
+        let entry = table.checked_add(index * size)?;
+        if word(entry)? != PT_NOTE {
+            continue;
+        }
+        let (mut at, len) = (long(entry + 8)?, long(entry + 32)?);
+        let end = at.checked_add(len)?;
+        while at + 12 <= end {
+            // A note further into the file is not looked for.
+            let Some(name) = bytes(at + 12, 4) else { break };
+            if word(at)? == 4 && name == owner {
+                return Some(true);
+            }
+            let padded = |len: u32| (len as usize).next_multiple_of(4);
+            at = at.checked_add(12 + padded(word(at)?) + padded(word(at + 4)?))?;
+        }
+    }
+    Some(false)
+}
+
 impl Kind {
     fn of(path: &Path) -> io::Result<Kind> {
-        let mut head = Vec::new();
-        File::open(path)?.take(16 << 10).read_to_end(&mut head)?;
-        Ok(Kind::from_head(&head))
+        Ok(Kind::from_head(&head_of(path)?))
     }
 
     fn from_head(head: &[u8]) -> Kind {
@@ -276,6 +325,40 @@ mod tests {
         assert_eq!(Kind::from_head(&head), Kind::Foreign(183));
         head[4] = 1;
         assert_eq!(Kind::from_head(&head), Kind::Bits32);
+    }
+
+    #[test]
+    fn a_note_of_gos_linker_is_found_behind_another() {
+        let mut head = vec![0u8; 64 + 2 * 56];
+        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[32] = 64;
+        head[54] = 56;
+        head[56] = 2;
+        // The second segment has the notes, right behind the table.
+        let (entry, at) = (64 + 56, head.len() as u8);
+        head[entry] = 4;
+        head[entry + 8] = at;
+        head[entry + 32] = 64;
+        let note = |owner: &[u8; 4], text: &[u8; 12]| {
+            let mut note = vec![4, 0, 0, 0, 10, 0, 0, 0, 4, 0, 0, 0];
+            note.extend(owner);
+            note.extend(text);
+            note
+        };
+        let is_go = |owner: &[u8; 4]| {
+            let mut head = head.clone();
+            head.extend(note(b"GNU\0", b"0123456789\0\0"));
+            head.extend(note(owner, b"abcdefghij\0\0"));
+            has_note(&head, b"Go\0\0")
+        };
+        assert_eq!(
+            (is_go(b"Go\0\0"), is_go(b"GNU\0")),
+            (Some(true), Some(false))
+        );
+        // Notes beyond what was read, no program at all, and a table that is not there.
+        assert_eq!(has_note(&head, b"Go\0\0"), Some(false));
+        assert_eq!(has_note(b"#!/bin/sh", b"Go\0\0"), Some(false));
+        assert_eq!(has_note(&head[..70], b"Go\0\0"), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! K6  A heap's resident page on which no recorded block ever lay is not free memory: its bytes are a row of their own.
 //!     Pages of a huge page that holds blocks are excepted: the kernel made them resident with the others. Without a
 //!     recording from birth, or the pages, nothing is told apart.
+//! K7  A mapping of a file, or of shared memory, is of the stack that mapped it (`backed.rs`).
 //!
 //! Cost: sorting the live blocks (`order.rs`), then three sweeps over them. Not here: which snapshot belongs to which instant.
 
@@ -49,6 +50,8 @@ const GLIBC_MAPPED_HEADER: u64 = 16;
 pub(super) enum Part {
     Named(String),
     Stack(NodeId),
+    /// A file or shared memory, and the stack of the program that mapped it.
+    Mapped(String, NodeId),
 }
 
 /// A part of a mapping with one owner.
@@ -118,6 +121,17 @@ pub struct Untouched {
 /// two pages.
 pub const SEEN: u64 = 2 * 4096;
 
+/// Resident bytes that one stack mapped itself, by what they are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MappedBy {
+    /// Anonymous memory.
+    pub anonymous: u64,
+    /// Shared memory.
+    pub shared: u64,
+    /// Files.
+    pub files: u64,
+}
+
 /// The books, and what else findings are drawn from.
 #[derive(Clone, Debug, Default)]
 pub struct Closed {
@@ -131,7 +145,7 @@ pub struct Closed {
     /// unless stacks are to be reported.
     pub(crate) absent_tails: Vec<u64>,
     /// Resident bytes of what each stack of the program mapped itself.
-    pub mapped: BTreeMap<NodeId, u64>,
+    pub mapped: BTreeMap<NodeId, MappedBy>,
     /// Free memory of the allocator that could go back.
     pub giveback: GiveBack,
     /// What pins the rest, by stack.
@@ -303,7 +317,7 @@ pub(super) struct Closing<'a> {
 }
 
 impl Closing<'_> {
-    fn add(&mut self, row: Row, part: Part, bytes: u64) {
+    pub fn add(&mut self, row: Row, part: Part, bytes: u64) {
         if bytes > 0 {
             *self.totals.entry((row, part)).or_default() += bytes;
         }
@@ -321,13 +335,9 @@ impl Closing<'_> {
             MappingKind::Stack => Row::Stacks,
             MappingKind::Heap | MappingKind::Anon => return false,
             _ if self.any_block(mapping.start, mapping.end) => return false,
-            MappingKind::Shared => Row::Shared,
             MappingKind::Other => Row::Other,
-            MappingKind::File => {
-                let private = mapping.anon_bytes.min(mapping.rss_bytes);
-                let copy = format!("{} [private copy: data, relocations]", mapping.name);
-                self.add(Row::Files, Part::Named(copy), private);
-                self.add(Row::Files, part_name(mapping), mapping.rss_bytes - private);
+            MappingKind::Shared | MappingKind::File => {
+                self.book_backed(mapping);
                 return true;
             }
         };
@@ -450,13 +460,22 @@ impl Closing<'_> {
         tails::absent(blocks, &resident, keys, &classes)
     }
 
-    /// Returns the whole of what the row of the program's own mappings has for each stack.
-    fn mapped(&self) -> BTreeMap<NodeId, u64> {
-        let of = |(key, &bytes): (&(Row, Part), &u64)| match key {
-            (Row::ProgramMaps, Part::Stack(node)) => Some((*node, bytes)),
-            _ => None,
-        };
-        self.totals.iter().filter_map(of).collect()
+    /// Returns the whole of what the rows of the program's own mappings have for each stack.
+    fn mapped(&self) -> BTreeMap<NodeId, MappedBy> {
+        let mut mapped: BTreeMap<NodeId, MappedBy> = BTreeMap::new();
+        for (key, &bytes) in &self.totals {
+            match key {
+                (Row::ProgramMaps, Part::Stack(node)) => {
+                    mapped.entry(*node).or_default().anonymous += bytes;
+                }
+                (Row::Shared, Part::Mapped(_, node)) => {
+                    mapped.entry(*node).or_default().shared += bytes;
+                }
+                (_, Part::Mapped(_, node)) => mapped.entry(*node).or_default().files += bytes,
+                _ => {}
+            }
+        }
+        mapped
     }
 
     /// Returns the resident addresses of heaps whose pages were read.
@@ -729,6 +748,11 @@ fn book_part(part: &Part, bytes: u64) -> BookPart {
         },
         Part::Stack(node) => BookPart {
             name: String::new(),
+            bytes,
+            node: Some(node.0),
+        },
+        Part::Mapped(name, node) => BookPart {
+            name: name.clone(),
             bytes,
             node: Some(node.0),
         },

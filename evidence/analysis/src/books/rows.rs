@@ -75,13 +75,14 @@ pub(super) enum Row {
     Files,
     Stacks,
     ProgramMaps,
+    ProgramFiles,
     Shared,
     Other,
     Recorder,
     Unclassified,
 }
 
-pub(super) const ROWS: [(Row, &str, &str, &str); 12] = [
+pub(super) const ROWS: [(Row, &str, &str, &str); 13] = [
     (
         Row::Live,
         "live",
@@ -116,7 +117,7 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 12] = [
         Row::Files,
         "mapped-files",
         "mapped files",
-        "Resident bytes of mapped files: code and constants, and the private copies of written pages (data, relocations).",
+        "Resident bytes of mapped files that the program did not map itself: code and constants of the program and its libraries, private copies of written pages (data, relocations), and what was mapped before the recording.",
     ),
     (
         Row::Stacks,
@@ -131,10 +132,16 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 12] = [
         "Resident anonymous memory that the program mapped itself, with mmap, brk or sbrk, and in which no block was ever seen.",
     ),
     (
+        Row::ProgramFiles,
+        "program-files",
+        "files the program mapped",
+        "Resident bytes of files that the program mapped itself, with mmap: its data. The kernel takes back pages that were not written when memory is short; it first writes the others to the file, or to swap space if they are private copies.",
+    ),
+    (
         Row::Shared,
         "shared",
         "shared memory",
-        "Resident shared memory (memfd, /dev/shm, SysV, shared anonymous).",
+        "Resident shared memory (memfd, /dev/shm, SysV, shared anonymous). Other processes may have the same pages.",
     ),
     (
         Row::Other,
@@ -165,6 +172,11 @@ pub(super) const PAST: &str = "Resident memory of mappings that no event reporte
 pub(super) const GLIBC_METADATA: &str = "Chunk headers of glibc, on resident pages: 8 bytes before each live block, 16 before a block that has a mapping of its own. Arena headers and the headers of free chunks are in allocator-free.";
 pub(super) const OTHER_METADATA: &str =
     "Resident bytes of what the allocator mapped and where no block was ever seen.";
+
+/// Reports whether the parts of a row are files and the like, which have names of their own whoever mapped them.
+pub(crate) fn has_names(id: &str) -> bool {
+    matches!(id, "mapped-files" | "program-files" | "shared")
+}
 
 /// The least anonymous memory mapped past the recorder, and the part of resident memory, that make a difference.
 const MUCH_PAST: (u64, u64) = (8 << 20, 10);

@@ -22,6 +22,28 @@ pub(crate) struct Known {
     pub(crate) change: &'static str,
 }
 
+/// The part of a heap in which objects are made, if it is got in one piece.
+pub(crate) struct Nursery {
+    /// The name of the heap.
+    pub(crate) heap: &'static str,
+    /// Functions that get it, near the call.
+    pub(crate) made_by: &'static [&'static str],
+    /// Functions through which the program itself sets its size.
+    pub(crate) set_by: &'static [&'static str],
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// What sets its size from outside.
+    pub(crate) setting: &'static str,
+}
+
+pub(crate) const NURSERIES: [Nursery; 1] = [Nursery {
+    heap: "OCaml's heap",
+    made_by: &["caml_set_minor_heap*"],
+    set_by: &["caml_gc_set"],
+    name: "the minor heap",
+    setting: "OCAMLRUNPARAM=s=WORDS",
+}];
+
 /// The known heaps; the first that fits is taken, so a runtime comes before the allocator in it.
 pub(crate) const KNOWN: &[Known] = &[
     Known {
@@ -184,7 +206,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &["caml_*"],
-        change: "OCAMLRUNPARAM=v=0x400 prints what it holds at exit; Memprof and memtrace tell who allocates.",
+        change: "OCAMLRUNPARAM=v=0x400 prints what it holds at exit; Memprof and memtrace tell who allocates. A program may set its own parameters, and some do so only where that variable is unset: then setting it changes what is measured, so repeat theirs in it (s= is the size of the minor heap in words).",
     },
     Known {
         name: "Haskell's heap (GHC)",

@@ -233,6 +233,10 @@ fn saved_each(key: &CellKey, classes: &Classes) -> u64 {
 
 /// Describes what to do about requests of one size that are given much more.
 fn trim((size, usable): (u64, u64), would: u64, classes: &Classes) -> String {
+    if size == 0 {
+        return "Do not ask for nothing: where there is no element, a null pointer or an empty value needs no block."
+            .into();
+    }
     let fit = match trimmed(size, classes) {
         Some(class) if is_of_a_type(size) => format!(
             "If {} of each can go (padding, a member of a smaller type), the rest fits the class below, and {} are \
@@ -261,12 +265,18 @@ fn stack_finding(node: u32, sum: Sum, classes: &Classes) -> Finding {
         && !is_of_a_type(size);
     Finding {
         kind: FindingKind::Slop,
-        title: format!(
-            "Rounded up: requests of {} are given {}, {} % more",
-            thousands(size),
-            thousands(usable),
-            percent(usable - size, size)
-        ),
+        title: match size {
+            0 => format!(
+                "Rounded up: requests of 0 bytes cost {} each",
+                thousands(usable + classes.head())
+            ),
+            size => format!(
+                "Rounded up: requests of {} are given {}, {} % more",
+                thousands(size),
+                thousands(usable),
+                percent(usable - size, size)
+            ),
+        },
         what: format!(
             "{} of this stack ask for {} and are given {}. The largest part: requests of {} are given {} ({} of slop).",
             count(sum.blocks, "live block"),
@@ -385,6 +395,22 @@ mod tests {
             "{}",
             found[0].title
         );
+    }
+
+    #[test]
+    fn of_requests_of_nothing_the_cost_is_told_and_that_none_need_be_made() {
+        let found = slop_of("glibc 2.36", glibc, &[(1, 0, 20_000)]);
+        let [one] = &found[..] else {
+            panic!("{found:#?}");
+        };
+        // 24 usable bytes behind a header of 8.
+        assert_eq!(one.title, "Rounded up: requests of 0 bytes cost 32 each");
+        assert!(
+            one.change.starts_with("Do not ask for nothing"),
+            "{}",
+            one.change
+        );
+        assert_eq!(one.now_bytes, 20_000 * 32);
     }
 
     /// Slop findings of a run under an allocator: (stack, size, blocks).

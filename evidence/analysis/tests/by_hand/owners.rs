@@ -296,3 +296,82 @@ fn what_lies_beyond_a_programs_addresses_is_damage() {
         );
     }
 }
+
+/// Two files and shared memory: the program mapped all but a library's code, which the loader did.
+#[test]
+fn files_and_shared_memory_are_of_the_stacks_that_mapped_them() {
+    let (store, table, ring, code) = (MAP, MAP + (1 << 30), MAP + (2 << 30), MAP + (3 << 30));
+    let events = [
+        map(1, 3, store, 300, false),
+        // Two stacks have a file between them: 100 and 200 pages.
+        map(2, 4, table, 100, false),
+        map(3, 3, table + 100 * 4096, 200, false),
+        map(4, 4, ring, 500, false),
+        // The allocator's own is not the program's.
+        map(5, 3, ring + (1 << 20) * 4, 100, true),
+    ];
+    let written = Mapping {
+        anon_bytes: 20 * 4096,
+        ..mapping(MappingKind::File, table, 300, "/var/table", 90 * 4096)
+    };
+    let mappings = vec![
+        mapping(MappingKind::File, store, 300, "/var/store", 200 * 4096),
+        written,
+        mapping(MappingKind::Shared, ring, 500, "/dev/shm/ring", 400 * 4096),
+        mapping(
+            MappingKind::Shared,
+            ring + (1 << 20) * 4,
+            100,
+            "",
+            50 * 4096,
+        ),
+        mapping(MappingKind::File, code, 90, "/lib/libc.so", 70 * 4096),
+    ];
+    let mut facts = facts();
+    facts.ending = exited();
+    facts.snapshots = vec![snapshot(90, SnapshotCause::Exit, mappings)];
+    let report = analyse(facts, Options::default(), &events);
+    let books = report.instants[report.at].books.clone().expect("books");
+    assert_closed(&books);
+    assert_eq!(parts(&books, "mapped-files"), [("/lib/libc.so", 70 * 4096)]);
+    // Of 70 pages of the file 23 are the first third, and of 20 copies 6: whole pages, the rest is the last stack's.
+    let of_files = [
+        ("/var/store", 200 * 4096),
+        ("/var/table", 70 * 4096),
+        ("/var/table [private copy]", 20 * 4096),
+    ];
+    assert_eq!(parts(&books, "program-files"), of_files);
+    let of_shared = [("/dev/shm/ring", 400 * 4096), ("[anonymous]", 50 * 4096)];
+    assert_eq!(parts(&books, "shared"), of_shared);
+    // By stack they are what the rows have of stacks (model.M4).
+    let mut mapped: Vec<_> = report
+        .mappers
+        .iter()
+        .map(|one| {
+            let of = [one.resident_bytes, one.shared_bytes, one.file_bytes];
+            of.map(|bytes| bytes.expect("a snapshot") / 4096)
+        })
+        .collect();
+    mapped.sort_unstable();
+    assert_eq!(
+        mapped,
+        [
+            [200 + 47 + 14, 0, 200 + 47 + 14],
+            [400 + 23 + 6, 400, 23 + 6]
+        ]
+    );
+    // They are the largest holders, and the names say of what.
+    let titles: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|one| one.kind == FindingKind::Holder)
+        .map(|one| one.title.as_str())
+        .collect();
+    let expected = [
+        "49 % of resident memory: shared memory ring, mapped by f4",
+        "32 % of resident memory: store and 1 more, mapped by f3",
+    ];
+    assert_eq!(titles, expected);
+    // No allocator is made of them.
+    assert!(report.own_heaps.is_empty(), "{:?}", report.own_heaps);
+}

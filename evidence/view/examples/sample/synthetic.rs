@@ -69,6 +69,7 @@ fn mapped(report: &mut Report) {
         node: *node,
         mapped_bytes: 2 * mib * MIB,
         resident_bytes: Some(mib * MIB),
+        ..Mapper::default()
     };
     report.mappers = nodes.iter().zip([14, 7, 3]).map(mapper).collect();
     report.own_heaps = vec![OwnHeap {

@@ -16,6 +16,7 @@ const BOOK_COLORS = {
   "mapped-files": "--c3",
   stacks: "--c6",
   "program-maps": "--c4",
+  "program-files": "--c11",
   shared: "--c8",
   "other-mappings": "--c7",
   recorder: "--c9",

@@ -135,6 +135,8 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
     );
 
     let report = bench.report_at("first.sft", "end");
+    // It went on, as what it printed and its status say.
+    assert_eq!(report.text("program.ended"), "detached");
     assert_eq!(report.number("completeness.lost_events"), 0);
     assert_eq!(report.blocks_of(67), (20, 10));
     assert_eq!(report.some_of(61), (0, 0));

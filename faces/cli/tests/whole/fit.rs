@@ -415,7 +415,7 @@ fn what_is_said_is_what_was_learned() {
         &[
             "app.fit: ",
             "for fitted, learned from 9,005 events in 1 trace",
-            "slop at peak      307 KiB -> 190 KiB   (3.4% -> 2.1% of 8.91 MiB asked for)",
+            "slop at the heap's peak  307 KiB -> 190 KiB   (3.4% -> 2.1% of 8.91 MiB asked for)",
             "earned classes: 3",
             "     4,368          4,608         300         70.0 KiB",
             "span lengths: 0 of 4 KiB, 2 of 8 to 16, 1 of 20 to 32, 3 of 36 to 64 (classes used: 6)",

@@ -85,7 +85,7 @@ fn compare_simulates_too_and_says_the_same() {
     let simulated = bench.tool(["what-if", "main.sft"]);
     simulated.says(0, &[]);
     assert!(
-        simulated.stdout.contains("\nAt the peak ("),
+        simulated.stdout.contains("\nAt the heap's peak ("),
         "{}",
         simulated.stdout
     );

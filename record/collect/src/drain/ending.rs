@@ -2,7 +2,7 @@
 //!
 //! Not here: when the ending is written (drain.rs), processes that are missing altogether (kin.rs).
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 
 use skinflint_base::ring::{GAVE_UP_FILTER, SLOTS};
@@ -15,6 +15,11 @@ use crate::server;
 /// The note on a process that said hello, and has not recorded anything since.
 const NEVER_BEGAN: &str = "recording never began: the process met the collector, and had no room for the recorder's \
      descriptors or memory, was kept from them by a filter of system calls, or ended at that moment";
+
+/// Reports whether the process of a pidfd has not ended.
+fn lives(pidfd: RawFd) -> bool {
+    !server::poll(&[pidfd], 0)[0]
+}
 
 impl Draining {
     pub(super) fn ending(&mut self) -> Ending {
@@ -85,11 +90,13 @@ impl Draining {
         if let Some(child) = self.child {
             return from_status(child.status);
         }
-        let pidfd = self.process.pidfd.as_ref();
-        let status = pidfd.and_then(|fd| server::exit_status(fd.as_raw_fd()));
-        status
-            .or(self.zombie_status)
-            .map_or(Exit::Unknown, from_status)
+        let pidfd = self.process.pidfd.as_ref().map(AsRawFd::as_raw_fd);
+        let status = pidfd.and_then(server::exit_status).or(self.zombie_status);
+        match status {
+            Some(status) => from_status(status),
+            None if self.process.attached && pidfd.is_some_and(lives) => Exit::Detached,
+            None => Exit::Unknown,
+        }
     }
 
     fn recorder_bytes(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! The terminal screen: predicted text, widths, hostile names, empty reports.
 
-#[path = "../examples/sample/synthetic.rs"]
+mod moments;
+#[path = "../../examples/sample/synthetic.rs"]
 mod synthetic;
 
 use skinflint_analysis::model::*;
@@ -679,21 +680,6 @@ fn the_moment_at_which_most_was_kept_is_named_in_words() {
     assert!(
         !lines.iter().any(|line| line.contains("kept")),
         "{lines:#?}"
-    );
-}
-
-#[test]
-fn a_peak_that_no_look_fell_on_is_not_called_the_peak() {
-    let mut report = small();
-    report.program.max_rss_bytes = Some(102 * MIB);
-    has(
-        &lines_of(&report, false),
-        "Resident memory at its peak (1.00 s after the start)",
-    );
-    report.program.max_rss_bytes = Some(103 * MIB);
-    has(
-        &lines_of(&report, false),
-        "Resident memory at the fullest reading (1.00 s after the start; the kernel saw 103 MiB)",
     );
 }
 
