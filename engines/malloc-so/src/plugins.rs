@@ -23,8 +23,6 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use skinflint_alloc as alloc;
 use skinflint_base::loader::{self, Module, Startup};
 
-use crate::rights;
-
 /// The names whose entries are changed.
 const NAMES: [&CStr; 16] = [
     c"malloc",
@@ -77,9 +75,17 @@ pub fn prepare() {
     if front != objects.first(c"realloc", true) {
         FRONT.store(front, Ordering::Relaxed); // ORDER: as above.
     }
-    rights::find(&objects);
     DLOPEN.store(objects.behind(c"dlopen"), Ordering::Relaxed); // ORDER: as above.
     DLSYM.store(objects.behind(c"dlsym"), Ordering::Relaxed); // ORDER: as above.
+}
+
+/// Returns the function of this name behind ours: null if there is none, or before `prepare`.
+pub fn behind(name: &CStr) -> *mut c_void {
+    // SAFETY: written before there were threads.
+    match unsafe { *OBJECTS.0.get() } {
+        Some(objects) => objects.behind(name),
+        None => core::ptr::null_mut(),
+    }
 }
 
 /// The C type of `realloc`.

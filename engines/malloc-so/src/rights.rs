@@ -13,7 +13,8 @@
 //! C3  The child of a `vfork` shares our memory and has no thread of ours: its calls go on as they are. It is known by
 //!     its pid.
 //! C4  The functions may be called in a signal handler: nothing here allocates or takes a lock.
-//! C5  The functions go on to those behind ours; where there is none the caller gets ENOSYS.
+//! C5  The functions go on to those behind ours, which are looked up at the first call: most programs make none. Where
+//!     there is none the caller gets ENOSYS.
 //!
 //! Not here: how the purger leaves (`alloc`), calls that pass the C library by (`alloc::services::rights`).
 
@@ -23,10 +24,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use skinflint_alloc as alloc;
 use skinflint_base::filter::{Call, Verdict, verdict};
-use skinflint_base::loader::Startup;
 use skinflint_base::sys;
 
-use crate::endpoint;
+use crate::{endpoint, plugins};
 
 /// The process that our threads belong to (C3).
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -116,11 +116,14 @@ fn refuse() -> c_int {
     -1
 }
 
-/// Finds the functions behind ours. Called once, before the program's first thread.
-pub fn find(objects: &Startup) {
-    for (name, real) in REAL {
-        real.store(objects.behind(name), Ordering::Relaxed); // ORDER: one thread
+/// Returns the function behind ours; null if there is none (C5).
+fn behind(name: &CStr, found: &AtomicPtr<c_void>) -> *mut c_void {
+    let mut real = found.load(Ordering::Relaxed); // ORDER: Relaxed; code does not change
+    if real.is_null() {
+        real = plugins::behind(name);
+        found.store(real, Ordering::Relaxed); // ORDER: as above
     }
+    real
 }
 
 macro_rules! functions {
@@ -134,7 +137,7 @@ macro_rules! functions {
             /// As its manual page says.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-                let real = $real.load(Ordering::Relaxed); // ORDER: Relaxed; code does not change
+                let real = behind($named, &$real);
                 if real.is_null() {
                     return refuse();
                 }
@@ -147,7 +150,6 @@ macro_rules! functions {
                 unsafe { meanwhile(Filter::None, call) as c_int }
             }
         )*
-        const REAL: &[(&CStr, &AtomicPtr<c_void>)] = &[$(($named, &$real),)* (c"prctl", &PRCTL), (c"syscall", &SYSCALL)];
     };
 }
 
@@ -217,7 +219,7 @@ pub unsafe extern "C" fn prctl(
     d: c_ulong,
 ) -> c_int {
     type Prctl = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
-    let real = PRCTL.load(Ordering::Relaxed); // ORDER: Relaxed; code does not change
+    let real = behind(c"prctl", &PRCTL);
     if real.is_null() {
         return refuse();
     }
@@ -271,7 +273,8 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
     )
 }
 
-/// Makes a system call that may change what a thread may do, and any call before the C library's function is found.
+/// Makes a system call that may change what a thread may do, and the first of all, which has the C library's function
+/// found for the others.
 unsafe extern "C" fn changing(
     number: c_long,
     a: c_ulong,
@@ -281,6 +284,7 @@ unsafe extern "C" fn changing(
     e: c_ulong,
     f: c_ulong,
 ) -> c_long {
+    behind(c"syscall", &SYSCALL);
     let changes = match number {
         libc::SYS_prctl => of_prctl(a as c_int, b, c),
         libc::SYS_seccomp => match a as c_uint {
