@@ -30,7 +30,7 @@ use crate::frames::Renamed;
 use crate::heaps;
 use crate::known::{copies_to_grow, known_growth};
 use crate::mappers::{self, WORTH_BYTES};
-use crate::merging::{MORE_NODES, merge};
+use crate::merging::{merge, more_nodes};
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
 use crate::owner;
 use crate::passes::clownshoes::MIN_BASE;
@@ -359,13 +359,7 @@ fn holder(mut held: Held, total: u64) -> Finding {
         blocks: held.blocks,
         confidence: Confidence::Certain,
         node: held.nodes.first().map(|(_, node)| *node),
-        more_nodes: held
-            .nodes
-            .iter()
-            .skip(1)
-            .take(MORE_NODES)
-            .map(|(_, node)| *node)
-            .collect(),
+        more_nodes: more_nodes(&held.nodes),
         stacks,
         ..Finding::default()
     }

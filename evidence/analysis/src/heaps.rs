@@ -197,7 +197,7 @@ fn is_c_library(module: &str) -> bool {
 /// Says in the list of what is missing which allocator took the place of the one that is recorded, if no block was
 /// seen and one was found: the general sentence leaves that open.
 pub(crate) fn say_unseen(report: &mut Report) {
-    // One without a name may as well be a program that maps what it needs by itself.
+    // Memory of an allocator that is not known by name may be buffers that the program maps by itself.
     let known = |heap: &&OwnHeap| heap.allocator && !heap.name.is_empty();
     let Some(heap) = report.own_heaps.iter().find(known) else {
         return;

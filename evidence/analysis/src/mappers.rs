@@ -16,7 +16,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::heaps::Heaps;
-use crate::merging::MORE_NODES;
+use crate::merging::more_nodes;
 use crate::model::{Books, Confidence, Finding, FindingKind, Mapper, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::Naming;
@@ -155,13 +155,7 @@ fn finding(
         now_bytes: held.resident,
         confidence: Confidence::Certain,
         node,
-        more_nodes: held
-            .nodes
-            .iter()
-            .skip(1)
-            .take(MORE_NODES)
-            .map(|(_, node)| *node)
-            .collect(),
+        more_nodes: more_nodes(&held.nodes),
         stacks: held.nodes.len() as u64,
         ..Finding::default()
     }

@@ -20,7 +20,13 @@ use crate::passes::wording::{bytes, count};
 use crate::plumbing::Naming;
 
 /// The number of stacks that a finding lists.
-pub(crate) const MORE_NODES: usize = 50;
+const MORE_NODES: usize = 50;
+
+/// Returns the stacks that a finding lists beside the first, of those that it is about, largest first.
+pub(crate) fn more_nodes(nodes: &[(u64, u32)]) -> Vec<u32> {
+    let more = nodes.iter().skip(1).take(MORE_NODES);
+    more.map(|(_, node)| *node).collect()
+}
 
 /// Reports whether findings of this kind are distinguished by their title: it names the cause.
 fn title_is_cause(kind: FindingKind) -> bool {
