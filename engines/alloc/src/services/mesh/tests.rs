@@ -158,3 +158,40 @@ fn under_hardening_free_slots_stay_as_they_are() {
     assert_eq!(contents(&blocks), before);
     want(When::Off);
 }
+
+#[test]
+fn a_block_that_is_written_meanwhile_keeps_what_was_written() {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+    let _alone = alone();
+    want(When::On);
+    let heap = new();
+    let blocks: Vec<usize> = scattered(heap, class::base_class(256), 2_000, 8)
+        .into_keys()
+        .collect();
+    let over = AtomicBool::new(false);
+    let turns = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for turn in 0.. {
+                for &block in &blocks {
+                    // SAFETY: a live block of this test's, aligned; the meshing reads it in assembly.
+                    let word = unsafe { &*(block as *const AtomicU64) };
+                    // ORDER: this thread alone writes it, if M1 holds.
+                    let before = word.swap(turn, Ordering::Relaxed);
+                    assert!(turn == 0 || before == turn - 1, "{before} in turn {turn}");
+                }
+                turns.store(turn, Ordering::Relaxed); // ORDER: a count
+                // ORDER: a flag that stands alone.
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        // ORDER: a count. A writer that met a fault has ended.
+        while !writer.is_finished() && turns.load(Ordering::Relaxed) < 20_000 {
+            mesh_all();
+        }
+        over.store(true, Ordering::Relaxed); // ORDER: a flag that stands alone
+    });
+    want(When::Off);
+}
