@@ -176,7 +176,7 @@ fn a_block_that_is_written_meanwhile_keeps_what_was_written() {
                 for &block in &blocks {
                     // SAFETY: a live block of this test's, aligned; the meshing reads it in assembly.
                     let word = unsafe { &*(block as *const AtomicU64) };
-                    // ORDER: this thread alone writes it, if M1 holds.
+                    // ORDER: this thread alone writes it, if mesh.M1 holds.
                     let before = word.swap(turn, Ordering::Relaxed);
                     assert!(turn == 0 || before == turn - 1, "{before} in turn {turn}");
                 }
