@@ -526,37 +526,6 @@ fn ten_thousand_lines_alone() {
 }
 
 #[test]
-fn the_tree_of_resident_memory_is_that_of_smaps() {
-    let registry = patient();
-    let touched = std::hint::black_box(vec![1u8; 50 << 20]);
-    let measured = registry.measure();
-    assert_eq!(measured.sum("resident-by-kind"), measured.sum("resident"));
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("it");
-    let rss = rollup
-        .lines()
-        .find_map(|line| line.strip_prefix("Rss:"))
-        .expect("Rss");
-    let rss: i64 = rss
-        .trim()
-        .trim_end_matches(" kB")
-        .parse::<i64>()
-        .expect("a number")
-        * 1024;
-    let off = (measured.sum("resident") - rss).abs();
-    assert!(
-        off * 100 < rss * 2,
-        "{} and {rss}",
-        measured.sum("resident")
-    );
-    assert!(measured.sum("resident-by-kind/anonymous") > 50 << 20);
-    assert!(measured.sum("resident-by-kind/files") > 1 << 20);
-    assert!(measured.sum("resident-by-kind/stacks") > 8 << 10);
-    assert!(measured.sum("vsize") > measured.sum("resident"));
-    assert!(measured.sum("page-faults-soft") > 50 << 8);
-    drop(touched);
-}
-
-#[test]
 fn what_only_this_thread_can_say() {
     let registry = patient();
     let mut measured = registry.measure();
