@@ -44,8 +44,9 @@ impl By {
     fn enter() -> By {
         // A program with its own malloc (chromium) maps memory while it holds a lock of that malloc.
         // Resolving names and linking may allocate, so they must not begin here; they begin with our
-        // constructor, or with a heap event, whichever comes first.
-        if !real::is_resolved() || process::epoch() == 0 {
+        // constructor, or with a heap event, whichever comes first. A copy has inherited all of that:
+        // it meets the collector by system calls alone (link.K3), whatever it holds.
+        if !real::is_resolved() || process::epoch() == 0 && !process::is_new_copy() {
             return By::Unrecorded;
         }
         let from_allocator = thread::enter_from_allocator();
