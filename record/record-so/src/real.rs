@@ -174,6 +174,8 @@ real_functions! {
     brk: "brk";
     sbrk: "sbrk";
     madvise: "madvise";
+    shmat: "shmat";
+    shmdt: "shmdt";
     prctl: "prctl";
     syscall: "syscall";
     pthread_create: "pthread_create";
@@ -322,6 +324,10 @@ pub type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 /// `madvise`
 pub type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+/// `shmat`
+pub type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
+/// `shmdt`
+pub type Shmdt = unsafe extern "C" fn(*const c_void) -> c_int;
 /// `prctl`, whose arguments are passed in registers
 pub type Prctl = unsafe extern "C" fn(c_int, u64, u64, u64, u64) -> c_int;
 /// `syscall`, as above

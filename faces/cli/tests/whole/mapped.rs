@@ -3,6 +3,7 @@
 //! ```text
 //!   brought ─► mappers, books, findings, functions with all that they call: each 32 MiB, 24 of them by `load`
 //!   firstmap ─► a child of fork that maps before its first heap call: stacks, and what it inherited
+//!   segments ─► System V shared memory, by stack
 //!   trampoline ─► stacks through code without unwind information, named by its perf map
 //! ```
 //!
@@ -194,4 +195,38 @@ fn a_child_that_maps_before_its_first_heap_call_has_stacks() {
         (16, 0),
     ];
     assert_eq!(children, all);
+}
+
+/// Tests M1 for `shmat`: the figures of the head of segments.c.
+#[test]
+fn shared_memory_of_system_v_has_stacks() {
+    let bench = Bench::new();
+    crate::programs::recorded(&bench, "segments").is_complete();
+    for trace in bench.traces() {
+        let report = bench.report_at(&trace, "end");
+        report.is_complete();
+        let mapped = |function: &str| {
+            let by = |field| mapped_by(&report, function, field);
+            assert_eq!(
+                by("resident_bytes"),
+                by("shared_bytes"),
+                "{trace}: {function}"
+            );
+            (by("mapped_bytes"), by("shared_bytes"))
+        };
+        // The child has touched nothing of it.
+        let here = u64::from(trace == "main.sft") * MIB;
+        assert_eq!(mapped("kept"), (8 * MIB, 6 * here), "{trace}");
+        assert_eq!(mapped("gone"), (0, 0), "{trace}");
+        assert_eq!(mapped("twice"), (3 * MIB, 3 * here), "{trace}");
+        assert_eq!(mapped("inherited"), (2 * here, 2 * here), "{trace}");
+        // All of the row's bytes have a stack.
+        let at = report.number("at") as usize;
+        let rows = report.list("instants")[at]["books"]["rows"].as_array();
+        let shared = rows.expect("books").iter();
+        let shared = shared.filter(|row| row["id"] == "shared");
+        let bytes: u64 = shared.map(|row| number(row, "bytes")).sum();
+        assert_eq!(bytes, 11 * here, "{trace}");
+    }
+    assert_eq!(bench.traces().len(), 2);
 }

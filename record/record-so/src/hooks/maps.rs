@@ -17,7 +17,7 @@ use crate::thread;
 use crate::{modules, process, real};
 
 /// A mapping call under way.
-enum By {
+pub(super) enum By {
     /// The program.
     Program(*mut ThreadState),
     /// The allocator, during a call of the program's.
@@ -29,7 +29,7 @@ enum By {
 /// Makes a mapping call by a raw system call, and reports errors as libc does: used while the table of real functions
 /// is not complete (real.L2), and for calls by number, since the function beneath may itself use such calls
 /// (tcmalloc's `mmap`).
-fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
+pub(super) fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
     let result = unsafe { sys::syscall(number, args) };
     if sys::is_error(result) {
@@ -41,7 +41,7 @@ fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
 }
 
 impl By {
-    fn enter() -> By {
+    pub(super) fn enter() -> By {
         // A program with its own malloc (chromium) maps memory while it holds a lock of that malloc.
         // Resolving names and linking may allocate, so they must not begin here; they begin with our
         // constructor, or with a heap event, whichever comes first. A copy has inherited all of that:
@@ -63,18 +63,18 @@ impl By {
         By::Program(state)
     }
 
-    fn state(&self) -> Option<*mut ThreadState> {
+    pub(super) fn state(&self) -> Option<*mut ThreadState> {
         match self {
             By::Program(state) | By::Allocator(state) => Some(*state),
             By::Unrecorded => None,
         }
     }
 
-    fn flag(&self) -> u8 {
+    pub(super) fn flag(&self) -> u8 {
         u8::from(matches!(self, By::Allocator(_)))
     }
 
-    fn leave(self) {
+    pub(super) fn leave(self) {
         // SAFETY: each as it was entered.
         unsafe {
             match self {
@@ -261,7 +261,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
 }
 
 /// The alignment of mappings on x86-64, in bytes.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// A bit that is set in the address of a mapping that is being moved: no program maps anything there. As soon as the
 /// kernel has moved a mapping, another thread may map at the old address, and its event may come before the one that
