@@ -56,19 +56,16 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
 pub fn say_traces(outcome: &Outcome) {
     const SHOWN: usize = 20;
     // What could not be written is said of all of them at once (`complain`).
-    let written = |trace: &&Recorded| trace.error.is_none();
-    for trace in outcome.recorded.iter().take(SHOWN).filter(written) {
+    let all = outcome.recorded.iter();
+    let written: Vec<&Recorded> = all.filter(|trace| trace.error.is_none()).collect();
+    for trace in written.iter().take(SHOWN) {
         say!("skinflint: {}", one_line(trace));
         for lost in not_recorded(trace) {
             say!("skinflint: {}: {lost}", trace.path.display());
         }
         say_looks(trace);
     }
-    if let Some(rest) = outcome
-        .recorded
-        .get(SHOWN..)
-        .filter(|rest| !rest.is_empty())
-    {
+    if let Some(rest) = written.get(SHOWN..).filter(|rest| !rest.is_empty()) {
         let folder = rest[0].path.parent().unwrap_or(Path::new("."));
         say!(
             "skinflint: … and {} more; `skinflint report {}` has a row for each",
