@@ -10,7 +10,7 @@
 //!     quarter is looked at page by page, a few dozen in the longest run.
 //! F3  The snapshot at exit is no candidate: it is the end.
 //!
-//! Not here: when snapshots are taken (`collect`: at marks, at peaks, else every two seconds at most).
+//! Not here: when snapshots are taken (`collect`: at marks, at peaks, after falls, else every two seconds at most).
 
 use skinflint_trace::{Snapshot, SnapshotCause};
 

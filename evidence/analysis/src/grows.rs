@@ -27,6 +27,10 @@
 //! O5  They were also born along the time: a quarter in its second half, and some in its last quarter. What a program
 //!     acquires in one burst, to work on it until the end, is all that it acquires. The run ends when the process does,
 //!     not at its last heap event.
+//! O9  A load is no leak: what a program reads in to work on is born as evenly, and so is all that lives. What only grows
+//!     grows beside work that is done again and again, which shows by its blocks: of those born in each eighth, half as
+//!     many at least have been released as the stack kept. Otherwise the finding says that a load looks the same, and is
+//!     one to look at.
 //!
 //! Not here: growth between marks (`findings.rs`), rounds (`passes/phases.rs`).
 
@@ -34,7 +38,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::INHERITED;
 use crate::ledger::Ledger;
-use crate::model::{Confidence, Finding, FindingKind, RELEASED_IN_THE_END, Report, Site};
+use crate::model::{
+    Confidence, Finding, FindingKind, GREW_UNBROKEN, RELEASED_IN_THE_END, Report, Site,
+};
 use crate::passes::wording::{bytes, count, duration, thousands};
 
 /// The number of slices of the run.
@@ -55,8 +61,10 @@ const GREW: &str = "Only grew, until acquisitions ended";
 
 /// When the blocks that live at a moment were born.
 pub(crate) struct Births {
-    /// The number of acquisitions until the moment, and its time in microseconds; what lives then follows.
+    /// The number of acquisitions until the moment, of these in start-up, and its time in microseconds; what lives
+    /// then follows.
     allocations: u64,
+    start_up: u64,
     time_us: u64,
     usable_bytes: u64,
     /// Births by site.
@@ -103,6 +111,40 @@ struct Grown<'a> {
     part: &'a Part,
     blocks: u64,
     after_start_up: bool,
+    /// Whether other work was done again and again meanwhile (O9).
+    beside_work: bool,
+}
+
+/// The blocks born in each slice, and released by the moment.
+#[derive(Clone, Copy)]
+struct Released {
+    all: [u64; SLICES],
+    later: [u64; SLICES],
+}
+
+impl Released {
+    fn of(births: &Births) -> Released {
+        let less = |made: u64, of: fn(&Born) -> &Part| {
+            let mut released = [made / SLICES as u64; SLICES];
+            for part in births.sites.iter().map(of) {
+                let slices = released.iter_mut().zip(&part.by_serial);
+                slices.for_each(|(left, live)| *left = left.saturating_sub(*live));
+            }
+            released
+        };
+        Released {
+            all: less(births.allocations, |born| &born.all),
+            later: less(births.allocations.saturating_sub(births.start_up), |born| {
+                &born.later
+            }),
+        }
+    }
+}
+
+/// Reports whether work was done all along beside what a stack kept (O9).
+fn is_beside_work(kept: &[u64; SLICES], released: &[u64; SLICES]) -> bool {
+    let mut slices = kept.iter().zip(released);
+    slices.all(|(kept, released)| released * 2 >= *kept)
 }
 
 impl Births {
@@ -136,6 +178,7 @@ impl Births {
         }
         Births {
             allocations,
+            start_up,
             time_us: now_us,
             usable_bytes: ledger.live().usable_bytes,
             sites,
@@ -191,22 +234,27 @@ pub(crate) fn only_grow(
 /// Returns stacks whose blocks were born all along (O2, O5), or all along after start-up (O8).
 fn even<'a>(ledger: &Ledger, births: &'a Births) -> FxHashMap<u32, Grown<'a>> {
     let least = (births.usable_bytes / PART).max(WORTH_BYTES);
+    let released = Released::of(births);
     let grown = |born: &'a Born| {
-        let part = &born.all;
-        if is_even(&part.by_serial) && goes_on(&part.by_time) {
-            return Some(Grown {
-                part,
-                blocks: part.blocks(),
-                after_start_up: false,
-            });
-        }
-        let part = &born.later;
-        let blocks = steady(&part.by_serial).filter(|_| goes_on(&part.by_time))?;
-        Some(Grown {
+        let of = |part: &'a Part, blocks, after_start_up, released| Grown {
             part,
             blocks,
-            after_start_up: true,
-        })
+            after_start_up,
+            beside_work: is_beside_work(&part.by_serial, released),
+        };
+        let (all, later) = (&born.all, &born.later);
+        let whole = (is_even(&all.by_serial) && goes_on(&all.by_time))
+            .then(|| of(all, all.blocks(), false, &released.all));
+        if whole.is_some_and(|grown| grown.beside_work) {
+            return whole;
+        }
+        // A load at the start hides what grows beside work afterwards.
+        let steady = steady(&later.by_serial).filter(|_| goes_on(&later.by_time));
+        let after = steady.map(|blocks| of(later, blocks, true, &released.later));
+        match whole {
+            Some(_) => after.filter(|grown| grown.beside_work).or(whole),
+            None => after,
+        }
     };
     let sites = ledger.cells().sites().iter().zip(&births.sites);
     let even = sites.filter_map(|(site, born)| Some((site.node.0, grown(born)?)));
@@ -291,6 +339,14 @@ fn finding(row: &Site, grown: &Grown<'_>, when: &str, began_late: bool) -> Findi
             thousands(grown.blocks)
         );
     }
+    if !grown.beside_work {
+        found.title = GREW_UNBROKEN.to_owned();
+        found.what += " Next to nothing else was released meanwhile: a program that loads what it works on looks the same.";
+        found.change = "Nothing, if the program loads them to work on them. If they come one by one with its work: find what \
+                        keeps them, or give what holds them a limit in bytes."
+            .to_owned();
+        found.confidence = Confidence::Possible;
+    }
     // Most of the stack's blocks were released until the end (O6).
     if row.end_blocks < blocks / 2 {
         found.title = RELEASED_IN_THE_END.to_owned();
@@ -339,6 +395,7 @@ mod tests {
     fn growth_that_ended_long_before_the_run_is_said_so() {
         let births = |time_us| Births {
             allocations: 0,
+            start_up: 0,
             time_us,
             usable_bytes: 0,
             sites: Vec::new(),

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use claim::{Claim, Leaving, Print};
 pub use finding::{
-    Confidence, Finding, FindingKind, GrowthPolicy, GrowthWhatIf, RELEASED_IN_THE_END,
+    Confidence, Finding, FindingKind, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
+    RELEASED_IN_THE_END,
 };
 pub use reachability::{ReachSum, Reachability, UnreachedRow};
 

@@ -10,6 +10,8 @@
 //! S3  Books are closed over the blocks that live at their snapshot's ticket, levels at the instant's.
 //! S4  The largest live heap is a moment between two events, of which no snapshot was taken: asked for, it has the
 //!     books of the nearest one. Nearest by events, not by time: where nothing is allocated, what is resident stays.
+//! S5  A time that was asked for is the reader's: all figures of blocks are of that time. It has the books of the nearest
+//!     snapshot if about as much lived then, and otherwise none: a note names the reading's time, which has both.
 //!
 //! Not here: the actions (`analyzer.rs`).
 

@@ -155,7 +155,13 @@ pub fn short_name(function: &str) -> String {
             out.ends_with("operator") || out.ends_with("operator<") || out.ends_with("operator>");
         last = c;
         match c {
-            '(' if !(operator || out.is_empty() || out.ends_with("::")) => round += 1,
+            // A tuple among template arguments is no list of parameters: `Fn<(), Output = T>`.
+            '(' if !(operator
+                || out.is_empty()
+                || ["::", "<", ", "].iter().any(|end| out.ends_with(end))) =>
+            {
+                round += 1
+            }
             ')' if round > 0 => round -= 1,
             _ if round > 0 => {}
             '<' if !operator && !out.is_empty() => {
@@ -381,6 +387,18 @@ mod tests {
         assert_eq!(
             short_name("<alloc::vec::Vec<T> as Clone>::clone"),
             "<alloc::vec::Vec<T> as Clone>::clone"
+        );
+        assert_eq!(
+            short_name("call::<dyn core::ops::Fn<(), Output = i32>>(i32)"),
+            "call::<dyn core::ops::Fn<…>>"
+        );
+        assert_eq!(
+            short_name("FnOnce<(), Output = i32>::call_once(self)"),
+            "FnOnce<(), Output = i32>::call_once"
+        );
+        assert_eq!(
+            short_name("Map<int, (anonymous namespace)::Key>::at(int)"),
+            "Map<int, (anonymous namespace)::Key>::at"
         );
         assert_eq!(short_name("main"), "main");
     }

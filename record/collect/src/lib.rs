@@ -25,6 +25,7 @@ mod arrivals;
 pub mod control;
 mod dividing;
 mod drain;
+mod falls;
 mod folder;
 mod held;
 mod kin;

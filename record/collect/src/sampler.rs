@@ -10,6 +10,8 @@
 //!     that their sum is of one moment. A roll call may take a tenth of the time as well.
 //! P5  The time of a snapshot at exit is that at which the program asked for it: what the program waits for us, on a
 //!     busy machine for long, is not a time in which it rested.
+//! P6  A fall of live memory is a reason for a snapshot as a rise of resident memory is (`falls.rs`): resident memory
+//!     does not tell it, as most allocators keep what is freed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use skinflint_procfs::{Memory, Status, rollup, stat, stat::ticks};
 use skinflint_trace::{LookCause, Mapping, MappingKind, RssSample, Snapshot, SnapshotCause};
 
 use crate::dividing::{self, part};
+use crate::falls::Falls;
 use crate::look;
 use crate::mappings::{self, PageMap};
 use crate::modules;
@@ -84,6 +87,7 @@ struct Known {
     /// The ends of the objects of its bss mappings, by path.
     ends: HashMap<String, Option<u64>>,
     arenas: Arenas,
+    falls: Falls,
 }
 
 impl Watched {
@@ -93,6 +97,7 @@ impl Watched {
         let known = Known {
             ends: HashMap::new(),
             arenas: Arenas::of(&process.info),
+            falls: Falls::new(now),
         };
         Watched {
             process,
@@ -292,6 +297,8 @@ fn tick(watched: &mut Watched, output: &Output) {
         return;
     };
     let now = Instant::now();
+    let live = watched.process.counted_bytes();
+    let fell = live.is_some_and(|live| watched.known.falls.look(live, now));
     let rss = sample.rss_bytes;
     if rss * 10 < watched.peak_bytes * 9 || watched.held_since + Duration::from_secs(1) < now {
         watched.let_go(output);
@@ -309,7 +316,7 @@ fn tick(watched: &mut Watched, output: &Output) {
     let rising = rss > watched.peak_bytes + watched.peak_bytes / 100 + (64 << 10);
     let cause = if rising {
         SnapshotCause::Peak
-    } else if now >= watched.next_period {
+    } else if fell || now >= watched.next_period {
         SnapshotCause::Periodic
     } else {
         return;
@@ -322,6 +329,9 @@ fn tick(watched: &mut Watched, output: &Output) {
     watched.next_snapshot = Instant::now() + cost * PAUSE_FACTOR;
     watched.next_hasty = Instant::now() + cost * HASTE_FACTOR;
     watched.next_period = Instant::now() + PERIOD;
+    if fell {
+        watched.known.falls.pause(Instant::now(), cost);
+    }
     if cause == SnapshotCause::Peak {
         let first = watched.peak_bytes == 0;
         watched.peak_bytes = watched.peak_bytes.max(rss);
@@ -389,6 +399,9 @@ fn snapshot(process: &Process, cause: SnapshotCause, known: &mut Known) -> Optio
     loop {
         let (snapshot, is_torn) = read_snapshot(process, cause.clone(), known)?;
         if !is_torn || tries >= TRIES {
+            if let Some(live) = snapshot.counted_bytes {
+                known.falls.read(live);
+            }
             return Some(snapshot);
         }
         tries += 1;

@@ -13,8 +13,14 @@ use crate::grows::Births;
 use crate::ledger::Ledger;
 use crate::model::{Instant, InstantKind};
 use crate::pass::Context;
+use crate::passes::wording::bytes;
 use crate::schedule::Due;
 use crate::waste::Wasteful;
+
+/// Pages are those of a time that was asked for if what lived at their reading differs by no more than one part in this
+/// many, or so many bytes (schedule.S5).
+const APART_PART: u64 = 50;
+const APART_BYTES: u64 = 64 << 10;
 
 impl Analyzer {
     /// Does what is due: every event up to the due ticket has been applied (schedule.S1).
@@ -134,6 +140,18 @@ impl Analyzer {
                 let snapshot = &self.facts.snapshots[snapshot];
                 books.skew_ns = skew_ns(snapshot, instant, self.facts.threads.len());
             }
+            let larger = live_bytes.max(instant.live_usable_bytes);
+            let apart = live_bytes.abs_diff(instant.live_usable_bytes);
+            if instant.kind == InstantKind::Time && apart > (larger / APART_PART).max(APART_BYTES) {
+                let read_ns = self.facts.snapshots[snapshot].time_ns;
+                let note = another_moment(&instant.label, read_ns, larger > live_bytes, apart);
+                instant.fragments = None;
+                self.plan.notes.push(note);
+                if index == self.plan.at {
+                    self.closed = None;
+                }
+                continue;
+            }
             instant.books = Some(books);
         }
     }
@@ -222,6 +240,18 @@ impl Analyzer {
             self.mark_levels.push(MarkLevel { mark, usable_bytes });
         }
     }
+}
+
+/// Says that the pages of a time are not known (schedule.S5).
+fn another_moment(label: &str, read_ns: u64, less: bool, apart: u64) -> String {
+    format!(
+        "--at {label}: pages are not known then. The nearest reading is of {:.3} s, when {} {} lived: --at {:.3}s has \
+         its figures.",
+        read_ns as f64 / 1e9,
+        bytes(apart),
+        if less { "less" } else { "more" },
+        read_ns as f64 / 1e9,
+    )
 }
 
 /// Sets how much lives now.

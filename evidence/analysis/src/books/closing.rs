@@ -182,6 +182,7 @@ pub fn close(
     live.for_each(|(slot, block)| blocks.push((block.addr, block.cell.0, slot)));
     let mut closing = Closing {
         ledger,
+        read_ns: snapshot.time_ns,
         allocator: &process.allocator,
         glibc: process.allocator.starts_with("glibc"),
         blocks: order::by_address(blocks),
@@ -299,6 +300,8 @@ impl Laid {
 
 pub(super) struct Closing<'a> {
     pub ledger: &'a Ledger,
+    /// When pages were read.
+    read_ns: u64,
     allocator: &'a str,
     pub glibc: bool,
     /// (address, cell, slot in the ledger), by address.
@@ -527,8 +530,8 @@ impl Closing<'_> {
             return (None, None);
         }
         let what = (bounds.pins, bounds.keep);
-        let (found, kept) =
-            fragments::measure(heap, self.placed(), self.ledger, self.allocator, what);
+        let now = (self.ledger, self.read_ns);
+        let (found, kept) = fragments::measure(heap, self.placed(), now, self.allocator, what);
         (Some(found), kept)
     }
 

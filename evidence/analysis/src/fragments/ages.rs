@@ -9,6 +9,8 @@
 //! Y2  Order is by acquisitions since, which is the order of events; the time is that of the same block.
 //! Y3  An age is the bits of an `f32`, in microseconds: exact below 16.7 s, to 1 part in 16 million
 //!     above. Bits of numbers that are not negative are ordered as the numbers are.
+//! Y4  Ages run to the time at which pages were read, not to the event before it: a program that rests has no events, and
+//!     its blocks grow older.
 //!
 //! Not here: which blocks pin (`sweep.rs`).
 
@@ -28,7 +30,12 @@ pub(super) struct Ages {
 impl Ages {
     /// Collects the ages of the wanted sites. Cost: one look at every live block, in the order in which they are
     /// stored.
-    pub fn of(wanted: &[u32], tallies: &[Tally], pins: &Bits, ledger: &Ledger) -> Ages {
+    pub fn of(
+        wanted: &[u32],
+        tallies: &[Tally],
+        pins: &Bits,
+        (ledger, read_ns): (&Ledger, u64),
+    ) -> Ages {
         let mut slices = vec![(0u32, 0u32); tallies.len()];
         let mut total = 0u32;
         let mut left = vec![0u32; tallies.len()];
@@ -40,7 +47,10 @@ impl Ages {
             total = total.saturating_add(blocks);
         }
         let mut words = vec![0u64; total as usize];
-        let (now_ns, now) = (ledger.now_ns(), ledger.counts().allocations as u32);
+        let (now_ns, now) = (
+            read_ns.max(ledger.now_ns()),
+            ledger.counts().allocations as u32,
+        );
         for (slot, block) in ledger.live_at() {
             if !pins.contains(slot) {
                 continue;

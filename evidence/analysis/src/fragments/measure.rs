@@ -32,11 +32,11 @@ pub(crate) struct Kept {
 }
 
 /// Measures fragments over the resident addresses of heaps. `rows` bounds the stacks that are listed; `keep` says
-/// whether functions will be wanted.
+/// whether functions will be wanted; `read_ns` is when the pages were read.
 pub(crate) fn measure(
     spans: &[Span],
     blocks: impl Iterator<Item = Placed> + Clone,
-    ledger: &Ledger,
+    (ledger, read_ns): (&Ledger, u64),
     allocator: &str,
     (rows, keep): (usize, bool),
 ) -> (Fragments, Option<Kept>) {
@@ -65,7 +65,7 @@ pub(crate) fn measure(
     });
     let listed = order.len().min(rows);
     let wanted = if keep { &order[..] } else { &order[..listed] };
-    let ages = Ages::of(wanted, &swept.tallies, &swept.pins, ledger);
+    let ages = Ages::of(wanted, &swept.tallies, &swept.pins, (ledger, read_ns));
     let mut all = Fragments {
         resident_bytes: swept.resident_bytes,
         used_bytes: swept.used_bytes,

@@ -68,7 +68,7 @@ fn run(spans: &[Span], blocks: &[(u64, u32, u64)], allocator: &str) -> (Fragment
     let ledger = ledger(blocks);
     let placed = placed(&ledger);
     let what = (100, true);
-    let (all, kept) = measure(spans, placed.iter().copied(), &ledger, allocator, what);
+    let (all, kept) = measure(spans, placed.iter().copied(), (&ledger, 0), allocator, what);
     (all, kept.unwrap())
 }
 
@@ -158,10 +158,31 @@ fn ages_are_those_of_the_blocks_after_hours_too() {
     let ledger = ledger_from(ten_hours, &blocks);
     let placed = placed(&ledger);
     let spans = [span(BASE, BASE + PAGE)];
-    let (all, _) = measure(&spans, placed.iter().copied(), &ledger, "", (100, true));
+    let (all, _) = measure(
+        &spans,
+        placed.iter().copied(),
+        (&ledger, 0),
+        "",
+        (100, true),
+    );
     let age = all.pins[0].age.unwrap();
     // A millisecond apart, the last of them now.
     assert_eq!((age.median_ns, age.oldest_ns), (1_000_000, 2_000_000));
+}
+
+/// Blocks came at 0, 1 and 2 ms; pages were read ten seconds later.
+#[test]
+fn blocks_grow_older_while_a_program_rests() {
+    let ledger = ledger(&[(BASE, 1, 100), (BASE + 200, 1, 100), (BASE + 400, 1, 100)]);
+    let placed = placed(&ledger);
+    let spans = [span(BASE, BASE + PAGE)];
+    let read = (&ledger, 10_002_000_000);
+    let (all, _) = measure(&spans, placed.iter().copied(), read, "", (100, true));
+    let age = all.pins[0].age.unwrap();
+    assert_eq!(
+        (age.median_ns, age.oldest_ns),
+        (10_001_000_000, 10_002_000_000)
+    );
 }
 
 #[test]
@@ -241,7 +262,7 @@ fn what_is_not_listed_is_summed_up() {
     let ledger = ledger(&blocks);
     let placed = placed(&ledger);
     let spans = [span(BASE, BASE + 9 * PAGE)];
-    let (all, kept) = measure(&spans, placed.iter().copied(), &ledger, "", (3, false));
+    let (all, kept) = measure(&spans, placed.iter().copied(), (&ledger, 0), "", (3, false));
     assert!(kept.is_none());
     let listed: Vec<_> = all.pins.iter().map(|pin| pin.free_bytes).collect();
     assert_eq!(listed, [3996, 3896, 3796]);

@@ -136,6 +136,9 @@ pub enum GrowthPolicy {
 /// Title of memory that grew all along and was released before the end: worth a look, and no leak.
 pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before the program ended";
 
+/// The title of a finding on blocks that are born all along while next to nothing is released: a load looks the same.
+pub const GREW_UNBROKEN: &str = "Grew all along, and next to nothing was released meanwhile";
+
 impl Finding {
     /// Reports whether it sums up the smaller findings of its kind: it comes after all others.
     pub fn is_rest(&self) -> bool {

@@ -9,9 +9,9 @@
 //! W2  Wasted bytes are usable - requested, as the allocator that ran gave them. The saving is the difference between
 //!     what it gave and what it gives for the base, and may be less. If most of that difference is in use (533 bytes
 //!     of 536 given), only the waste counts as saved.
-//! W3  A request that costs nothing under the allocator that ran, but would under another, is reported as `Possible`,
-//!     with the real (small) figures in its fields and the other's in its words. What is not resident is subtracted
-//!     as slop's is, and what saves no resident memory is `Possible`.
+//! W3  A request that costs nothing under the allocator that ran is none, whatever it would cost under another: glibc
+//!     gives 1,024 and 1,025 bytes the same chunk. What another allocator would waste is said beside a real one. What is
+//!     not resident is subtracted as slop's is, and what saves no resident memory is `Possible`.
 //! W4  Only a size at which the stack's requests pile up counts (spread.rs): strings of 1,030 to 1,229 bytes lie
 //!     above 1,024 because they are as long as they are, and there is nothing to round.
 //! W5  What was added may have to be kept elsewhere, and costs its own bytes there. The saving is certain only if
@@ -22,8 +22,7 @@
 //! jemalloc, so 64 alone would miss the best-known one. Below 256 every other size is near a class, and tells
 //! nothing but for one byte above it, if that costs the next class, as much as slop has to, and next to all of the
 //! stack's blocks have it: no type has such a size. Beside a class that is no power of two no program rounds on purpose, so there c is at most 64 and a
-//! sixteenth of the class, and the waste must be at least c and a sixteenth of the block. For W3, where no byte is
-//! lost today, c is at most 64.
+//! sixteenth of the class, and the waste must be at least c and a sixteenth of the block.
 //!
 //! Source: Nethercote, "Clownshoes available in sizes 2^10+1 and up!" (2011).
 //! Not here: slop that has another cause (slop.rs), the rows by size (`counts`).
@@ -46,7 +45,7 @@ use crate::passes::wording::{bytes, count, thousands};
 pub(crate) const MIN_BASE: u64 = 256;
 /// The smallest base of a request of one byte more.
 const LEAST_BASE: u64 = 16;
-/// The largest extra beside a class, and for W3.
+/// The largest extra beside a class.
 const SMALL_EXTRA: u64 = 64;
 /// The added bytes are many if the saving is less than this many times as large (W5).
 const HEAVY: u64 = 8;
@@ -111,8 +110,6 @@ pub struct Shoe {
     pub base: u64,
     /// The bytes requested above it.
     pub extra: u64,
-    /// Whether the allocator that ran really loses memory by it (W3).
-    pub real: bool,
 }
 
 /// Returns the clownshoes of a run by cell, where requests pile up (W4).
@@ -145,11 +142,7 @@ fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
         let base = classes.class_below(key.size)?;
         let costs = base >= LEAST_BASE && classes.usable_of(base) < key.usable;
         let one_more = key.size - base == 1 && costs;
-        return one_more.then_some(Shoe {
-            base,
-            extra: 1,
-            real: true,
-        });
+        return one_more.then_some(Shoe { base, extra: 1 });
     }
     let power = 1u64 << key.size.ilog2();
     let extra = key.size - power;
@@ -158,21 +151,13 @@ fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
     }
     if extra <= power / 8 {
         let real = waste >= key.usable / 16 && classes.usable_of(power) < key.usable;
-        return (real || extra <= SMALL_EXTRA).then_some(Shoe {
-            base: power,
-            extra,
-            real,
-        });
+        return real.then_some(Shoe { base: power, extra });
     }
     let base = classes.class_below(key.size)?;
     let extra = key.size - base;
     let small = base >= MIN_BASE && extra <= SMALL_EXTRA.min(base / 16);
     let costly = waste >= extra && waste >= key.usable / 16 && classes.usable_of(base) < key.usable;
-    (small && costly).then_some(Shoe {
-        base,
-        extra,
-        real: true,
-    })
+    (small && costly).then_some(Shoe { base, extra })
 }
 
 /// The clownshoes of one stack and cause.
@@ -188,7 +173,6 @@ struct Group {
     heavy: bool,
     run_wasted: u64,
     run_saved: u64,
-    now_elsewhere: u64,
     now_blocks: u64,
     run_blocks: u64,
     claims: Vec<Claim>,
@@ -211,7 +195,6 @@ impl Group {
         self.heavy |= shoe.extra * HEAVY > saved;
         self.run_wasted += waste * count.total;
         self.run_saved += saved * count.total;
-        self.now_elsewhere += elsewhere(key.size).1 * count.at_instant;
         self.now_blocks += count.at_instant;
         self.run_blocks += count.total;
         self.claims.push(Claim {
@@ -222,16 +205,12 @@ impl Group {
         self.rows.push((key, shoe, count));
     }
 
-    fn matters(&self, real: bool) -> bool {
-        if real {
-            self.now_wasted >= MIN_NOW_BYTES || self.run_wasted >= MIN_CUMULATIVE_BYTES
-        } else {
-            self.now_elsewhere >= MIN_NOW_BYTES
-        }
+    fn matters(&self) -> bool {
+        self.now_wasted >= MIN_NOW_BYTES || self.run_wasted >= MIN_CUMULATIVE_BYTES
     }
 }
 
-/// The allocators in wide use that W3 compares with: what a reader calls each, and its size scheme.
+/// The allocators in wide use to compare with (W3): what a reader calls each, and its size scheme.
 const OTHERS: [(&str, &str); 3] = [
     ("jemalloc", "jemalloc5"),
     ("mimalloc", "mimalloc"),
@@ -261,25 +240,23 @@ pub(super) fn finish(
     context: &Context<'_>,
     report: &mut Report,
 ) {
-    let mut groups: FxHashMap<(u32, Cause, bool), Group> = FxHashMap::default();
+    let mut groups: FxHashMap<(u32, Cause), Group> = FxHashMap::default();
     for (cell, count) in tally.counts() {
         let key = context.cell(cell);
         if let Some(&shoe) = shoes.get(&cell) {
-            let group = (key.node.0, Cause::of(shoe.extra), shoe.real);
+            let group = (key.node.0, Cause::of(shoe.extra));
             groups
                 .entry(group)
                 .or_default()
                 .add(key, shoe, count, classes);
         }
     }
-    let big = groups
-        .into_iter()
-        .filter(|((_, _, real), group)| group.matters(*real));
-    let findings = big.map(|((node, cause, real), group)| finding(node, cause, real, group));
+    let big = groups.into_iter().filter(|(_, group)| group.matters());
+    let findings = big.map(|((node, cause), group)| finding(node, cause, group));
     push_ranked(report, findings.collect());
 }
 
-fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
+fn finding(node: u32, cause: Cause, mut group: Group) -> Finding {
     group.rows.sort_by_key(|(key, _, count)| {
         let waste = elsewhere(key.size)
             .1
@@ -288,24 +265,13 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
     });
     let (key, shoe, _) = group.rows[0];
     let (other, other_waste) = elsewhere(key.size);
-    let title = if real {
-        format!(
-            "Requests of {} = {} + {}, each given {}",
-            thousands(key.size),
-            thousands(shoe.base),
-            thousands(shoe.extra),
-            thousands(key.usable)
-        )
-    } else {
-        format!(
-            "Requests of {} = {} + {}, each given {} ({other} would leave {} unused)",
-            thousands(key.size),
-            thousands(shoe.base),
-            thousands(shoe.extra),
-            thousands(key.usable),
-            bytes(other_waste)
-        )
-    };
+    let title = format!(
+        "Requests of {} = {} + {}, each given {}",
+        thousands(key.size),
+        thousands(shoe.base),
+        thousands(shoe.extra),
+        thousands(key.usable)
+    );
     Finding {
         kind: FindingKind::Clownshoes,
         title,
@@ -316,10 +282,10 @@ fn finding(node: u32, cause: Cause, real: bool, mut group: Group) -> Finding {
         saved_cumulative_bytes: group.run_saved,
         saved_allocations: 0,
         blocks: group.now_blocks,
-        confidence: match (real && !group.absent, group.heavy) {
-            (true, false) => Confidence::Certain,
-            (true, true) => Confidence::Likely,
-            (false, _) => Confidence::Possible,
+        confidence: match (group.absent, group.heavy) {
+            (true, _) => Confidence::Possible,
+            (false, false) => Confidence::Certain,
+            (false, true) => Confidence::Likely,
         },
         node: Some(node),
         claims: group.claims,
@@ -369,7 +335,7 @@ fn what(cause: Cause, group: &Group, other: &str, other_waste: u64) -> String {
 
 fn change(cause: Cause, key: CellKey, shoe: Shoe) -> String {
     let mut text = format!("{}: ask for {} in all.", cause.change(), bytes(shoe.base));
-    if key.usable > key.size && shoe.real {
+    if key.usable > key.size {
         text += &format!(" Or use all of the {} that are given.", bytes(key.usable));
     }
     text
@@ -422,32 +388,22 @@ mod tests {
         assert_eq!(found[0].blocks, 100);
     }
 
+    /// Chunks of 16 bytes: 1,025 bytes and 257 have the chunk of 1,024 and 256, 1,040 the next.
     #[test]
-    fn glibc_wastes_little_and_the_fields_say_so() {
-        let found = run(
-            "glibc 2.36",
-            glibc,
-            &[(1, 1024, 100), (2, 1025, 100), (3, 1040, 100)],
-        );
-        assert_eq!(found.len(), 2, "{found:#?}");
-        for f in &found {
-            assert_eq!(f.confidence, Confidence::Possible);
-            assert!(f.what.contains("jemalloc would waste"), "{}", f.what);
-        }
-        // What ran is said first; an allocator that did not run only beside it.
-        assert_eq!(
-            found[0].title,
-            "Requests of 1,040 = 1,024 + 16, each given 1,048 (jemalloc would leave 240 bytes unused)"
-        );
-        // 1040 -> 1048 wastes 8 and saves 1048 - 1032 = 16; 1025 -> 1032 wastes 7 and saves nothing.
-        assert_eq!(
-            (found[0].node, found[0].now_bytes, found[0].saved_bytes),
-            (Some(3), 800, 1600)
-        );
-        assert_eq!(
-            (found[1].node, found[1].now_bytes, found[1].saved_bytes),
-            (Some(2), 700, 0)
-        );
+    fn what_costs_nothing_where_it_ran_is_none() {
+        let requests = [
+            (1, 1024),
+            (2, 1025),
+            (3, 1040),
+            (4, 257),
+            (5, 513),
+            (6, 4097),
+        ];
+        let requests = requests.map(|(node, size)| (node, size, 10_000));
+        let found = run("glibc 2.36", glibc, &requests);
+        assert!(found.is_empty(), "{found:#?}");
+        // 1,025 + 255, 1,040 + 240, 257 + 63, 513 + 127, 4,097 + 1,023.
+        assert_eq!(run("libjemalloc.so.2", jemalloc5, &requests).len(), 5);
     }
 
     #[test]

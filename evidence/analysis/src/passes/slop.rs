@@ -125,7 +125,7 @@ pub(super) fn finish(
 ) {
     let plain = |(cell, count): (CellId, CellBlocks)| {
         let key = context.cell(cell);
-        let clownshoe = shoes.get(&cell).is_some_and(|shoe| shoe.real);
+        let clownshoe = shoes.contains_key(&cell);
         let plain = !clownshoe && key.usable > key.size;
         (plain && is_to_change(&key, classes)).then_some((key, count))
     };
@@ -157,8 +157,7 @@ pub(super) fn finish(
         .map(|(size, sum)| size_finding(size, sum, classes));
     let found: Vec<Finding> = by_stack.chain(by_size).collect();
     // A stack whose blocks are clownshoes has already been reported.
-    let shoes = shoes.iter().filter(|(_, shoe)| shoe.real);
-    let shoes = shoes.map(|(cell, _)| context.cell(*cell).node.0);
+    let shoes = shoes.keys().map(|cell| context.cell(*cell).node.0);
     let told: FxHashSet<u32> = found
         .iter()
         .filter_map(|one| one.node)

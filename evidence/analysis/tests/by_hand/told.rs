@@ -463,3 +463,34 @@ fn a_mark_beyond_the_limit_has_figures_if_it_is_asked_for() {
     };
     assert_eq!([1, 2, 3].map(report), [true, true, false]);
 }
+
+/// Four mebibytes live when pages are read at 1 ms; then a block of this size is acquired, at 2 ms; 3 ms are asked for.
+#[test]
+fn pages_are_those_of_a_time_only_if_about_as_much_lived() {
+    let told = |bytes: u64| {
+        let options = Options {
+            at: Some(At::Time(3_000_000)),
+            ..Options::default()
+        };
+        let mut facts = facts();
+        facts.ending = exited();
+        let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 2 << 20);
+        facts.snapshots = vec![snapshot(1, SnapshotCause::Peak, vec![heap])];
+        let events = [
+            alloc(1, 1, HEAP, 4 << 20, 4 << 20),
+            alloc(2, 1, HEAP + (8 << 20), bytes, bytes),
+        ];
+        let report = analyse(facts, options, &events);
+        let at = &report.instants[report.at];
+        assert_eq!((at.kind, at.live_blocks), (InstantKind::Time, 2));
+        let said =
+            "--at 0.003 s: pages are not known then. The nearest reading is of 0.001 s, when";
+        let mut notes = report.completeness.notes.into_iter();
+        let note = notes.find_map(|note| Some(note.strip_prefix(said)?.to_owned()));
+        (at.books.is_some(), note.unwrap_or_default())
+    };
+    // A fiftieth of both.
+    assert_eq!(told(85_598), (true, String::new()));
+    let less = " 83.6 KiB less lived: --at 0.001s has its figures.".to_owned();
+    assert_eq!(told(85_600), (false, less));
+}

@@ -4,6 +4,7 @@
 //!   tops.c (its head) ─ mark "before" ─► report: free pages that go, ends of arenas that stay
 //!                     ─ malloc_trim(0)
 //!                     ─ mark "after" ──► report: resident memory fell by what goes; the ends still stay
+//!   ebb.c, without marks ─────► report: what it freed before it rested goes
 //! ```
 //!
 //! V1  The judge is the kernel's count of resident memory at the two marks, at which the program waits.
@@ -111,4 +112,16 @@ fn all_of_them_add_up() {
     let bench = Bench::new();
     recorded(&bench, "tops");
     divided("abcdefm", 8 + 8 + 72 + 4 + 8, 8 + 8 + 4);
+}
+
+/// No mark names the moment, and the rest is shorter than the collector's period: it reads pages since live memory fell.
+#[test]
+fn what_is_freed_before_a_short_rest_is_seen() {
+    let bench = Bench::new();
+    recorded(&bench, "ebb");
+    let report = bench.report_at("main.sft", "peak");
+    let findings = report.list("findings").iter();
+    let kept = findings.filter(|one| text(one, "kind") == "retained");
+    let saved = kept.map(|one| number(one, "saved_bytes")).sum();
+    assert!(are_one(saved, 8 * MIB), "{saved} of 8 MiB");
 }
