@@ -19,7 +19,8 @@
 //! O6  If most blocks of a stack were released until the end, the finding says so, and is one to look at: tables that
 //!     are loaded all along and cleared up in the end are born as a leak is.
 //! O7  A moment may lie long before the end: if a quarter of the run's time or more comes after it, the finding says
-//!     that the growth had ended by then, and when.
+//!     that the growth had ended by then, and when. If as much comes after it as before, what grew may have been the
+//!     program's start, and the finding is one to look at.
 //! O8  Start-up is what was acquired in the first eighth of the time. It may be most of all acquisitions, and of the same
 //!     stack; so may the blocks in use at a moment be, all young. What was born after start-up is therefore also cut
 //!     into eighths of its own: the middle ones are as many, from half to twice their mean, and none of the others is
@@ -39,7 +40,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::block::INHERITED;
 use crate::ledger::Ledger;
 use crate::model::{
-    Confidence, Finding, FindingKind, GREW_UNBROKEN, RELEASED_IN_THE_END, Report, Site,
+    Confidence, Finding, FindingKind, GREW_ONCE, GREW_UNBROKEN, RELEASED_IN_THE_END, Report, Site,
 };
 use crate::passes::wording::{bytes, count, duration, thousands};
 
@@ -376,6 +377,13 @@ fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Findin
             duration(at.time_us * 1000),
             duration(after_us * 1000)
         );
+        if after_us >= at.time_us {
+            found.change = "Nothing, if that was the program's start, or a load that it works on. If it was work: find \
+                            what keeps these blocks, or give what holds them a limit in bytes."
+                .to_owned();
+            found.title = GREW_ONCE.to_owned();
+            found.confidence = Confidence::Possible;
+        }
     }
     found
 }
@@ -411,7 +419,19 @@ mod tests {
         for title in [GROWS, GROWS_SINCE] {
             assert_eq!(said(title, 751, 1000), (title.into(), String::new()));
             assert_eq!(said(title, 750, 1000).0, GREW);
+            assert_eq!(said(title, 501, 1000).0, GREW);
+            assert_eq!(said(title, 500, 1000).0, GREW_ONCE);
         }
+        let sure = |at_us: u64| {
+            let found = Finding {
+                title: GROWS.into(),
+                confidence: Confidence::Likely,
+                ..Finding::default()
+            };
+            at_the_moment(found, Some(&births(at_us)), 1000).confidence
+        };
+        assert_eq!(sure(501), Confidence::Likely);
+        assert_eq!(sure(500), Confidence::Possible);
         let (title, what) = said(GROWS, 7_500_000, 10_000_000);
         assert_eq!(title, GREW);
         assert!(

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use claim::{Claim, Leaving, Print};
 pub use finding::{
-    Confidence, Finding, FindingKind, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
+    Confidence, Finding, FindingKind, GREW_ONCE, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
     RELEASED_IN_THE_END,
 };
 pub use reachability::{ReachSum, Reachability, UnreachedRow};

@@ -23,8 +23,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use skinflint_analysis::model::{
-    Books, Confidence, Finding, FindingKind, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf, Instant,
-    InstantKind, RELEASED_IN_THE_END, Report,
+    Books, Confidence, Finding, FindingKind, GREW_ONCE, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
+    Instant, InstantKind, RELEASED_IN_THE_END, Report,
 };
 
 use crate::screen::{Ink, Line, clean, columns, cut_middle, right, wrap};
@@ -283,7 +283,8 @@ fn to_look_at<'a>(
                 FindingKind::Holder => false,
                 FindingKind::Retained => may_go(f),
                 FindingKind::Leak => {
-                    let told = [RELEASED_IN_THE_END, GREW_UNBROKEN].contains(&f.title.as_str());
+                    let told =
+                        [RELEASED_IN_THE_END, GREW_UNBROKEN, GREW_ONCE].contains(&f.title.as_str());
                     told || (all && !grows(f))
                 }
                 _ => true,

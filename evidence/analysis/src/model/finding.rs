@@ -139,6 +139,9 @@ pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before t
 /// The title of a finding on blocks that are born all along while next to nothing is released: a load looks the same.
 pub const GREW_UNBROKEN: &str = "Grew all along, and next to nothing was released meanwhile";
 
+/// The title of a finding on growth that ended in the first half of the run: a start, or a load, looks the same.
+pub const GREW_ONCE: &str = "Grew for a part of the run, and then no more";
+
 impl Finding {
     /// Reports whether it sums up the smaller findings of its kind: it comes after all others.
     pub fn is_rest(&self) -> bool {
