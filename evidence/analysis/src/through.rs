@@ -11,7 +11,9 @@
 //! H2  A function passes on if nine tenths of it come through one that it calls, directly or not, that is in the list
 //!     too, and nine tenths of which are its own: of a chain the innermost stays, which is where memory begins to
 //!     part. A function that serves many callers is no link of their chains.
-//! H3  Plumbing, the loader and what runs before `main` are left out; functions without a name too, if any has one.
+//! H3  Plumbing, the loader and what runs before `main` are left out; functions without a name too, unless
+//!     one of them holds more than twice what any that has one does: of a stripped program, what its libraries hold would
+//!     be all that is listed.
 //!
 //! Cost: two walks over the stack tree, and the pairs of listed functions on each stack that holds something. Not
 //! here: what a stack holds ([`crate::held::HeldBy`]), which function names it (plumbing.rs).
@@ -117,7 +119,11 @@ pub(crate) fn of(report: &Report, naming: &Naming) -> Vec<Through> {
         .filter(|function| is_listed(report, naming, sums[*function as usize].node.1))
         .collect();
     let named = |function: &u32| !is_unnamed(name(report, sums[*function as usize].node.1));
-    if listed.iter().any(named) {
+    let most = |is_named: bool| {
+        let of = listed.iter().filter(|one| named(one) == is_named);
+        of.map(|one| sums[*one as usize].held.bytes).max()
+    };
+    if most(true).is_some_and(|bytes| bytes >= most(false).unwrap_or(0) / 2) {
         listed.retain(named);
     }
     listed.sort_by_key(|function| {
@@ -390,6 +396,10 @@ mod tests {
         let mixed = report(&[(&["x+0x10", "f"], 600), (&["x+0x10", "x+0x30"], 400)]);
         let names: Vec<_> = rows(&mixed).iter().map(|row| row.0).collect();
         assert_eq!(names, ["f"]);
+        // A library's name does not stand for a program that has none.
+        let library = report(&[(&["x+0x10", "x+0x30"], 800), (&["x+0x10", "f"], 200)]);
+        let names: Vec<&str> = rows(&library).iter().map(|row| row.0).collect();
+        assert_eq!(names, ["x+0x10", "x+0x30", "f"]);
     }
 
     #[test]
