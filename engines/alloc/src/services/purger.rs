@@ -504,7 +504,8 @@ mod tests {
         };
         let dirty = || with_pool(PURGER, |pool| pool.dirty_pages).expect("free");
         for _ in 0..4 {
-            (once(), once());
+            once();
+            once();
             work.whole();
         }
         let all = dirty();
