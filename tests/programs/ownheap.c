@@ -6,12 +6,16 @@
  * those two may not allocate, in whatever words: the second allocation of the same thread waits for the first, for
  * ever. The first allocation is made by a constructor, before anybody's but the C library's.
  *
+ * A child of fork takes what it needs in a handler that holds the lock, and then by itself: its first calls that
+ * anybody sees are those two.
+ *
  * reallocarray is not among its functions: the C library's calls realloc by its name, which is the program's.
  */
 #include "check.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 static volatile int held;
 static char *at, *end;
@@ -83,6 +87,27 @@ __attribute__((constructor)) static void first(void)
     free(malloc(10));
 }
 
+static void in_child(void)
+{
+    lock();
+    grow(1 << 20);
+    unlock();
+}
+
+static void forks(void)
+{
+    CHECK(pthread_atfork(NULL, NULL, in_child) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 4; i++)
+            memset(must_malloc(1 << 20), i, 1 << 20);
+        exit(42);
+    }
+    int status = 0;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
 int main(void)
 {
     char *name = strdup("a copy by the C library");
@@ -96,6 +121,7 @@ int main(void)
     CHECK(name != NULL && !strcmp(name, "a copy by the C library"));
     CHECK(((size_t *)(void *)name)[-1] == 0x0e17eea9);
     CHECK(served > 2000 && grown > 4);
+    forks();
     say("ownheap: served by itself\n");
     return 0;
 }

@@ -209,9 +209,7 @@ impl Cells {
             self.widen();
         }
         if self.cells.len() == self.cells.capacity() {
-            self.cells.reserve(1);
-            let bytes = self.cells.capacity() * size_of::<Cell>();
-            hints::prefer_huge_pages(self.cells.as_ptr(), bytes);
+            self.grow_cells();
         }
         let site = *self.site_of.entry(key.node).or_insert_with(|| {
             self.sites.push(SiteCount {
@@ -234,6 +232,16 @@ impl Cells {
         });
         self.place(hash, self.keys.len() as u32);
         CellId(self.keys.len() as u32 - 1)
+    }
+
+    /// Doubles the room of the cells. They are copied: a vector that grows by itself is moved with the small pages
+    /// that it has.
+    fn grow_cells(&mut self) {
+        let room = (self.cells.capacity() * 2).max(64);
+        let mut wider = Vec::with_capacity(room);
+        hints::prefer_huge_pages(wider.as_ptr(), room * size_of::<Cell>());
+        wider.append(&mut self.cells);
+        self.cells = wider;
     }
 
     /// Doubles the table.

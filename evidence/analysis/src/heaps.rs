@@ -22,7 +22,7 @@ mod known;
 
 use rustc_hash::FxHashMap;
 
-use crate::missing::NO_CALL_SEEN;
+use crate::missing::{NO_CALL_SEEN, NO_HEAP_CALL};
 use crate::model::{Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::{Naming, is_unnamed};
@@ -212,7 +212,8 @@ pub(crate) fn say_unseen(report: &mut Report) {
         bytes(heap.bytes)
     );
     let notes = report.completeness.notes.iter_mut();
-    let mut general = notes.filter(|note| note.starts_with(NO_CALL_SEEN));
+    let begins = [NO_CALL_SEEN, NO_HEAP_CALL];
+    let mut general = notes.filter(|note| begins.iter().any(|begin| note.starts_with(begin)));
     if let Some(note) = general.next() {
         *note = text;
     }
@@ -528,7 +529,7 @@ mod tests {
                 .collect();
             let mut report = report("rustc", &[(&stack, 30 << 20, 0)]);
             report.totals.allocations = allocations;
-            report.completeness.notes = vec!["first".into(), format!("{NO_CALL_SEEN} Small …")];
+            report.completeness.notes = vec!["first".into(), format!("{NO_HEAP_CALL} It has …")];
             report.own_heaps = found(&report, &Naming::of(&report));
             say_unseen(&mut report);
             assert_eq!(report.completeness.notes[0], "first");
@@ -539,9 +540,9 @@ mod tests {
             "No block was recorded: the program's own malloc (jemalloc) goes past the recorder.";
         assert!(text.starts_with(begins), "{text}");
         assert!(text.contains("free in its 30.0 MiB"), "{text}");
-        assert!(said(1, "pages_map").starts_with(NO_CALL_SEEN));
+        assert!(said(1, "pages_map").starts_with(NO_HEAP_CALL));
         // A program that maps what it needs has no malloc of its own.
-        assert!(said(0, "room_for_a_picture").starts_with(NO_CALL_SEEN));
+        assert!(said(0, "room_for_a_picture").starts_with(NO_HEAP_CALL));
     }
 
     #[test]

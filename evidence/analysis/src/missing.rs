@@ -37,6 +37,9 @@ pub(crate) const FILTER: &str = "recording stopped early: the program installed 
 /// The beginning of what is said of a program of which no call was seen.
 pub(crate) const NO_CALL_SEEN: &str =
     "Nothing was recorded: the program made no heap call that could be seen.";
+/// The beginning, if there are events.
+pub(crate) const NO_HEAP_CALL: &str =
+    "No heap call was recorded, only memory that the program mapped.";
 /// The consequence of a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
@@ -639,6 +642,13 @@ impl Known<'_> {
             }
             // The recorder was there to the end: what it did not see did not pass through malloc.
             Some(ending) if !matches!(ending.exit, Exit::Unknown | Exit::Detached) => {
+                // What was mapped was recorded.
+                if self.events > 0 {
+                    return format!(
+                        "{NO_HEAP_CALL} It has an allocator or a runtime of its own, whose calls do not come to the \
+                         recorder: what that has mapped stands in 'mapped by the program', by stack."
+                    );
+                }
                 return format!(
                     "{NO_CALL_SEEN} Small programs make none; others bring an allocator of their own, whose calls do \
                      not come to the recorder: what that has mapped stands in 'mapped by the program', by stack."

@@ -302,6 +302,11 @@ fn of_lost_events_it_is_not_said_that_there_were_none() {
         "{}",
         said(&ending)
     );
+    let mapped = known(&process, Some(&ending), 9).nothing_recorded();
+    assert!(
+        mapped.starts_with("No heap call was recorded, only memory that the program mapped."),
+        "{mapped}"
+    );
     ending.lost_events = 1_995_000;
     assert!(
         said(&ending).contains("but 1,995,000 events went by"),

@@ -383,11 +383,12 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
             bytes(books.live_not_resident_bytes)
         );
         if let Some(frame) = most_absent(report, books.live_not_resident_bytes) {
-            text += &format!(
-                " (most: {} {})",
-                stack::short_name(&frame.function),
-                stack::place(frame)
-            );
+            let (name, place) = (stack::short_name(&frame.function), stack::place(frame));
+            // A function without a name is called by its place.
+            text += &match name.starts_with(&format!("{place}+")) {
+                true => format!(" (most: {name})"),
+                false => format!(" (most: {name} {place})"),
+            };
         }
         asides.push(text);
     }

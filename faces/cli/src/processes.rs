@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use skinflint_analysis::processes::Processes;
 use skinflint_view::processes as view;
 
@@ -63,23 +63,18 @@ pub fn write_pages(
             image.page = Some(name);
         }
     }
-    write_page(report, path)
+    write_page(report, path, "name another file with --html")
 }
 
-/// Writes only the page.
+/// Writes only the page; if the disk fills, no half of it is left behind. `next` is what to do then.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write_page(report: &Processes, path: &Path) -> Result<()> {
+pub fn write_page(report: &Processes, path: &Path, next: &str) -> Result<()> {
     let first = report.processes.first();
     let title = match (first, report.processes.len()) {
         (Some(first), n) => format!("{} and its processes ({n})", first.name),
         (None, _) => "No processes".into(),
     };
-    std::fs::write(path, view::page(report, &title)).with_context(|| {
-        format!(
-            "{}: the page cannot be written; name another file with --html",
-            path.display()
-        )
-    })
+    shown::write_whole(path, &view::page(report, &title), next)
 }

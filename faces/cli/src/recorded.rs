@@ -16,7 +16,7 @@ use skinflint_collect::Recorded;
 use skinflint_dark_matter::Asker;
 use skinflint_sessions::{Outcome, Program};
 use skinflint_trace::LostKind;
-use skinflint_view::units::bytes;
+use skinflint_view::units::{bytes, plural};
 
 use crate::options::RecordOptions;
 
@@ -55,18 +55,17 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
 /// Prints a line for each of the first traces, with what was not recorded.
 pub fn say_traces(outcome: &Outcome) {
     const SHOWN: usize = 20;
-    for trace in outcome.recorded.iter().take(SHOWN) {
+    // What could not be written is said of all of them at once (`complain`).
+    let all = outcome.recorded.iter();
+    let written: Vec<&Recorded> = all.filter(|trace| trace.error.is_none()).collect();
+    for trace in written.iter().take(SHOWN) {
         say!("skinflint: {}", one_line(trace));
         for lost in not_recorded(trace) {
             say!("skinflint: {}: {lost}", trace.path.display());
         }
         say_looks(trace);
     }
-    if let Some(rest) = outcome
-        .recorded
-        .get(SHOWN..)
-        .filter(|rest| !rest.is_empty())
-    {
+    if let Some(rest) = written.get(SHOWN..).filter(|rest| !rest.is_empty()) {
         let folder = rest[0].path.parent().unwrap_or(Path::new("."));
         say!(
             "skinflint: … and {} more; `skinflint report {}` has a row for each",
@@ -132,14 +131,29 @@ fn complain_of_files(outcome: &Outcome) {
     let Some(trace) = own.or_else(|| outcome.unwritten().next()) else {
         return;
     };
+    let path = trace.path.display();
     let error = trace.error.as_deref().unwrap_or_default();
+    // An error of making a file names it.
+    let error = error
+        .rsplit_once(&format!("{path}: "))
+        .map_or(error, |(_, why)| why);
     let others = match outcome.unwritten().count() - 1 {
         0 => String::new(),
+        1 => " and 1 other trace".into(),
         n => format!(" and {n} other traces"),
     };
+    let lost = trace.ending.as_ref().map_or(0, |ending| ending.lost_events);
+    let lost = match lost {
+        _ if trace.is_unmade() => "nothing of it was recorded".into(),
+        0 => "what was written before can be read".into(),
+        lost => format!(
+            "{} lost, what was written before can be read",
+            plural(lost, "event")
+        ),
+    };
     say!(
-        "skinflint: {}{others}: {error}; the program went on, what was written before can be read",
-        trace.path.display()
+        "skinflint: {path}{others}: {error}; the program went on, {lost}. Make room there, or choose another folder with \
+         --dir"
     );
 }
 

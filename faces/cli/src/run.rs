@@ -5,6 +5,7 @@
 //! ```
 //!
 //! R1  The program's status counts, whatever becomes of the report.
+//! R2  A full disk is one line, however many files it keeps from being written.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -71,7 +72,7 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     let mut html_error = None;
     if !args.no_html {
         let path = main.path.with_extension("html");
-        match shown::write_html(&analysed.report, &path, "choose another folder with --dir") {
+        match shown::write_html(&analysed.report, &path, ELSEWHERE) {
             Ok(()) => html_path = Some(path),
             Err(error) => html_error = Some(error),
         }
@@ -87,25 +88,38 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     writeln!(out)?;
     out.write_all(text::render(&analysed.report, &style).as_bytes())?;
     shown::hints(&mut out, &analysed)?;
-    if let Some(error) = html_error {
+    // A trace that could not be written has been complained of (R2).
+    let is_said = outcome.unwritten().next().is_some();
+    if let Some(error) = html_error.as_ref().filter(|_| !is_said) {
         writeln!(out, "skinflint: {error:#}")?;
     }
     if !alone {
         drop(out);
-        all_processes(args, outcome, main)?;
+        let with_page = !args.no_html && html_error.is_none();
+        all_processes(args, outcome, main, with_page)?;
     }
     Ok(())
 }
 
-/// Prints the table of all processes of a run, and writes its page.
-fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<()> {
+/// What to do if a page cannot be written.
+const ELSEWHERE: &str = "choose another folder with --dir";
+
+/// Prints the table of all processes of a run, and writes its page if `with_page`.
+fn all_processes(
+    args: &RunArgs,
+    outcome: &Outcome,
+    main: &Recorded,
+    with_page: bool,
+) -> Result<()> {
     const SHOWN: usize = 8;
-    let mut traces: Vec<_> = outcome.recorded.iter().map(|t| t.path.clone()).collect();
+    let made = outcome.recorded.iter().filter(|trace| !trace.is_unmade());
+    let mut traces: Vec<_> = made.map(|trace| trace.path.clone()).collect();
     traces.sort();
     traces.dedup();
     let mut report = skinflint_recording::analyse_all(&traces, true).map_err(plain)?;
     let mut page = None;
-    if !args.no_html {
+    let mut failed = None;
+    if with_page {
         let path = main.path.with_extension("processes.html");
         let own = main.path.with_extension("html");
         let images = report.processes.iter_mut().flat_map(|row| &mut row.images);
@@ -114,8 +128,10 @@ fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
         }
-        processes::write_page(&report, &path)?;
-        page = Some(path);
+        match processes::write_page(&report, &path, ELSEWHERE) {
+            Ok(()) => page = Some(path),
+            Err(error) => failed = Some(error),
+        }
     }
     let mut out = io::stderr().lock();
     let options = processes::options(&args.analysis, io::stderr().is_terminal(), SHOWN);
@@ -123,6 +139,9 @@ fn all_processes(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     out.write_all(skinflint_view::processes::render(&report, &options).as_bytes())?;
     if let Some(path) = page {
         writeln!(out, "All processes as a page: {}", path.display())?;
+    }
+    if let Some(error) = failed.filter(|_| outcome.unwritten().next().is_none()) {
+        writeln!(out, "skinflint: {error:#}")?;
     }
     Ok(())
 }

@@ -68,6 +68,14 @@ pub fn hints(out: &mut impl Write, analysed: &Analysed) -> io::Result<()> {
 /// Writes the page; if the disk fills, no half of it is left behind. `next` is what to do then.
 pub fn write_html(report: &Report, path: &Path, next: &str) -> Result<()> {
     let page = html::render(report, &html::HtmlOptions::default())?;
+    write_whole(path, &page, next)
+}
+
+/// Writes a page, or leaves nothing behind.
+///
+/// # Errors
+/// If it cannot be written; `next` is what to do then.
+pub fn write_whole(path: &Path, page: &str, next: &str) -> Result<()> {
     let existed = path.exists();
     std::fs::write(path, page)
         .inspect_err(|_| {

@@ -89,7 +89,8 @@ impl Writer<File> {
     /// Creates the file. If it exists, it is emptied: no program must be reading it.
     ///
     /// # Errors
-    /// If the file cannot be created, or the first block cannot be written; the error names the path.
+    /// If the file cannot be created, or the first block cannot be written: no file is left then. The error names the
+    /// path.
     pub fn create(path: &Path, process: &ProcessInfo) -> io::Result<Self> {
         Self::create_with(path, process, DEFAULT_LEVEL)
     }
@@ -106,7 +107,14 @@ impl Writer<File> {
             )
         };
         let file = File::create(path).map_err(named)?;
-        Self::new(file, process, level).map_err(named)
+        Self::new(file, process, level)
+            .inspect_err(|_| {
+                // A file without its first block says nothing, and looks like a trace. A device is left alone.
+                if path.symlink_metadata().is_ok_and(|about| about.is_file()) {
+                    let _ = std::fs::remove_file(path);
+                }
+            })
+            .map_err(named)
     }
 }
 

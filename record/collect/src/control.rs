@@ -133,8 +133,8 @@ impl Reply {
 
 /// The side that answers requests.
 pub(crate) trait Answer {
-    /// Does what is asked, and returns the answer; `number` counts requests.
-    fn answer(&self, request: &Request, number: u64) -> Reply;
+    /// Does what is asked, and returns the answer.
+    fn answer(&self, request: &Request) -> Reply;
 }
 
 /// The listening end.
@@ -154,7 +154,6 @@ impl ControlSocket {
     /// Answers requests, one after the other, until `is_over` returns true.
     pub(crate) fn serve(&self, who: &impl Answer, is_over: impl Fn() -> bool) {
         use std::os::fd::AsRawFd;
-        let mut number = 0;
         while !is_over() {
             if !server::poll(&[self.0.as_raw_fd()], 50)[0] {
                 continue;
@@ -163,9 +162,8 @@ impl ControlSocket {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
             };
-            number += 1;
             let reply = match hear(&mut stream) {
-                Ok(request) => who.answer(&request, number),
+                Ok(request) => who.answer(&request),
                 Err(error) => Reply::refused(error),
             };
             // A client that does not read the answer does not need it.
@@ -274,7 +272,7 @@ fn sockets_in(list: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     #[test]
     fn what_one_reading_of_the_list_leaves_out_another_has() {
@@ -294,10 +292,13 @@ mod tests {
         assert_eq!((none.len(), readings), (0, 3));
     }
 
-    struct Parrot;
+    /// Counts what it hears.
+    struct Parrot(AtomicU64);
 
     impl Answer for Parrot {
-        fn answer(&self, request: &Request, number: u64) -> Reply {
+        fn answer(&self, request: &Request) -> Reply {
+            // ORDER: Relaxed; a counter.
+            let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
             Reply::refused(format!("{number} {request:?}"))
         }
     }
@@ -309,7 +310,9 @@ mod tests {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // ORDER: Relaxed; a flag.
-            scope.spawn(|| socket.serve(&Parrot, || over.load(Ordering::Relaxed)));
+            scope.spawn(|| {
+                socket.serve(&Parrot(AtomicU64::new(0)), || over.load(Ordering::Relaxed))
+            });
             let result =
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(folder.path())));
             over.store(true, Ordering::Relaxed); // ORDER: Relaxed; as above.

@@ -75,6 +75,13 @@ pub struct Output {
     level: i32,
 }
 
+impl Recorded {
+    /// Returns whether not even the file could be made: nothing of the process is in any trace of its own.
+    pub fn is_unmade(&self) -> bool {
+        self.error.is_some() && self.ending.is_none() && !self.path.exists()
+    }
+}
+
 impl Output {
     /// Starts the writer thread. It ends when the last `Output` is dropped.
     pub fn start(level: i32) -> std::io::Result<(Output, JoinHandle<Vec<Recorded>>)> {
@@ -181,6 +188,16 @@ fn tell_origin(traces: &mut HashMap<usize, Trace>, trace: &Trace) {
 
 fn write(trace: &mut Trace, job: Job) {
     let Some(writer) = trace.writer.as_mut() else {
+        if let Job::Rename(path) = job {
+            // There is no file: this is the name that it would have, in the error as well.
+            let recorded = &mut trace.recorded;
+            let (was, is) = (
+                recorded.path.display().to_string(),
+                path.display().to_string(),
+            );
+            recorded.error = recorded.error.take().map(|error| error.replace(&was, &is));
+            recorded.path = path;
+        }
         return;
     };
     let result = match job {

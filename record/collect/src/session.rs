@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -68,6 +68,8 @@ struct Meeting {
     stop: AtomicBool,
     /// Whether a detach was requested.
     leave: AtomicBool,
+    /// The number of snapshots that were asked for by name.
+    snapshots: AtomicU32,
     /// Whether some modules of the program that is attached to do not lead to the recorder yet ([`Session::joined`]).
     joining: AtomicBool,
     /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
@@ -188,6 +190,7 @@ impl Session {
             known: Mutex::default(),
             stop: AtomicBool::new(false),
             leave: AtomicBool::new(false),
+            snapshots: AtomicU32::new(0),
             unix_offset_ns: unix_ns().saturating_sub(sys::monotonic_ns()),
         });
         let sampler_output = output.clone();
@@ -431,7 +434,7 @@ impl Meeting {
 }
 
 impl control::Answer for Meeting {
-    fn answer(&self, request: &Request, number: u64) -> Reply {
+    fn answer(&self, request: &Request) -> Reply {
         match (request, self.state()) {
             (Request::Status, _) => Reply::done(self.status(), ""),
             (Request::Start, State::Recording) => Reply::refused("it is recording already".into()),
@@ -449,7 +452,11 @@ impl control::Answer for Meeting {
                 Reply::refused("a mark needs a name".into())
             }
             (Request::Mark { name }, _) => self.mark(name),
-            (Request::Snapshot, _) => self.mark(&format!("snapshot {number}")),
+            (Request::Snapshot, _) => {
+                // ORDER: Relaxed; a counter, and requests are answered one after the other.
+                let before = self.snapshots.fetch_add(1, Ordering::Relaxed);
+                self.mark(&format!("snapshot {}", before + 1))
+            }
             (Request::Detach, _) if !self.options.attached => Reply::refused(
                 "the program was started by skinflint, which records it to its end; `stop` stops recording".into(),
             ),

@@ -4,6 +4,7 @@
 //!   prctl, seccomp ─► a new child of fork meets the collector first ─► the kernel ─► what does the filter kill at?
 //!     a call of every event       recording stops, which is said
 //!     a call of a new thread      later threads are not recorded, which is counted
+//!     the length of a segment     shared memory of System V has no stack
 //!     a call of the meeting       later copies are lost, by a notice; later programs get no address of the collector
 //! ```
 //!
@@ -31,6 +32,7 @@ static KILLED: AtomicU32 = AtomicU32::new(0);
 const EVENTS: u32 = 1;
 const THREADS: u32 = 2;
 const MEETING: u32 = 4;
+const SEGMENTS: u32 = 8;
 /// The id of a child of vfork whose filters kill at the meeting; 0 for none (T3).
 static CHILD: AtomicU32 = AtomicU32::new(0);
 
@@ -69,6 +71,8 @@ const OF_THREADS: [Call; 6] = [
     call(libc::SYS_tgkill, [1000, 1000, 0, 0]),
     call(libc::SYS_sigaltstack, [0, AT, 0, 0]),
 ];
+
+const OF_SEGMENTS: [Call; 1] = [call(libc::SYS_shmctl, [1, libc::IPC_STAT as u64, AT, 0])];
 
 const OF_THE_MEETING: [Call; 8] = [
     call(
@@ -157,6 +161,7 @@ pub unsafe fn installed(filter: *const libc::sock_fprog, before: &Before) {
         (EVENTS, &OF_EVENTS[..]),
         (THREADS, &OF_THREADS),
         (MEETING, &OF_THE_MEETING),
+        (SEGMENTS, &OF_SEGMENTS),
     ] {
         killed |= if kills(calls) { which } else { 0 };
     }
@@ -173,7 +178,7 @@ fn ends(filter: &[sock_filter], call: &Call, before: &Before) -> bool {
 
 /// Notes that the kernel has let the process have strict mode: it kills at all calls but four.
 pub fn is_strict(before: &Before) {
-    note(EVENTS | THREADS | MEETING, before);
+    note(EVENTS | THREADS | MEETING | SEGMENTS, before);
 }
 
 #[cold]
@@ -208,6 +213,11 @@ pub fn may_meet() -> bool {
 /// Returns whether a new thread may be recorded.
 pub fn may_add_threads() -> bool {
     KILLED.load(Ordering::Relaxed) & THREADS == 0 // ORDER: Relaxed; as in `note`.
+}
+
+/// Returns whether the kernel may be asked for the length of shared memory.
+pub fn may_ask_for_segments() -> bool {
+    KILLED.load(Ordering::Relaxed) & SEGMENTS == 0 // ORDER: Relaxed; as in `note`.
 }
 
 /// Returns whether the process id may be asked for.

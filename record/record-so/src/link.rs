@@ -3,10 +3,11 @@
 //! K1  No descriptor stays open: a program that closes all of them loses nothing, and one that relies
 //!     on their numbers finds them unchanged.
 //! K2  Every wait has a time-out; a collector that does not answer means no recording.
-//! K3  Only raw system calls are used, so a child of a threaded program may link itself.
+//! K3  Only raw system calls are used, so a child of a threaded program may link itself, whatever locks it was
+//!     copied with; the first meeting asks the loader which object the allocator is, and later ones know it.
 
-use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use skinflint_base::env;
 use skinflint_base::ring::{
@@ -30,6 +31,9 @@ static READ: AtomicBool = AtomicBool::new(false);
 static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The number of the signal that makes a mark, or 0.
 pub static MARK_SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// The path of the object that the allocator lies in; null before the first meeting.
+static ALLOCATOR: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The longest environment that is searched, in bytes.
 const ENVIRONMENT_BYTES: usize = 4 << 20;
@@ -86,7 +90,7 @@ fn take_variable(entry: &[u8]) {
         // SAFETY: see `Address`.
         let address = unsafe { &mut *ADDRESS.0.get() };
         for (to, from) in address.sun_path.iter_mut().zip(path) {
-            *to = *from as core::ffi::c_char;
+            *to = *from as c_char;
         }
         // ORDER: Relaxed; as above.
         KNOWN.store(true, Ordering::Relaxed);
@@ -112,7 +116,7 @@ pub fn set_address(path: &[u8]) -> bool {
     let address = unsafe { &mut *ADDRESS.0.get() };
     address.sun_path = [0; 108];
     for (to, from) in address.sun_path.iter_mut().zip(path) {
-        *to = *from as core::ffi::c_char;
+        *to = *from as c_char;
     }
     // ORDER: Relaxed; as in `read_environment`.
     READ.store(true, Ordering::Relaxed);
@@ -262,6 +266,19 @@ struct Met {
     region: *mut u8,
 }
 
+/// Returns the path of the object that the allocator lies in, which the loader is asked for once (K3).
+fn allocator_path() -> &'static CStr {
+    // ORDER: Relaxed for both; found at the first meeting, by the only thread that records.
+    let known = ALLOCATOR.load(Ordering::Relaxed);
+    if !known.is_null() {
+        // SAFETY: of `object_of`, below.
+        return unsafe { CStr::from_ptr(known) };
+    }
+    let path = real::object_of(real::REAL.malloc.get());
+    ALLOCATOR.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
+    path
+}
+
 fn meet(kind: u32, token: u64, fork_ticket: u64, time_ns: u64) -> Option<Met> {
     let socket = connect()?;
     let mut hello = Hello {
@@ -274,10 +291,9 @@ fn meet(kind: u32, token: u64, fork_ticket: u64, time_ns: u64) -> Option<Met> {
         allocator_path: [0; 256],
         libc_version: [0; 32],
     };
-    let path = real::object_of(real::REAL.malloc.get());
-    copy_text(&mut hello.allocator_path, path.to_bytes());
+    copy_text(&mut hello.allocator_path, allocator_path().to_bytes());
     // SAFETY: returns a static C string.
-    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     copy_text(&mut hello.libc_version, version.to_bytes());
     let (welcome, [session_fd, notifier_fd, region_fd]) = exchange(&socket, &hello)?;
     // The session page and the notifier are needed once; a child of fork keeps its parent's mappings. A process that is

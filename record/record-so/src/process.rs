@@ -71,6 +71,14 @@ pub fn epoch() -> u64 {
     unsafe { (*page).epoch.load(Ordering::Relaxed) }
 }
 
+/// Returns whether this process is a child of fork that has not met the collector yet, and may. Cost: two loads.
+#[cold]
+pub fn is_new_copy() -> bool {
+    // ORDER: Relaxed for both; a child has them from its parent, and one thread.
+    let is_of_a_recorded_one = TOKEN.load(Ordering::Relaxed) != 0;
+    epoch() == 0 && is_of_a_recorded_one && !OFF.load(Ordering::Relaxed)
+}
+
 pub fn set_epoch() {
     // ORDER: Relaxed; see `epoch`.
     let next = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);

@@ -23,6 +23,11 @@ impl Real {
         Real(AtomicPtr::new(core::ptr::null_mut()))
     }
 
+    /// Returns the pointer if the table is resolved; null otherwise, and if the program has no such function.
+    pub fn if_resolved(&self) -> *mut c_void {
+        self.0.load(Ordering::Relaxed) // ORDER: Relaxed; as in `get`.
+    }
+
     /// Returns the pointer, and resolves the table first if need be. Null if the program has no such function.
     #[inline(always)]
     pub fn get(&self) -> *mut c_void {
@@ -169,6 +174,10 @@ real_functions! {
     brk: "brk";
     sbrk: "sbrk";
     madvise: "madvise";
+    shmat: "shmat";
+    shmdt: "shmdt";
+    prctl: "prctl";
+    syscall: "syscall";
     pthread_create: "pthread_create";
     fork: "fork";
     sigaltstack: "sigaltstack";
@@ -315,6 +324,14 @@ pub type Brk = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 /// `madvise`
 pub type Madvise = unsafe extern "C" fn(*mut c_void, usize, c_int) -> c_int;
+/// `shmat`
+pub type Shmat = unsafe extern "C" fn(c_int, *const c_void, c_int) -> *mut c_void;
+/// `shmdt`
+pub type Shmdt = unsafe extern "C" fn(*const c_void) -> c_int;
+/// `prctl`, whose arguments are passed in registers
+pub type Prctl = unsafe extern "C" fn(c_int, u64, u64, u64, u64) -> c_int;
+/// `syscall`, as above
+pub type Syscall = unsafe extern "C" fn(i64, u64, u64, u64, u64, u64, u64) -> i64;
 /// `fork`
 pub type Fork = unsafe extern "C" fn() -> c_int;
 /// `sigaltstack`

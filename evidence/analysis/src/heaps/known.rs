@@ -250,7 +250,16 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["S_getmem*", "S_find_more_room*", "S_find_segments*"],
         mapped: &[],
         maps: &[],
-        change: "(bytes-allocated) and (object-counts) tell what is in it; (release-minimum-generation 0) gives memory back after each collection.",
+        change: "(bytes-allocated) and (object-counts) tell what is in it; (release-minimum-generation 0) gives memory back after each collection. Racket calls them through vm-eval of ffi/unsafe/vm; its own are (current-memory-use) and (collect-garbage).",
+    },
+    Known {
+        name: "Poly/ML's heap",
+        allocator: false,
+        modules: &["libpolyml", "poly"],
+        chunks: &[],
+        mapped: &["OSMem::Alloc*"],
+        maps: &[],
+        change: "--maxheap MB bounds it, a larger --gcpercent keeps less beside the live data; --debug heapsize logs why it grows, PolyML.objSize tells what a value takes.",
     },
     Known {
         name: "Tcl's object allocator",

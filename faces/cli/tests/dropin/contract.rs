@@ -5,8 +5,8 @@
 
 use skinflint_test_support::need;
 
-use crate::library::{both, both_with, contract, on_ours, ours};
-use crate::tool::{Bench, run};
+use crate::library::{PATIENCE, both, both_with, contract, library, on_ours, ours};
+use crate::tool::{self, Bench, run};
 
 /// Checks dropin.D1 and dropin.D2, and that the program came to its end and was satisfied.
 #[track_caller]
@@ -87,6 +87,24 @@ fn what_the_program_may_do_changes() {
             done.ours
         );
         assert_eq!(done.ours.shell_status(), 0, "{way}: {:#?}", done.ours);
+    }
+}
+
+/// The same with the recorder in front, which has functions of these names, too, and goes on to the allocator's.
+#[test]
+fn what_the_program_may_do_changes_while_it_is_recorded() {
+    let mut ways = vec!["filter"];
+    if need::root("to give rights up") {
+        ways.push("drop");
+    }
+    for way in ways {
+        let bench = Bench::new();
+        let library = library().display().to_string();
+        let mut command = bench.recording(&["--preload", &library], [contract("rights")]);
+        command.arg(way);
+        let done = tool::run_within(command, b"", PATIENCE);
+        assert_eq!(done.shell_status(), 0, "{way}: {done:#?}");
+        assert!(done.stdout.ends_with("rights ok\n"), "{way}: {done:#?}");
     }
 }
 

@@ -62,6 +62,8 @@ fn recording_starts_and_stops_and_what_lives_stays_known() {
     ok(&bench, &[pid, "start"]);
     ok(&bench, &[pid, "mark", "here"]);
     let snapshot = ok(&bench, &[pid, "snapshot"]);
+    ok(&bench, &[pid, "status"]);
+    ok(&bench, &[pid, "snapshot"]);
     tell(&mut talk, "b");
     talk.say(b"q");
     assert_eq!(talk.finish(PATIENCE).status.code(), Some(5));
@@ -82,6 +84,8 @@ fn recording_starts_and_stops_and_what_lives_stays_known() {
     let expected = ["started", "stopped", "started", "stopped", "started"];
     assert_eq!(seen[..5], expected.map(|what| format!("recording {what}")));
     assert_eq!(seen[5], "here");
+    // Snapshots are counted, and no other requests.
+    assert_eq!(seen[6..], ["snapshot 1", "snapshot 2"]);
     assert!(
         snapshot.contains(&format!("{:?}", seen[6])),
         "{snapshot} {seen:?}"

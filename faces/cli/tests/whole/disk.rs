@@ -95,6 +95,27 @@ fn a_full_file_system() {
     survived(&bench, &run(own), "No space left");
 }
 
+/// Runs a shell's line in a folder `small` on a file system of this size, of which `used` bytes are taken. Returns the
+/// result, and each file that is there afterwards with its size in bytes.
+fn in_little_room(bench: &Bench, size: &str, used: u32, line: &str) -> (Done, Vec<(String, u64)>) {
+    std::fs::create_dir(bench.path("small")).expect("its own folder");
+    let script = format!(
+        "mount -t tmpfs -o size={size} none small && head -c {used} /dev/zero > small/all; {line}; \
+         status=$?; stat -c '%n %s' small/* > files; exit $status"
+    );
+    let mut own = bench.command("unshare");
+    own.args(["--mount", "sh", "-c", &script]);
+    let done = run(own);
+    let files = std::fs::read_to_string(bench.path("files")).expect("the list");
+    let files = files.lines().filter_map(|line| {
+        let (name, size) = line.rsplit_once(' ')?;
+        Some((name.replace("small/", ""), size.parse().ok()?))
+    });
+    (done, files.filter(|(name, _)| name != "all").collect())
+}
+
+const MANY: &str = "sh -c 'for i in 1 2 3 4 5 6 7 8; do /bin/echo $i; done'";
+
 #[test]
 fn a_full_file_system_and_many_processes() {
     // SAFETY: no memory is involved.
@@ -102,19 +123,45 @@ fn a_full_file_system_and_many_processes() {
         // Only root may mount; `a_limit_on_the_size_of_files` runs for every user.
         return;
     }
-    let bench = Bench::new();
-    std::fs::create_dir(bench.path("small")).expect("its own folder");
     // There is room for no trace at all, and each of the children would have had one.
-    let script = format!(
-        "mount -t tmpfs -o size=8k none small && head -c 8192 /dev/zero > small/all; \
-         {tool} run --no-html --dir small -- sh -c \
-         'for i in 1 2 3 4 5 6 7 8; do /bin/echo $i; done'",
-        tool = crate::tool::SKINFLINT
-    );
-    let mut own = bench.command("unshare");
-    own.args(["--mount", "sh", "-c", &script]);
-    let done = run(own);
+    let tool = crate::tool::SKINFLINT;
+    for how in [
+        "run --no-html --dir small",
+        "run --dir small",
+        "record --dir small",
+        "record --output small/main.sft",
+    ] {
+        let bench = Bench::new();
+        let line = format!("{tool} {how} -- {MANY}");
+        let (done, files) = in_little_room(&bench, "8k", 8192, &line);
+        assert_eq!(done.stdout, "1\n2\n3\n4\n5\n6\n7\n8\n", "{done:#?}");
+        let says = [
+            "No space left",
+            "8 other traces",
+            "the program went on",
+            "nothing of it was recorded",
+            "--dir",
+        ];
+        done.says(2, &says);
+        assert_eq!(done.stderr.lines().count(), 1, "{done:#?}");
+        assert_eq!(done.stderr.matches("small/").count(), 1, "{done:#?}");
+        assert_eq!(files, [], "{how}");
+    }
+}
+
+#[test]
+fn a_file_system_with_room_for_traces_and_for_no_page() {
+    if !need::root("mount") {
+        return;
+    }
+    let bench = Bench::new();
+    let line = format!("{} run --dir small -- {MANY}", crate::tool::SKINFLINT);
+    let (done, files) = in_little_room(&bench, "64k", 8192, &line);
     assert_eq!(done.stdout, "1\n2\n3\n4\n5\n6\n7\n8\n", "{done:#?}");
-    done.says(2, &["No space left", "other traces"]);
-    assert_eq!(done.stderr.lines().count(), 1, "{done:#?}");
+    done.says(0, &["No space left", "choose another folder with --dir"]);
+    assert_eq!(done.stderr.matches("No space left").count(), 1, "{done:#?}");
+    assert_eq!(files.len(), 9, "{files:?}");
+    for (name, size) in files {
+        assert!(name.ends_with(".sft") && size > 0, "{name}: {size} bytes");
+    }
 }

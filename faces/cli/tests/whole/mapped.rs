@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   brought ─► mappers, books, findings, functions with all that they call: each 32 MiB, 24 of them by `load`
+//!   firstmap ─► a child of fork that maps before its first heap call: stacks, and what it inherited
+//!   segments ─► System V shared memory, by stack
 //!   trampoline ─► stacks through code without unwind information, named by its perf map
 //! ```
 //!
@@ -14,6 +16,13 @@ use crate::report::{Report, number, text};
 use crate::tool::{Bench, program};
 
 const MIB: u64 = 1 << 20;
+
+/// Returns the sum of a field of the mappings that stacks with this function made.
+pub fn mapped_by(report: &Report, function: &str, field: &str) -> u64 {
+    let mappers = report.list("mappers").iter();
+    let by = mappers.filter(|one| report.functions(number(one, "node")).contains(&function));
+    by.map(|one| number(one, field)).sum()
+}
 
 fn named<'a>(report: &'a Report, node: u64, function: &str) -> Option<&'a Value> {
     let node = &report.list("nodes")[node as usize];
@@ -142,4 +151,82 @@ fn what_is_mapped_by_number_has_stacks() {
     assert_eq!(mapped("advised"), (4 * MIB, 2 * MIB));
     let said = bench.tool(["report", "main.sft"]).stdout;
     assert!(said.contains("allocator of their own"), "{said}");
+}
+
+/// Tests M1 for children of fork whose first recorded call is about a mapping: the figures of the head of firstmap.c.
+#[test]
+fn a_child_that_maps_before_its_first_heap_call_has_stacks() {
+    let bench = Bench::new();
+    crate::programs::recorded(&bench, "firstmap").is_complete();
+    let mut children = Vec::new();
+    for trace in bench.traces() {
+        let report = bench.report_at(&trace, "end");
+        report.is_complete();
+        let mib = |function| mapped_by(&report, function, "resident_bytes") / MIB;
+        let held = (mib("inherited"), mib("fresh"));
+        let ended = report.text("program.ended").to_owned();
+        match trace.as_str() {
+            "main.sft" => assert_eq!((held, &*ended), ((8, 0), "exit 0")),
+            _ => {
+                assert_eq!(ended, "exit 42", "{trace}");
+                children.push(held);
+            }
+        }
+        // Nothing that they mapped stands as mapped past the recorder.
+        let at = report.number("at") as usize;
+        let rows = report.list("instants")[at]["books"]["rows"].as_array();
+        let past = rows.expect("books").iter();
+        let past: Vec<_> = past
+            .filter(|row| text(row, "id").contains("unseen") && number(row, "bytes") >= MIB)
+            .collect();
+        assert_eq!(past, [] as [&Value; 0], "{trace}");
+    }
+    children.sort_unstable();
+    // vfork; gone; two that only fork; first, deep, handler; grown.
+    let fresh = (8, 20);
+    let all = [
+        (0, 20),
+        (4, 0),
+        (8, 0),
+        (8, 0),
+        fresh,
+        fresh,
+        fresh,
+        (16, 0),
+    ];
+    assert_eq!(children, all);
+}
+
+/// Tests M1 for `shmat`: the figures of the head of segments.c.
+#[test]
+fn shared_memory_of_system_v_has_stacks() {
+    let bench = Bench::new();
+    crate::programs::recorded(&bench, "segments").is_complete();
+    for trace in bench.traces() {
+        let report = bench.report_at(&trace, "end");
+        report.is_complete();
+        let mapped = |function: &str| {
+            let by = |field| mapped_by(&report, function, field);
+            assert_eq!(
+                by("resident_bytes"),
+                by("shared_bytes"),
+                "{trace}: {function}"
+            );
+            (by("mapped_bytes"), by("shared_bytes"))
+        };
+        // The child has touched nothing of it.
+        let here = u64::from(trace == "main.sft") * MIB;
+        assert_eq!(mapped("kept"), (8 * MIB, 6 * here), "{trace}");
+        assert_eq!(mapped("gone"), (0, 0), "{trace}");
+        assert_eq!(mapped("twice"), (3 * MIB, 3 * here), "{trace}");
+        assert_eq!(mapped("inherited"), (2 * here, 2 * here), "{trace}");
+        // All of the row's bytes have a stack.
+        let at = report.number("at") as usize;
+        let rows = report.list("instants")[at]["books"]["rows"].as_array();
+        let shared = rows.expect("books").iter();
+        let shared = shared.filter(|row| row["id"] == "shared");
+        let bytes: u64 = shared.map(|row| number(row, "bytes")).sum();
+        assert_eq!(bytes, 11 * here, "{trace}");
+    }
+    assert_eq!(bench.traces().len(), 2);
 }

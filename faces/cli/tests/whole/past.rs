@@ -9,6 +9,7 @@
 
 use skinflint_test_support::need;
 
+use crate::mapped::mapped_by;
 use crate::programs::recorded;
 use crate::tool::{Bench, expected, program, programs, run};
 
@@ -48,6 +49,13 @@ fn an_allocator_of_the_programs_own() {
     let report = recorded(&bench, "ownheap");
     assert_eq!(report.number("completeness.lost_events"), 0);
     assert!(report.number("completeness.events") >= 5);
+    // Its child begins by growing under the lock: 1 MiB in a handler of fork, and four times by itself.
+    let traces = bench.traces();
+    let child = traces.iter().find(|trace| *trace != "main.sft");
+    let report = bench.report_at(child.expect("the child's trace"), "end");
+    report.is_complete();
+    let grown = mapped_by(&report, "grow", "mapped_bytes") >> 20;
+    assert!((4..=6).contains(&grown), "{grown} MiB");
 }
 
 /// rustc brings jemalloc, whose first call is `sbrk` under its lock; cargo starts it in an environment of its own.

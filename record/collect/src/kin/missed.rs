@@ -177,8 +177,10 @@ impl Missed {
         // What reading costs is processor time: on a busy machine a reading lasts long and costs no more.
         let begun_ns = sys::thread_cpu_ns();
         let own_bytes = private_dirty_bytes(pid);
-        // Asked afterwards: had the origin ended before, inherited pages would be among these.
-        if stat(self.origin_pid).is_some_and(|origin| !origin.is_dead()) {
+        // Asked afterwards: had the origin ended before, inherited pages would be among these. A process that ends gives
+        // its memory up first, and is a zombie only later.
+        let lives = stat(self.origin_pid).is_some_and(|origin| !origin.is_dead());
+        if lives && high_water_bytes(self.origin_pid).is_some() {
             self.most_bytes = own_bytes.max(self.most_bytes);
         }
         let cost_ns = sys::thread_cpu_ns().saturating_sub(begun_ns);

@@ -1,13 +1,19 @@
-//! The installing of filters of system calls: by `prctl`, and by `seccomp`, which has a number only; and the way into the
-//! kernel of calls by number that are passed on.
+//! The installing of filters of system calls: by `prctl`, and by `seccomp`, which has a number only; and the way on of
+//! calls of `prctl` and `syscall` that are passed on.
+//!
+//! P1  A call goes on to the function behind ours, as any other does: an allocator may stand there that has threads of
+//!     its own follow the program's rights. Before the functions are known (real.L2), it goes to the kernel.
+//! P2  A call that is passed on leaves no frame of ours: a child that shares its parent's stack returns through it.
 //!
 //! Not here: what follows from a filter (filters.rs).
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
+use core::mem::offset_of;
 
 use skinflint_base::sys;
 
+use crate::real::{Prctl, REAL, Syscall, Table};
 use crate::{filters, thread};
 
 /// `prctl`; filters of system calls are noted.
@@ -17,22 +23,46 @@ use crate::{filters, thread};
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn prctl(_option: i32) -> i32 {
-    naked_asm!("jmp {passed}", passed = sym passed)
-}
-
-/// Makes a call of `prctl` as the C library does, without a frame of ours; except for filters.
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn passed() {
     naked_asm!(
         "cmp edi, {SET_SECCOMP}",
         "je {seccomp}",
+        "mov rax, qword ptr [rip + {table} + {place}]",
+        "test rax, rax",
+        "jz 2f",
+        "jmp rax",
+        "2:",
         "movsxd rdi, edi",
         "mov r10, rcx",
         "mov eax, {PRCTL}",
         "jmp {into_the_kernel}",
         SET_SECCOMP = const libc::PR_SET_SECCOMP,
         PRCTL = const libc::SYS_prctl,
-        seccomp = sym set_seccomp,
+        seccomp = sym set_seccomp::<false>,
+        table = sym REAL,
+        place = const offset_of!(Table, prctl),
+        into_the_kernel = sym into_the_kernel,
+    )
+}
+
+/// Passes a call of `syscall` on (P1, P2), with the registers and the stack as the program set them.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn passed() {
+    naked_asm!(
+        "mov rax, qword ptr [rip + {table} + {place}]",
+        "test rax, rax",
+        "jz 2f",
+        "jmp rax",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "jmp {into_the_kernel}",
+        table = sym REAL,
+        place = const offset_of!(Table, syscall),
         into_the_kernel = sym into_the_kernel,
     )
 }
@@ -40,7 +70,7 @@ pub(super) unsafe extern "C" fn passed() {
 /// Makes the system call whose number is in `rax` and whose arguments are where the kernel wants them. Returns as
 /// the C library's functions do, to the caller of the function that jumped here.
 #[unsafe(naked)]
-pub(super) unsafe extern "C" fn into_the_kernel() {
+unsafe extern "C" fn into_the_kernel() {
     naked_asm!(
         "syscall",
         "cmp rax, -4095",
@@ -58,8 +88,8 @@ pub(super) unsafe extern "C" fn into_the_kernel() {
     )
 }
 
-/// `prctl(PR_SET_SECCOMP, …)`.
-unsafe extern "C" fn set_seccomp(
+/// `prctl(PR_SET_SECCOMP, …)`, by its name or by its number.
+pub(super) unsafe extern "C" fn set_seccomp<const BY_NUMBER: bool>(
     option: u64,
     mode: u64,
     filter: *const c_void,
@@ -70,7 +100,12 @@ unsafe extern "C" fn set_seccomp(
     let is_filter = mode == u64::from(libc::SECCOMP_MODE_FILTER);
     let is_strict = mode == u64::from(libc::SECCOMP_MODE_STRICT);
     // SAFETY: the program's own call.
-    unsafe { install(libc::SYS_prctl, args, filter, is_filter, is_strict) }
+    unsafe {
+        install(filter, is_filter, is_strict, || match BY_NUMBER {
+            true => by_number(libc::SYS_prctl, args),
+            false => by_name(args),
+        })
+    }
 }
 
 /// `seccomp`, by its number.
@@ -81,7 +116,62 @@ pub(super) unsafe extern "C" fn seccomp(operation: u64, flags: u64, filter: *con
     let is_filter = operation == libc::SECCOMP_SET_MODE_FILTER;
     let is_strict = operation == libc::SECCOMP_SET_MODE_STRICT;
     // SAFETY: the program's own call.
-    unsafe { install(libc::SYS_seccomp, args, filter, is_filter, is_strict) }
+    unsafe {
+        install(filter, is_filter, is_strict, || {
+            by_number(libc::SYS_seccomp, args)
+        })
+    }
+}
+
+/// Calls the `prctl` behind ours (P1).
+///
+/// # Safety
+/// The program's own call.
+unsafe fn by_name(args: [u64; 6]) -> i64 {
+    let next = REAL.prctl.if_resolved();
+    if next.is_null() {
+        // SAFETY: as the caller promises.
+        return unsafe { to_the_kernel(libc::SYS_prctl, args) };
+    }
+    let [option, a, b, c, d, _] = args;
+    // SAFETY: found under its name, which has this type; as the caller promises.
+    unsafe {
+        let next = core::mem::transmute::<*mut c_void, Prctl>(next);
+        i64::from(next(option as i32, a, b, c, d))
+    }
+}
+
+/// Calls the `syscall` behind ours (P1).
+///
+/// # Safety
+/// The program's own call.
+unsafe fn by_number(number: i64, args: [u64; 6]) -> i64 {
+    let next = REAL.syscall.if_resolved();
+    if next.is_null() {
+        // SAFETY: as the caller promises.
+        return unsafe { to_the_kernel(number, args) };
+    }
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: found under its name, which has this type; as the caller promises.
+    unsafe {
+        let next = core::mem::transmute::<*mut c_void, Syscall>(next);
+        next(number, a, b, c, d, e, f)
+    }
+}
+
+/// Makes a system call, and sets `errno` as the C library would.
+///
+/// # Safety
+/// The program's own call.
+unsafe fn to_the_kernel(number: i64, args: [u64; 6]) -> i64 {
+    // SAFETY: as the caller promises.
+    let result = unsafe { sys::syscall(number, args) };
+    if sys::is_error(result) {
+        // SAFETY: this thread's own.
+        unsafe { *libc::__errno_location() = -result as i32 };
+        return -1;
+    }
+    result
 }
 
 /// Lets a child of fork that has recorded nothing yet meet the collector, while it may.
@@ -93,27 +183,24 @@ fn meet() {
     }
 }
 
-/// Makes the program's call. Returns what the C library's function would, and sets `errno` as it would.
+/// Makes the program's call, which returns as the C library's functions do, and notes the filter that it installs.
+///
+/// # Safety
+/// `filter` is what the call has the kernel read.
 unsafe fn install(
-    number: i64,
-    args: [u64; 6],
     filter: *const c_void,
     is_filter: bool,
     is_strict: bool,
+    call: impl FnOnce() -> i64,
 ) -> i64 {
     // Without a filter the call only asks what the kernel can do.
     let before = (is_filter && !filter.is_null() || is_strict).then(|| {
         meet();
         filters::before()
     });
-    // SAFETY: as the callers promise.
-    let result = unsafe { sys::syscall(number, args) };
-    if sys::is_error(result) {
-        // SAFETY: this thread's own.
-        unsafe { *libc::__errno_location() = -result as i32 };
-        return -1;
-    }
+    let result = call();
     match before {
+        _ if result == -1 => {}
         // SAFETY: the kernel has read it.
         Some(before) if is_filter => unsafe { filters::installed(filter.cast(), &before) },
         Some(before) => filters::is_strict(&before),

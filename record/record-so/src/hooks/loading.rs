@@ -202,6 +202,8 @@ hooks! {
     c"madvise": exports::madvise, true;
     c"brk": exports::brk, true;
     c"sbrk": exports::sbrk, true;
+    c"shmat": exports::shmat, true;
+    c"shmdt": exports::shmdt, true;
     c"prctl": exports::prctl, true;
     c"syscall": exports::syscall, true;
     c"pthread_create": exports::pthread_create, true;

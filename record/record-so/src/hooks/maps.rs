@@ -17,7 +17,7 @@ use crate::thread;
 use crate::{modules, process, real};
 
 /// A mapping call under way.
-enum By {
+pub(super) enum By {
     /// The program.
     Program(*mut ThreadState),
     /// The allocator, during a call of the program's.
@@ -29,7 +29,7 @@ enum By {
 /// Makes a mapping call by a raw system call, and reports errors as libc does: used while the table of real functions
 /// is not complete (real.L2), and for calls by number, since the function beneath may itself use such calls
 /// (tcmalloc's `mmap`).
-fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
+pub(super) fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
     // SAFETY: the program's own call.
     let result = unsafe { sys::syscall(number, args) };
     if sys::is_error(result) {
@@ -41,11 +41,12 @@ fn by_kernel(number: i64, args: [u64; 6]) -> i64 {
 }
 
 impl By {
-    fn enter() -> By {
+    pub(super) fn enter() -> By {
         // A program with its own malloc (chromium) maps memory while it holds a lock of that malloc.
         // Resolving names and linking may allocate, so they must not begin here; they begin with our
-        // constructor, or with a heap event, whichever comes first.
-        if !real::is_resolved() || process::epoch() == 0 {
+        // constructor, or with a heap event, whichever comes first. A copy has inherited all of that:
+        // it meets the collector by system calls alone (link.K3), whatever it holds.
+        if !real::is_resolved() || process::epoch() == 0 && !process::is_new_copy() {
             return By::Unrecorded;
         }
         let from_allocator = thread::enter_from_allocator();
@@ -62,18 +63,18 @@ impl By {
         By::Program(state)
     }
 
-    fn state(&self) -> Option<*mut ThreadState> {
+    pub(super) fn state(&self) -> Option<*mut ThreadState> {
         match self {
             By::Program(state) | By::Allocator(state) => Some(*state),
             By::Unrecorded => None,
         }
     }
 
-    fn flag(&self) -> u8 {
+    pub(super) fn flag(&self) -> u8 {
         u8::from(matches!(self, By::Allocator(_)))
     }
 
-    fn leave(self) {
+    pub(super) fn leave(self) {
         // SAFETY: each as it was entered.
         unsafe {
             match self {
@@ -260,7 +261,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
 }
 
 /// The alignment of mappings on x86-64, in bytes.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// A bit that is set in the address of a mapping that is being moved: no program maps anything there. As soon as the
 /// kernel has moved a mapping, another thread may map at the old address, and its event may come before the one that
@@ -417,8 +418,8 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 
 /// `syscall`: mappings, programs and filters that are asked for by number are recorded, or noticed, as those by name.
 ///
-/// All other numbers are passed to the kernel here as libc's function does, without a frame of ours: a child that
-/// shares its parent's stack returns through this function.
+/// All other numbers go on to the function behind ours, without a frame of ours: a child that shares its parent's stack
+/// returns through this function.
 ///
 /// # Safety
 /// As for the system call of that number.
@@ -429,9 +430,22 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         "cmp rdi, {SYS_MMAP}",
         "je 3f",
         "cmp rdi, {SYS_MUNMAP}",
-        "je 4f",
+        "je 2f",
         "cmp rdi, {SYS_MREMAP}",
         "je 5f",
+        "cmp rdi, {SYS_MADVISE}",
+        "je 2f",
+        "cmp rdi, {SYS_EXECVE}",
+        "je 2f",
+        "cmp rdi, {SYS_EXECVEAT}",
+        "je 2f",
+        "cmp rdi, {SYS_SECCOMP}",
+        "je 2f",
+        "cmp rdi, {SYS_PRCTL}",
+        "jne {passed}",
+        "cmp esi, {SET_SECCOMP}",
+        "jne {passed}",
+        "2:",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -453,10 +467,6 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         "call {mmap}",
         "add rsp, 24",
         "ret",
-        "4:",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "jmp {munmap}",
         "5:",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -472,17 +482,25 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         SYS_MMAP = const libc::SYS_mmap,
         SYS_MUNMAP = const libc::SYS_munmap,
         SYS_MREMAP = const libc::SYS_mremap,
+        SYS_MADVISE = const libc::SYS_madvise,
+        SYS_EXECVE = const libc::SYS_execve,
+        SYS_EXECVEAT = const libc::SYS_execveat,
+        SYS_SECCOMP = const libc::SYS_seccomp,
+        SYS_PRCTL = const libc::SYS_prctl,
+        SET_SECCOMP = const libc::PR_SET_SECCOMP,
+        passed = sym super::filters::passed,
         by_number = sym by_number,
         mmap = sym mmap_recorded::<true>,
-        munmap = sym munmap_recorded::<true>,
         mremap = sym mremap_recorded::<true>,
     )
 }
 
-/// Goes on to the function for the number in `rax`, or to the kernel, with the first five arguments in their registers.
+/// Goes on to our function for the number in `rax`, with its first five arguments in their registers.
 #[unsafe(naked)]
 unsafe extern "C" fn by_number() {
     naked_asm!(
+        "cmp rax, {SYS_MUNMAP}",
+        "je {munmap}",
         "cmp rax, {SYS_MADVISE}",
         "je {madvise}",
         "cmp rax, {SYS_EXECVE}",
@@ -491,21 +509,17 @@ unsafe extern "C" fn by_number() {
         "je {execveat}",
         "cmp rax, {SYS_SECCOMP}",
         "je {seccomp}",
-        "cmp rax, {SYS_PRCTL}",
-        "je {prctl}",
-        "mov r10, rcx",
-        "mov r9, [rsp + 8]",
-        "jmp {into_the_kernel}",
+        "jmp {prctl}",
+        SYS_MUNMAP = const libc::SYS_munmap,
         SYS_MADVISE = const libc::SYS_madvise,
         SYS_EXECVE = const libc::SYS_execve,
         SYS_EXECVEAT = const libc::SYS_execveat,
         SYS_SECCOMP = const libc::SYS_seccomp,
-        SYS_PRCTL = const libc::SYS_prctl,
+        munmap = sym munmap_recorded::<true>,
         madvise = sym madvise_recorded::<true>,
         execve = sym super::starts::execve_by_number,
         execveat = sym super::starts::execveat_by_number,
         seccomp = sym super::filters::seccomp,
-        prctl = sym super::filters::passed,
-        into_the_kernel = sym super::filters::into_the_kernel,
+        prctl = sym super::filters::set_seccomp::<true>,
     )
 }

@@ -15,6 +15,7 @@ pub mod malloc;
 mod maps;
 mod operators;
 pub mod process_ends;
+mod segments;
 mod starts;
 mod threads;
 
@@ -28,6 +29,7 @@ pub mod exports {
     };
     pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk, syscall};
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};
+    pub use super::segments::{shmat, shmdt};
     pub use super::threads::{fork, pthread_create, sigaltstack};
 }
 
