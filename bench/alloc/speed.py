@@ -26,7 +26,7 @@ def turned(items, number):
 def pattern_binary(bench):
     """The pattern program, compiled when a source is newer."""
     folder = os.path.join(peers.HERE, "programs")
-    sources = [os.path.join(folder, name) for name in ("pattern.c", "single.c", "handed.c")]
+    sources = [os.path.join(folder, name) for name in ("pattern.c", "single.c", "longer.c", "handed.c")]
     binary = os.path.join(bench.work, "alloc", "pattern")
     newest = max(os.path.getmtime(path) for path in sources + [os.path.join(folder, "pattern.h")])
     if not os.path.exists(binary) or os.path.getmtime(binary) < newest:

@@ -134,19 +134,21 @@ void queue_close(queue_t *queue) {
     pthread_mutex_unlock(&queue->lock);
 }
 
-static const pattern_t *const groups[] = {single_patterns, thread_patterns, handed_patterns, hidden_patterns};
+/* Those of one thread first, the hidden ones last. */
+enum { OF_ONE_THREAD = 2, LISTED = 4, GROUPS };
+static const pattern_t *const groups[GROUPS] = {single_patterns, longer_patterns, thread_patterns, handed_patterns, hidden_patterns};
 
 static const pattern_t *find(const char *name) {
-    for (size_t g = 0; g < 4; g++)
+    for (size_t g = 0; g < GROUPS; g++)
         for (const pattern_t *p = groups[g]; p->name; p++)
             if (!strcmp(p->name, name)) return p;
     return NULL;
 }
 
 static int list(void) {
-    for (size_t g = 0; g < 3; g++)
+    for (size_t g = 0; g < LISTED; g++)
         for (const pattern_t *p = groups[g]; p->name; p++)
-            printf("%s\t%d\t%llu\t%s\n", p->name, g > 0, (unsigned long long)p->scale, p->what);
+            printf("%s\t%d\t%llu\t%s\n", p->name, g >= OF_ONE_THREAD, (unsigned long long)p->scale, p->what);
     return 0;
 }
 

@@ -92,6 +92,8 @@ typedef struct {
 } pattern_t;
 
 extern const pattern_t single_patterns[];
+/* Of one thread, longer-lived blocks. */
+extern const pattern_t longer_patterns[];
 extern const pattern_t thread_patterns[];
 extern const pattern_t handed_patterns[];
 /* Found by name, not listed: what other figures are corrected by. */

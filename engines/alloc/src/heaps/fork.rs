@@ -129,10 +129,9 @@ pub unsafe extern "C" fn child() {
     mend_links(mine);
     // ORDER: the child has one thread.
     IDLE.store(0, Ordering::Relaxed);
-    let (mut kept, mut alone) = (0, true);
+    let mut alone = true;
     for heap in heaps() {
         heap.lock.reset();
-        kept += heap.kept.held();
         // ORDER: as above.
         if heap.usage.load(Ordering::Relaxed) >= usage::TENANT || core::ptr::eq(heap, mine) {
             continue;
@@ -147,7 +146,7 @@ pub unsafe extern "C" fn child() {
         IDLE.store(offset_of(heap), Ordering::Relaxed); // ORDER: as above
     }
     if !alone {
-        runs::recount_kept(kept);
+        runs::recount_kept(heaps().map(|heap| &heap.kept));
     }
 }
 
@@ -250,7 +249,7 @@ mod tests {
         assert!(pool::heaps().any(|heap| core::ptr::eq(heap, owner)));
     }
 
-    /// The fork comes as another thread is about to keep a run: it is in no slot, and the child counts what is, and what
+    /// The fork comes as another thread has a kept run in its hands, for the pool: the child counts what is in slots, and what
     /// waits for the pool. With one thread it is a signal handler that forks, and the count stands.
     #[test]
     fn a_run_that_a_gone_thread_had_in_its_hands_is_not_kept_in_the_child() {
@@ -260,7 +259,7 @@ mod tests {
             let _alone = alone();
             // SAFETY: the heap is this thread's.
             let heap = unsafe { &*thread::enter() };
-            let kept = || runs::KEPT.load(Ordering::Relaxed); // ORDER: one thread
+            let kept = || (runs::leaving(), heap.kept.held());
             let of = |pages: u64, runs: u64| pages << 32 | runs;
             // Both are there before one is kept: it would go to the pool as the other is made.
             let blocks = [3, 5].map(|pages| large::malloc(pages * PAGE, 1).0);
@@ -268,13 +267,19 @@ mod tests {
                 // SAFETY: a live block, freed once.
                 unsafe { large::free(block) };
             }
-            runs::count_kept(IN_HAND);
-            assert_eq!(kept(), of(15, 3));
-            assert!(held_in_child(|| kept() == of(15, 3)), "one thread");
+            runs::count_leaving(IN_HAND);
+            assert_eq!(kept(), (of(7, 1), of(8, 2)));
+            assert!(
+                held_in_child(|| kept() == (of(7, 1), of(8, 2))),
+                "one thread"
+            );
             let _other = own();
             runs::defer(heap.kept.take(5).expect("it is kept").0);
-            assert!(held_in_child(|| kept() == of(8, 2)), "two threads");
-            assert_eq!(kept(), of(15, 3), "the parent's");
+            assert!(
+                held_in_child(|| kept() == (of(5, 1), of(3, 1))),
+                "two threads"
+            );
+            assert_eq!(kept(), (of(7, 1), of(3, 1)), "the parent's");
         });
         if let Some((status, said)) = told {
             assert!(status.success(), "{said}");

@@ -23,7 +23,7 @@ use super::pool::with_pool;
 pub use super::runs::Large;
 use super::runs::{DISPLACED, count_block, count_pages, defer, give, give_clean, page_of};
 use super::tls::who;
-use super::{cache, hints, tls};
+use super::{cache, hints, runs, tls};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Who;
 use crate::mechanism::map::map_entry;
@@ -63,9 +63,19 @@ pub fn take_kept(heap: &Heap, n: usize, align: usize) -> Option<*mut u8> {
 /// Does what [`malloc`] does, without a look at what the heap keeps.
 pub fn malloc_new(n: usize, align: usize) -> (*mut u8, bool) {
     let who = who();
+    publish_kept();
     // A size that no heap could have is refused below.
     cache::before_growing(who, n.div_ceil(PAGE).min(u32::MAX as usize) as u32);
     malloc_as(who, n, align)
+}
+
+/// Has what this thread's heap keeps counted as kept, before the counts of live blocks change.
+fn publish_kept() {
+    let heap = tls::get();
+    if !heap.is_null() && !tls::is_ended(heap) {
+        // SAFETY: a thread's heap stays (pool.G4).
+        runs::publish_kept(unsafe { &(*heap).kept });
+    }
 }
 
 /// Does what [`malloc`] does, under a given identity: it uses no thread-local storage.
@@ -174,6 +184,7 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
         let (start, have) = ((*large).start, (*large).pages);
         let page = page_of(start);
         let who = who();
+        publish_kept();
         if want > have {
             cache::before_growing(who, want - have);
         }

@@ -10,6 +10,7 @@ use skinflint_base::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use skinflint_pages::{PAGE, Pool};
 
 use super::hints;
+use crate::mechanism::kept::Kept;
 use crate::mechanism::range::{at, base};
 use crate::mechanism::span::KIND_CACHED;
 use crate::mechanism::{publish, remote};
@@ -70,38 +71,59 @@ pub static MOST_PAGES: AtomicU32 = AtomicU32::new(0);
 /// The highest that [`LIVE_BLOCKS`] has been.
 pub static MOST_BLOCKS: AtomicU32 = AtomicU32::new(0);
 
-/// Pages (the upper half) and number of the runs that heaps keep (`cache`); part of the counts of live ones.
-pub static KEPT: AtomicU64 = AtomicU64::new(0);
+/// Pages (the upper half) and number of the runs that were kept and are on their way to the pool; part of the counts of live
+/// ones, as those in heaps' slots are.
+static LEAVING: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a run that a heap keeps from now on.
-#[inline]
-pub fn count_kept(pages: u32) {
+/// The same of those in heaps' slots, as of each heap's last [`publish_kept`]. Not at each put and take: a locked instruction
+/// on a word of all threads.
+static PUBLISHED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a kept run that was taken out for the pool.
+pub fn count_leaving(pages: u32) {
     // ORDER: a statistic.
-    KEPT.fetch_add(u64::from(pages) << 32 | 1, Ordering::Relaxed);
+    LEAVING.fetch_add(u64::from(pages) << 32 | 1, Ordering::Relaxed);
 }
 
 /// Counts a kept run that went to the pool, after it has gone: it was not live once more.
 fn count_given(pages: u32) {
     // ORDER: as above.
-    KEPT.fetch_sub(u64::from(pages) << 32 | 1, Ordering::Relaxed);
+    LEAVING.fetch_sub(u64::from(pages) << 32 | 1, Ordering::Relaxed);
 }
 
-/// Counts a kept run that is live again.
+/// Has what a heap keeps counted as kept, and not as live, in the maxima of live blocks. A heap's own thread calls it before
+/// a block comes from the pool, the purger at its walks.
+pub fn publish_kept(kept: &Kept) {
+    if kept.held() != kept.published() {
+        PUBLISHED.fetch_add(kept.publish(), Ordering::Relaxed); // ORDER: a statistic
+    }
+}
+
+/// Returns the runs that are on their way to the pool, as [`LEAVING`] has them.
+#[cfg(test)]
+pub fn leaving() -> u64 {
+    LEAVING.load(Ordering::Relaxed) // ORDER: a statistic
+}
+
+/// Returns the pages and the number of the runs that are kept, by what was published.
+fn kept_now() -> u64 {
+    // ORDER: statistics, which wrap around only in the child of a fork (fork.W6).
+    let leaving = LEAVING.load(Ordering::Relaxed);
+    leaving.wrapping_add(PUBLISHED.load(Ordering::Relaxed)) // ORDER: as above
+}
+
+/// Raises the maxima of live blocks, after a block was taken from this heap's runs. Of other heaps' runs those count as live
+/// that were kept since they were last published: within a walk of the purger's.
 #[inline]
-pub fn count_taken(pages: u32) {
-    // ORDER: as above.
-    let kept = KEPT.fetch_sub(u64::from(pages) << 32 | 1, Ordering::Relaxed);
-    // They wrap around only in the child of a fork (fork.W6).
-    let kept_pages = ((kept >> 32) as u32).wrapping_sub(pages);
-    let kept_runs = (kept as u32).wrapping_sub(1);
+pub fn count_taken(kept: &Kept) {
+    let own = kept.held().wrapping_sub(kept.published());
+    let all = kept_now().wrapping_add(own);
+    let live = |count: &AtomicU32| count.load(Ordering::Relaxed); // ORDER: as above
     raise(
         &MOST_PAGES,
-        LIVE_PAGES.load(Ordering::Relaxed).wrapping_sub(kept_pages),
-    ); // ORDER: as above
-    raise(
-        &MOST_BLOCKS,
-        LIVE_BLOCKS.load(Ordering::Relaxed).wrapping_sub(kept_runs),
-    ); // ORDER: as above
+        live(&LIVE_PAGES).wrapping_sub((all >> 32) as u32),
+    );
+    raise(&MOST_BLOCKS, live(&LIVE_BLOCKS).wrapping_sub(all as u32));
 }
 
 /// Raises a maximum. Two threads at once may lose the lower of two values, or, beside a block that is just counted, note
@@ -124,21 +146,21 @@ fn count(live: &AtomicU32, most: &AtomicU32, more: u32, kept: u32) {
 
 /// Counts pages that came, or went (a negative number as it wraps around). The pool's lock is held.
 pub fn count_pages(more: u32) {
-    let kept = (KEPT.load(Ordering::Relaxed) >> 32) as u32; // ORDER: a statistic
+    let kept = (kept_now() >> 32) as u32;
     count(&LIVE_PAGES, &MOST_PAGES, more, kept);
 }
 
 /// Counts a block of `pages` pages that came. The pool's lock is held.
 pub fn count_block(pages: u32) {
     count_pages(pages);
-    let kept = KEPT.load(Ordering::Relaxed) as u32; // ORDER: a statistic
+    let kept = kept_now() as u32;
     count(&LIVE_BLOCKS, &MOST_BLOCKS, 1, kept);
 }
 
 /// Counts a block of `pages` pages that went. The pool's lock is held.
 fn uncount_block(pages: u32) {
     count_pages(pages.wrapping_neg());
-    let kept = KEPT.load(Ordering::Relaxed) as u32; // ORDER: a statistic
+    let kept = kept_now() as u32;
     count(&LIVE_BLOCKS, &MOST_BLOCKS, u32::MAX, kept);
 }
 
@@ -189,10 +211,9 @@ pub fn defer(offset: u32) {
     remote::push(&DEFERRED, &large.deferred, offset, 0);
 }
 
-/// Counts the kept runs anew, of which so many are in slots ([`KEPT`]'s form); the rest waits for the pool. No other
-/// thread is there.
-pub fn recount_kept(in_slots: u64) {
-    let mut kept = in_slots;
+/// Counts the kept runs anew: those in each heap's slots, and those that wait for the pool. No other thread is there.
+pub fn recount_kept<'a>(heaps: impl Iterator<Item = &'a Kept>) {
+    let mut leaving = 0;
     // ORDER: the child of a fork has one thread, throughout.
     let mut next = DEFERRED.load(Ordering::Relaxed);
     while next != 0 {
@@ -200,11 +221,17 @@ pub fn recount_kept(in_slots: u64) {
         let large = unsafe { &*at::<Large>(next) };
         // ORDER: as above.
         if large.kind.load(Ordering::Relaxed) == KIND_CACHED {
-            kept += u64::from(large.pages) << 32 | 1;
+            leaving += u64::from(large.pages) << 32 | 1;
         }
         next = remote::below(&large.deferred, 0);
     }
-    KEPT.store(kept, Ordering::Relaxed); // ORDER: as above
+    LEAVING.store(leaving, Ordering::Relaxed); // ORDER: as above
+    PUBLISHED.store(0, Ordering::Relaxed); // ORDER: as above
+    for kept in heaps {
+        kept.recount();
+        kept.publish();
+        PUBLISHED.fetch_add(kept.published(), Ordering::Relaxed); // ORDER: as above
+    }
 }
 
 /// Gives back the blocks that [`defer`] kept.

@@ -154,6 +154,15 @@ pub fn pass(who: Who, tick_ns: u64, batch: &mut Batch) -> u32 {
     (bytes / PAGE) as u32
 }
 
+/// Reports whether a heap's thread was idle at the last pass (J1): what lies free there has been free for as long.
+/// PURGE_LOCK is held, by the purger.
+pub fn rests(heap: &Heap) -> bool {
+    // ORDER: only the holder of PURGE_LOCK uses these; the usage is a look.
+    heap.usage.load(Ordering::Relaxed) == usage::THREAD
+        && heap.seen.load(Ordering::Relaxed) != 0 // ORDER: as above
+        && heap.same_since_ns.load(Ordering::Relaxed) == 0 // ORDER: as above
+}
+
 /// Takes what every thread but the caller holds, whose heap is `mine`. PURGE_LOCK is held.
 pub fn of_all(who: Who, mine: *const Heap, batch: &mut Batch) {
     let mut any = false;

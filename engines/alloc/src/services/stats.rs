@@ -148,9 +148,10 @@ pub struct Snapshot {
     pub small_blocks: u64,
     /// Live large blocks.
     pub large_blocks: u64,
-    /// The most large blocks that were live at once.
+    /// The most large blocks that were live at once. What another thread freed and kept for itself since the purger last looked
+    /// counts as live.
     pub large_blocks_max: u64,
-    /// The most bytes in live large blocks at once.
+    /// The most bytes in live large blocks at once; as for [`Snapshot::large_blocks_max`].
     pub large_bytes_max: usize,
     /// Requested bytes of live large blocks.
     pub large_requested: usize,

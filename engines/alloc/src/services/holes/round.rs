@@ -9,7 +9,9 @@
 //! O4  A span that is looked at has its countdown set to 1, so that its next free notes it again (changes.J2). A round
 //!     costs what has changed: spans with free pages that were purged, or without any, are not looked at again.
 //! O5  A page waits for one round at least: what was freed just now is likely to be wanted again. Of a heap whose slow
-//!     paths took spans since the last round, its current spans and as many of each list as it took wait on.
+//!     paths took spans since the last round, its current spans and as many of each list as it took wait on. What lies free
+//!     in the heap of an idle thread has waited already, for two ticks (idle.J1): it goes at the first look, and spans
+//!     without a live block go with it, clean.
 //! O6  An owner may lose the countdown that the purger set (span.S2), and a free by another thread may come between a
 //!     drain and its own bit (free.F2): both need a thread that is stopped between two instructions for as long as two
 //!     rounds lie apart. The net finds what they leave, before the purger ends.
@@ -23,14 +25,15 @@ use core::ops::Range;
 use skinflint_base::sync::Ordering;
 use skinflint_pages::{OWNER_NONE, PAGE, purge::Batch};
 
+use super::super::idle;
 use super::{CHUNK, Walked, dirty_pages, new_visit, purge_span, walk_empty};
 use crate::heaps::changes::{self, GROUP_PAGES};
 use crate::heaps::pool::{heaps, with_pool};
 use crate::heaps::{cache, events, retire};
 use crate::mechanism::heap::{Heap, event_of, usage};
-use crate::mechanism::lock::Who;
+use crate::mechanism::lock::{PURGER, Who};
 use crate::mechanism::map::map_entry;
-use crate::mechanism::range::{at, limit, meta};
+use crate::mechanism::range::{at, limit, meta, offset_of};
 use crate::mechanism::span::{KIND_SMALL, Span, state};
 use crate::mechanism::{publish, remote};
 
@@ -283,17 +286,27 @@ impl Found {
                 continue;
             }
             self.look_up(work.who, Some(owner));
+            let rests = work.who == PURGER && idle::rests(heap);
+            let mut gone = Gone::none();
             self.each(owner, |page, waited, span| {
                 // It may be another heap's now, which noted it then, or gone.
-                if span.page() == page {
-                    work.done.looked += 1;
-                    // SAFETY: a span of this heap, whose lock is held; the batch is flushed before it is given back.
-                    if unsafe { look(heap, span, waited, work.batch, work.done) } {
+                if span.page() != page {
+                    return;
+                }
+                work.done.looked += 1;
+                // SAFETY: a span of this heap, whose lock is held; the batch is flushed before it is given back.
+                unsafe {
+                    if rests && is_vacant(span) {
+                        work.done.purged += purge_span(span, work.batch);
+                        gone.add(span);
+                    } else if look(heap, span, waited, rests, work.batch, work.done) {
                         changes::wait_on(page);
                     }
                 }
             });
             work.batch.flush();
+            // SAFETY: as above; their pages have been given back.
+            unsafe { gone.give(heap) };
             heap.lock.unlock();
         }
         self.count = 0;
@@ -311,6 +324,44 @@ impl Found {
             }
         }
     }
+}
+
+/// Spans of a heap without a live block, whose pages are in the batch.
+struct Gone {
+    count: usize,
+    spans: [u32; CHUNK as usize],
+}
+
+impl Gone {
+    const fn none() -> Gone {
+        Gone {
+            count: 0,
+            spans: [0; CHUNK as usize],
+        }
+    }
+
+    fn add(&mut self, span: &Span) {
+        self.spans[self.count] = offset_of(span);
+        self.count += 1;
+    }
+
+    /// Gives them to the pool.
+    ///
+    /// # Safety
+    /// The heap's lock has been held since they were added, and the batch was flushed.
+    unsafe fn give(&self, heap: &Heap) {
+        for &span in &self.spans[..self.count] {
+            // SAFETY: as the caller promises; vacant spans have no live block and are not Current.
+            unsafe { heap.give_or_wait(at(span)) };
+        }
+    }
+}
+
+/// Reports whether a span that is on a list has no live block. Its heap's lock is held.
+fn is_vacant(span: &Span) -> bool {
+    // ORDER: the lock is held (span.S3).
+    let state = span.state.load(Ordering::Relaxed);
+    matches!(state, state::FULL | state::PARTIAL | state::EMPTY) && span.used() == 0
 }
 
 /// What a look works with. `who` takes the locks. `only`: other heaps' spans wait on, unseen.
@@ -331,7 +382,8 @@ fn look_at_group(group: u32, mut work: Looking) -> Option<u32> {
     next
 }
 
-/// Looks at a span: purges its free pages if it `waited` and has not changed since. `true`: it is to be looked at again.
+/// Looks at a span: purges its free pages if it `waited` and has not changed since, or its heap's thread `rests` (O5). `true`:
+/// it is to be looked at again.
 ///
 /// # Safety
 /// As for [`purge_span`]; the span is the heap's.
@@ -339,6 +391,7 @@ unsafe fn look(
     heap: &Heap,
     span: &Span,
     waited: bool,
+    rests: bool,
     batch: &mut Batch,
     done: &mut Walked,
 ) -> bool {
@@ -362,13 +415,14 @@ unsafe fn look(
     if is_spared(heap, span) {
         return true;
     }
-    if !(waited && armed && same) {
+    if !(rests || waited && armed && same) {
         done.pending += 1;
         return true;
     }
     // SAFETY: as the caller promises.
     done.purged += unsafe { purge_span(span, batch) };
-    false
+    // Until the countdown is seen to have stayed (O6).
+    !armed
 }
 
 /// Puts a span on the list where it belongs, as its owner does at an event: other threads' frees may have come without
@@ -414,7 +468,6 @@ fn last_visit(heap: &Heap) -> u8 {
 /// Makes a whole round for one heap, for tests; what other heaps' spans wait for is left.
 #[cfg(test)]
 pub fn one(heap: &Heap, batch: &mut Batch) -> Walked {
-    use crate::mechanism::lock::PURGER;
     let mut done = Walked::default();
     head(heap, PURGER, batch, &mut done);
     let mut next = Some(0);

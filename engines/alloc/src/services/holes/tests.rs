@@ -181,6 +181,32 @@ fn a_round_looks_at_what_has_changed_and_purges_what_stood_still() {
     assert_eq!(span.clean.load(Ordering::Relaxed).count_ones(), 3); // ORDER: one thread
 }
 
+/// What lies free in the heap of an idle thread has waited already: it goes at the first look, spans without a live block
+/// whole, those that the heap would keep among them.
+#[test]
+fn what_lies_free_in_an_idle_threads_heap_goes_at_the_first_look() {
+    let _alone = alone();
+    let heap = threads();
+    let class = class::base_class(4_096);
+    let spans: Vec<_> = (0..12).map(|_| full(heap, class)).collect();
+    assert!(spans.iter().all(|(span, _)| span.slots > 1));
+    while round(heap) != (0, 0, 0) {}
+    for (i, (_, blocks)) in spans.iter().enumerate() {
+        give(heap, if i < 4 { &blocks[..1] } else { blocks });
+    }
+    let pages = || heap.pages.load(Ordering::Relaxed); // ORDER: one thread
+    let (before, empty): (u32, u32) = (
+        pages(),
+        spans[4..].iter().map(|(span, _)| span.pages()).sum(),
+    );
+    // As an idle thread's is after a pass (`idle`).
+    heap.seen.store(1, Ordering::Relaxed); // ORDER: one thread
+    let (_, pending, purged) = round(heap);
+    assert_eq!((pending, purged), (0, 4 + empty));
+    assert_eq!(before - pages(), empty);
+    while round(heap) != (0, 0, 0) {}
+}
+
 /// The countdown that the purger set may be lost to the owner's own: the span waits until it is seen to have stayed.
 #[test]
 fn a_span_whose_countdown_was_lost_is_looked_at_again() {
