@@ -38,8 +38,7 @@ pub(crate) const FILTER: &str = "recording stopped early: the program installed 
 pub(crate) const NO_CALL_SEEN: &str =
     "Nothing was recorded: the program made no heap call that could be seen.";
 /// The beginning, if there are events.
-pub(crate) const NO_HEAP_CALL: &str =
-    "No heap call was recorded, only memory that the program mapped.";
+pub(crate) const NO_HEAP_CALL: &str = "No heap call was recorded, only mappings.";
 /// The consequence of a child without a trace.
 const COPY_FOLLOWS: &str =
     "what they did, and what they kept of the memory that they inherited, is in no row";
@@ -645,8 +644,8 @@ impl Known<'_> {
                 // What was mapped was recorded.
                 if self.events > 0 {
                     return format!(
-                        "{NO_HEAP_CALL} It has an allocator or a runtime of its own, whose calls do not come to the \
-                         recorder: what that has mapped stands in 'mapped by the program', by stack."
+                        "{NO_HEAP_CALL} Calls of an allocator or a runtime of its own do not come to the recorder: see \
+                         'mapped by the program'."
                     );
                 }
                 return format!(

@@ -304,7 +304,7 @@ fn of_lost_events_it_is_not_said_that_there_were_none() {
     );
     let mapped = known(&process, Some(&ending), 9).nothing_recorded();
     assert!(
-        mapped.starts_with("No heap call was recorded, only memory that the program mapped."),
+        mapped.starts_with("No heap call was recorded, only mappings."),
         "{mapped}"
     );
     ending.lost_events = 1_995_000;
