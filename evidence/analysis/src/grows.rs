@@ -19,7 +19,7 @@
 //! O6  If most blocks of a stack were released until the end, the finding says so, and is one to look at: tables that
 //!     are loaded all along and cleared up in the end are born as a leak is.
 //! O7  A moment may lie long before the end: if a quarter of the run's time or more comes after it, the finding says
-//!     that the growth had ended by then, and when. If as much comes after it as before, what grew may have been the
+//!     that the growth had ended by then, and when. If as much comes after it as before, and a second at least, what grew may have been the
 //!     program's start, and the finding is one to look at.
 //! O8  Start-up is what was acquired in the first eighth of the time. It may be most of all acquisitions, and of the same
 //!     stack; so may the blocks in use at a moment be, all young. What was born after start-up is therefore also cut
@@ -53,6 +53,9 @@ const MIN_ALLOCATIONS: u64 = 1024;
 /// A stack must hold one part in this many of the bytes that live at the end, and at least `WORTH_BYTES`.
 const PART: u64 = 100;
 const WORTH_BYTES: u64 = 64 << 10;
+
+/// The shortest time after growth that tells something: a process takes some hundredths of a second to end.
+const LASTING_US: u64 = 1_000_000;
 
 const GROWS: &str = "Only grows, from the beginning of the run to its end";
 const GROWS_LATER: &str = "Only grows, from start-up to the end of the run";
@@ -377,7 +380,7 @@ fn at_the_moment(mut found: Finding, at: Option<&Births>, end_us: u64) -> Findin
             duration(at.time_us * 1000),
             duration(after_us * 1000)
         );
-        if after_us >= at.time_us {
+        if after_us >= at.time_us.max(LASTING_US) {
             found.change = "Nothing, if that was the program's start, or a load that it works on. If it was work: find \
                             what keeps these blocks, or give what holds them a limit in bytes."
                 .to_owned();
@@ -419,19 +422,22 @@ mod tests {
         for title in [GROWS, GROWS_SINCE] {
             assert_eq!(said(title, 751, 1000), (title.into(), String::new()));
             assert_eq!(said(title, 750, 1000).0, GREW);
-            assert_eq!(said(title, 501, 1000).0, GREW);
-            assert_eq!(said(title, 500, 1000).0, GREW_ONCE);
+            assert_eq!(said(title, 1_001_000, 2_000_000).0, GREW);
+            assert_eq!(said(title, 1_000_000, 2_000_000).0, GREW_ONCE);
         }
-        let sure = |at_us: u64| {
+        let sure = |at_us: u64, end_us: u64| {
             let found = Finding {
                 title: GROWS.into(),
                 confidence: Confidence::Likely,
                 ..Finding::default()
             };
-            at_the_moment(found, Some(&births(at_us)), 1000).confidence
+            at_the_moment(found, Some(&births(at_us)), end_us).confidence
         };
-        assert_eq!(sure(501), Confidence::Likely);
-        assert_eq!(sure(500), Confidence::Possible);
+        const S: u64 = 1_000_000;
+        assert_eq!(sure(S + 1, 2 * S), Confidence::Likely);
+        assert_eq!(sure(S, 2 * S), Confidence::Possible);
+        // The end of a process takes its time.
+        assert_eq!(sure(S / 20, S), Confidence::Likely);
         let (title, what) = said(GROWS, 7_500_000, 10_000_000);
         assert_eq!(title, GREW);
         assert!(
