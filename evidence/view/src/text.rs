@@ -130,9 +130,10 @@ fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
         ));
     }
     also.extend(c.notes.iter().cloned());
-    let shown = if c.complete { 3 } else { 5 };
+    // What is missing is said whole: half a sentence of it tells neither what nor what to do.
+    let (shown, rows) = if c.complete { (3, 2) } else { (5, 4) };
     for note in also.iter().take(shown) {
-        for piece in wrap(note, width - 2, 2) {
+        for piece in wrap(note, width - 2, rows) {
             lines.push(Line::of(Ink::Faint, format!("  {piece}")));
         }
     }
