@@ -394,6 +394,7 @@ fn unnamed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made::push_stack;
     use crate::model::{Books, Instant, Mapper, Node, Site};
 
     /// A report of stacks in a module, outermost first, with what each mapped and what of its blocks lives.
@@ -411,27 +412,24 @@ mod tests {
             ..Report::default()
         };
         for (stack, mapped, live) in stacks {
-            let mut parent = 0;
-            for name in *stack {
+            let frames = stack.iter().map(|name| {
                 let is_c = matches!(*name, "mmap" | "mmap64" | "malloc");
-                report.frames.push(Frame {
+                Frame {
                     function: (*name).to_owned(),
                     module: if is_c { "libc.so.6" } else { module }.into(),
                     ..Frame::default()
-                });
-                let frame = report.frames.len() as u32 - 1;
-                report.nodes.push(Node { parent, frame });
-                parent = report.nodes.len() as u32 - 1;
-            }
+                }
+            });
+            let node = push_stack(&mut report, frames);
             report.sites.push(Site {
-                node: parent,
+                node,
                 live_blocks: u64::from(*live > 0),
                 live_usable_bytes: *live,
                 live_resident_bytes: Some(*live),
                 ..Site::default()
             });
             report.mappers.push(Mapper {
-                node: parent,
+                node,
                 mapped_bytes: *mapped,
                 resident_bytes: Some(*mapped),
                 ..Mapper::default()

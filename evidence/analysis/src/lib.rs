@@ -36,6 +36,8 @@ pub mod held;
 pub mod interpreters;
 mod known;
 pub mod ledger;
+#[cfg(test)]
+mod made;
 mod mappers;
 pub mod maps;
 mod merging;

@@ -1,6 +1,7 @@
 //! Which frames only pass an allocation on, by list and by rule, on reports made by hand.
 
 use super::*;
+use crate::made::push_stack;
 use crate::model::{Frame, Node, Site};
 
 /// A report with one site for each stack, given outermost first.
@@ -11,19 +12,13 @@ fn report(stacks: &[&[&str]]) -> Report {
         ..Report::default()
     };
     for stack in stacks {
-        let mut parent = 0;
-        for name in *stack {
-            let function = (*name).to_owned();
-            report.frames.push(Frame {
-                function,
-                ..Frame::default()
-            });
-            let frame = report.frames.len() as u32 - 1;
-            report.nodes.push(Node { parent, frame });
-            parent = report.nodes.len() as u32 - 1;
-        }
+        let frames = stack.iter().map(|name| Frame {
+            function: (*name).to_owned(),
+            ..Frame::default()
+        });
+        let node = push_stack(&mut report, frames);
         report.sites.push(Site {
-            node: parent,
+            node,
             ..Site::default()
         });
     }

@@ -93,7 +93,7 @@ fn program_line(program: &Program) -> Line {
 }
 
 fn completeness(c: &Completeness, width: usize, lines: &mut Vec<Line>) {
-    let events = format!("{} events", count(c.events));
+    let events = plural(c.events, "event");
     let own = format!("{events}, {}", passed(c.unrecorded_calls));
     if c.complete && c.lost_children == 0 {
         lines.push(Line::of(Ink::Good, "complete").with(Ink::Plain, format!(": {own}")));

@@ -67,7 +67,11 @@ pub(crate) fn section(report: &Report, room: Option<usize>, width: usize) -> Vec
 }
 
 fn line(report: &Report, row: &Through, whole: u64, width: usize) -> Line {
-    let share = (u128::from(row.bytes) * 100 / u128::from(whole.max(1))) as u64;
+    // To the nearest; what is there never reads as 0 (units.U2).
+    let share = match (row.bytes as f64 * 100.0 / whole.max(1) as f64).round() as u64 {
+        0 if row.bytes > 0 => "<1".to_owned(),
+        share => share.to_string(),
+    };
     let figures = format!(
         "{} {}",
         right(&bytes(row.bytes), AMOUNT),

@@ -108,10 +108,11 @@ pub fn one_line(trace: &Recorded) -> String {
     };
     let lost = match ending.lost_events {
         0 => String::new(),
-        lost => format!(", {lost} events lost"),
+        lost => format!(", {} lost", plural(lost, "event")),
     };
     let size = bytes(trace.bytes);
-    format!("{name}: {} events, {size}{lost}", ending.events)
+    let events = plural(ending.events, "event");
+    format!("{name}: {events}, {size}{lost}")
 }
 
 /// Returns the processes that came out of a recorded one and were not recorded, one line each.

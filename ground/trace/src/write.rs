@@ -318,8 +318,8 @@ impl<S: Sink> Writer<S> {
             ending.events = ending.events.saturating_sub(self.lost_events);
             if let Some(full) = &self.full {
                 ending.notes.push(format!(
-                    "writing stopped after {} bytes ({}): {} blocks with {} events are missing",
-                    full.at, full.why, full.lost_blocks, self.lost_events
+                    "writing stopped after {} bytes ({}): {} events in {} parts of the trace are missing",
+                    full.at, full.why, self.lost_events, full.lost_blocks
                 ));
             }
             self.raw.clear();
