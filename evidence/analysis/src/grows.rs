@@ -345,7 +345,7 @@ fn finding(row: &Site, grown: &Grown<'_>, when: &str, began_late: bool) -> Findi
     }
     if !grown.beside_work {
         found.title = GREW_UNBROKEN.to_owned();
-        found.what += " Next to nothing else was released meanwhile: a program that loads what it works on looks the same.";
+        found.what += " Other work, whose blocks come and go, did not go on beside it all the time: a program that loads what it works on looks the same.";
         found.change = "Nothing, if the program loads them to work on them. If they come one by one with its work: find what \
                         keeps them, or give what holds them a limit in bytes."
             .to_owned();

@@ -20,6 +20,9 @@
 //!     What goes from resident memory within it, and is not live memory that fell, is already given back.
 //! E5  What is free for less than a tenth of the run before its end, at most ten seconds, is not kept for long.
 //!
+//! E7  What is free at a moment was free before it, too, as long as live memory was what it is: a mark at the end of a
+//!     rest has the rest before it.
+//!
 //! E6  jemalloc gives free pages back by itself, ten seconds after they became free unless it was told otherwise: what is
 //!     free for less is not kept, but on its way, and how much of it a run of a second shows depends on how fast the
 //!     machine is. So under jemalloc memory is looked after for that time, and nothing is known of what is free for less.
@@ -137,6 +140,24 @@ impl<'a> Steady<'a> {
         })
     }
 
+    /// Returns since when live memory has been what it is at a moment, but for a hundredth of its peak (E7): at the
+    /// latest the moment itself.
+    pub fn level_since(&self, time_ns: u64) -> u64 {
+        let peak = self.timeline.live_usable_bytes.iter().max().copied();
+        let may_differ = peak.unwrap_or(0) / FALL;
+        let at = self.interval(time_ns);
+        let level = self.level(at);
+        let is_as_high = |one: &usize| self.level(*one).abs_diff(level) <= may_differ;
+        let Some(first) = (0..at).rev().take_while(is_as_high).last() else {
+            return time_ns;
+        };
+        let begins_ns = match first {
+            0 => 0,
+            first => self.timeline.heap_t_ns[first - 1],
+        };
+        begins_ns.min(time_ns)
+    }
+
     /// Returns how far the live memory of a moment has fallen, at most, where the program is steady afterwards; 0
     /// if it never is again.
     pub fn falls_until_steady(&self, time_ns: u64, live_bytes: u64) -> u64 {
@@ -201,6 +222,21 @@ mod tests {
         levels.extend((1..=falls).map(|n| 10_000 - (10_000 - level) * n / falls));
         levels.extend(vec![level; stays]);
         curve(&levels)
+    }
+
+    #[test]
+    fn a_level_lasts_from_where_it_was_reached() {
+        let line = curve(&[0, 10_000, 10_000, 500, 480, 520, 500, 0]);
+        let facts = Facts::default();
+        let of = steady(&facts, &line);
+        assert_eq!(of.level_since(65 * MS), 30 * MS, "the fourth interval");
+        assert_eq!(of.level_since(32 * MS), 32 * MS, "it has just fallen");
+        assert_eq!(of.level_since(29 * MS), 10 * MS);
+        assert_eq!(of.level_since(5 * MS), 5 * MS);
+        assert_eq!(of.level_since(79 * MS), 79 * MS);
+        let nothing = Timeline::default();
+        let of = Steady::of(&facts, &nothing, 0);
+        assert_eq!(of.level_since(7), 7);
     }
 
     #[test]

@@ -18,6 +18,8 @@
 //! O5  If more has been requested since than half of what was kept, that was taken again, and as much kept later
 //!     counts anew: so a program that is steady after its last round is looked at there. Such looks lie a quarter of the
 //!     time apart, so that even a long run has few.
+//! O6  A quarter of the time later, a sixteenth more is enough: when the last blocks of pages go, what can go back grows
+//!     by more than what is kept.
 //!
 //! Not here: how much of it would really go back, which needs its pages (`giveback.rs`).
 
@@ -69,8 +71,10 @@ impl Waste {
         let requested = ledger.counts().requested_bytes;
         let asked = requested.saturating_sub(self.requested_bytes);
         let is_later = snapshot.time_ns >= self.seen_ns.saturating_add(self.seen_ns / 4);
+        // Blocks that go one by one leave whole pages late: what is kept grows by little, and can go back (O6).
+        let is_rest = kept > self.most + self.most / 16 && is_later && self.seen_ns > 0;
         let is_anew = kept >= self.most - self.most / 4 && asked >= self.most / 2 && is_later;
-        let looks = is_much && (is_more || is_anew);
+        let looks = is_much && (is_more || is_rest || is_anew);
         if looks {
             *self = Waste {
                 most: kept.max(self.most),
@@ -158,7 +162,12 @@ pub(crate) fn is_in_exit(
     let waited = |one: &&Snapshot| one.time_ns == time_ns && is_waited_for(&one.cause);
     let snapshots = facts.snapshots.iter().filter(waited);
     let reading_ns = snapshots.map(|one| one.took_ns).max().unwrap_or(0);
-    let time_ns = time_ns.saturating_add(reading_ns);
+    // What is free now was free since then (steady.E7).
+    let since_ns = steady.level_since(time_ns);
+    let time_ns = match since_ns < time_ns {
+        true => since_ns,
+        false => time_ns.saturating_add(reading_ns),
+    };
     let by_itself = matches!(
         facts.ending.as_ref().map(|one| one.exit),
         Some(Exit::Exited(_))
@@ -226,6 +235,23 @@ mod tests {
     }
 
     #[test]
+    fn a_little_more_counts_a_quarter_of_the_time_later() {
+        const SECOND: u64 = 1_000_000_000;
+        let (mut waste, ledger) = (Waste::default(), Ledger::new(16));
+        let mut see = |time_ns, bytes| {
+            let one = Snapshot {
+                time_ns,
+                ..snapshot(SnapshotCause::Periodic, bytes)
+            };
+            waste.see(&one, &ledger)
+        };
+        assert!(see(4 * SECOND, 16 * MIB));
+        assert!(!see(5 * SECOND - 1, 19 * MIB), "too soon");
+        assert!(!see(5 * SECOND, 17 * MIB), "no more than a sixteenth");
+        assert!(see(5 * SECOND, 17 * MIB + 1));
+    }
+
+    #[test]
     fn as_much_counts_anew_once_it_was_taken_again() {
         const SECOND: u64 = 1_000_000_000;
         let mut ledger = Ledger::new(16);
@@ -284,9 +310,9 @@ mod tests {
     fn an_exit_is_the_last_part_of_a_run_that_ended_by_itself() {
         const MS: u64 = 1_000_000;
         // 2 s at a level of 10,000, all of it let go of at once.
-        let line = Timeline {
+        let falls_at = |n: usize| Timeline {
             heap_t_ns: (1..=200).map(|n| n * 10 * MS).collect(),
-            live_usable_bytes: [vec![10_000; 160], vec![0; 40]].concat(),
+            live_usable_bytes: [vec![10_000; n], vec![0; 200 - n]].concat(),
             ..Timeline::default()
         };
         let ended = |exit| Facts {
@@ -298,6 +324,7 @@ mod tests {
         };
         let own = ended(Exit::Exited(1));
         let judged = |facts: &Facts, later, left_ms: u64| {
+            let line = falls_at(200 - left_ms as usize / 10);
             let steady = Steady::of(facts, &line, 2000 * MS);
             is_in_exit(facts, (later, 10_000), (2000 - left_ms) * MS, &steady)
         };
@@ -306,6 +333,12 @@ mod tests {
         assert!(judged(&own, 101, 150), "less than a span is left");
         assert!(!judged(&own, 101, 210), "it goes on acquiring");
         assert!(!judged(&own, 0, 390), "it idles");
+        let line = falls_at(160);
+        let steady = Steady::of(&own, &line, 2000 * MS);
+        assert!(
+            !is_in_exit(&own, (0, 10_000), 1990 * MS, &steady),
+            "it has idled"
+        );
         // A program that waits for a snapshot does not idle.
         let marked = |cause, took_ms: u64| {
             let mut seen = snapshot(cause, 10 * MIB);

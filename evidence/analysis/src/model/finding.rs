@@ -137,7 +137,7 @@ pub enum GrowthPolicy {
 pub const RELEASED_IN_THE_END: &str = "Grew all along, and was released before the program ended";
 
 /// The title of a finding on blocks that are born all along while next to nothing is released: a load looks the same.
-pub const GREW_UNBROKEN: &str = "Grew all along, and next to nothing was released meanwhile";
+pub const GREW_UNBROKEN: &str = "Grew all along, as a load does";
 
 /// The title of a finding on growth that ended in the first half of the run: a start, or a load, looks the same.
 pub const GREW_ONCE: &str = "Grew for a part of the run, and then no more";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::tool::{self, Bench, Done};
 
 /// The longest that a contract program may take, on a machine that is also busy with other work.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Reports whether the long forms are wanted (dropin.D3).
 pub fn is_long() -> bool {

@@ -102,7 +102,7 @@ fn pythons_own_tests() {
         command
             // Some of these judge clocks, which fails on a busy machine: tests that failed are run once more, by
             // themselves (-w).
-            .args(["-m", "test", "-q", "-w", "-j0", "--timeout", "120"])
+            .args(["-m", "test", "-q", "-w", "-j0", "--timeout", "600"])
             .args(&modules)
             .env("PYTHONMALLOC", "malloc");
     });
