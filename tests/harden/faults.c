@@ -82,6 +82,11 @@ static void late_write_reused(void) {
     for (int i = 0; i < 2000; i++) sink = *(char *)malloc(40);
 }
 
+// What no free comes to find.
+static void kept_behind(void) { make_it(33); *at(34) ^= 1; }
+static void late_write_exit(void) { make_it(40); drop_it(); *at(8) = 2; }
+static void large_front(void) { make_it(400000); *at(-16) ^= 1; drop_it(); }
+
 static void late_read(void) { make_it(40); drop_it(); sink = *at(3); }
 static void late_read_thread(void) { make_it(40); thread(drop_it); sink = *at(3); }
 static void late_store(void) { make_it(40); drop_it(); *at(3) = 2; }
@@ -142,6 +147,7 @@ static const struct {
     FAULT(inside_small), FAULT(inside_large), FAULT(foreign), FAULT(foreign_mapping),
     FAULT(large_behind), FAULT(large_before), FAULT(large_slack), FAULT(large_late),
     FAULT(small_behind), FAULT(small_fill), FAULT(small_realloc), FAULT(late_write), FAULT(late_write_reused),
+    FAULT(kept_behind), FAULT(late_write_exit), FAULT(large_front),
     FAULT(late_read), FAULT(late_read_thread), FAULT(late_store), FAULT(sample_behind),
     FAULT(sample_before), FAULT(own_handler), FAULT(own_fault), FAULT(wild), FAULT(contents),
 };

@@ -94,6 +94,7 @@ unsafe extern "C" fn end() {
     endpoint::close();
     accounts::at_exit();
     alloc::check::say();
+    alloc::last_look();
 }
 
 #[used]

@@ -35,3 +35,9 @@ pub mod stats;
 pub mod stats_text;
 mod table;
 pub mod trim;
+
+/// Looks for damage to blocks that no free has found, at exit; without hardening there is nothing to look at.
+pub fn last_look() {
+    #[cfg(feature = "harden")]
+    harden::last_look();
+}

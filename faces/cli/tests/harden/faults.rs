@@ -163,6 +163,35 @@ fn a_late_write_is_found_when_the_block_leaves_or_comes_back() {
 }
 
 #[test]
+fn a_byte_before_a_large_block_is_found_though_no_guard_is_touched() {
+    for check in ["guard", "2", "4"] {
+        let place = [OVERRUN, ", of 400000 bytes, 16 before its start "];
+        told("large_front", check, "canary", ABORTED, &place);
+    }
+}
+
+#[test]
+fn what_no_free_found_is_found_at_exit() {
+    let behind = [OVERRUN, ", of 33 bytes, at byte 34, found at exit "];
+    for check in ["canary", "canary,zero"] {
+        told("kept_behind", check, "guard,zero", ABORTED, &behind);
+    }
+    let place = [WRITTEN, ", byte 8 of 48 "];
+    told(
+        "late_write_exit",
+        "quarantine",
+        "canary,zero",
+        ABORTED,
+        &place,
+    );
+    // The policy goes on: one line for each, and the program's own end.
+    let warned = fault("kept_behind", &["HARDEN=canary", "BAD_FREE=warn"]);
+    assert_eq!(warned.shell_status(), 0, "{warned:#?}");
+    assert_eq!(warned.stderr.lines().count(), 1, "{warned:#?}");
+    assert_eq!(warned.stdout, "survived\n");
+}
+
+#[test]
 fn what_is_in_a_block_before_and_after() {
     let lines = |check: &str| {
         let done = fault("contents", &[&format!("HARDEN={check}")]);

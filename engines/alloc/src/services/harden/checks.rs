@@ -119,7 +119,7 @@ fn early_bit(p: *const u8) -> Option<(&'static AtomicU64, u64)> {
 }
 
 /// Reports whether a small block carries no trailer (harden.Y2).
-fn is_bare(span: &Span, p: *const u8) -> bool {
+pub fn is_bare(span: &Span, p: *const u8) -> bool {
     // ORDER: set at start; cleared by the thread that frees the block.
     let early = early_bit(p).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
     // ORDER: a tenant's heap stays one for as long as it has blocks.

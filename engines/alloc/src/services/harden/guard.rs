@@ -1,7 +1,7 @@
 //! Large blocks between pages without access.
 //!
 //! ```text
-//!   run   [ lead … guard ][  .. block, flush at its end │ slack ][ guard ]      slack < alignment, filled
+//!   run   [ lead … guard ][ fill │ block, flush at its end │ slack ][ guard ]      slack < alignment, filled
 //!         ▲ MAP[first page of the run] and MAP[page of the block] ──► the one descriptor
 //! ```
 //!
@@ -31,6 +31,7 @@ use crate::services::modes::{self, has};
 const GUARDED_MAX: u32 = 8_192;
 /// Bytes of the largest alignment with guards, since the lead is as long.
 const ALIGN_MAX: usize = 1 << 30;
+const TWO_PAGES: usize = 2 * PAGE;
 /// The most pages that are walked to find the block near a fault.
 const WALK_PAGES: usize = 1 << 20;
 
@@ -100,8 +101,11 @@ pub fn malloc(n: usize, align: usize) -> Option<(*mut u8, bool)> {
     } else {
         start
     };
-    // SAFETY: within the run, which is ours.
-    unsafe { core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), end - p - n) };
+    // SAFETY: within the run, which is ours. Of what lies before the block only its own first page is written.
+    unsafe {
+        core::ptr::write_bytes(start as *mut u8, trailer::fill(), p - start);
+        core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), end - p - n);
+    }
     // SAFETY: a live large block of ours, which no other thread knows.
     unsafe { name(run as usize, p, (end - p - n) as u32) };
     Some((p as *mut u8, clean))
@@ -187,6 +191,18 @@ pub unsafe fn usable(large: *const Large) -> usize {
         }
         let (run, bytes) = run_of(large);
         run + bytes - PAGE - (*large).slack as usize - (*large).start
+    }
+}
+
+/// Returns the bytes between the guard and the block, which are filled. With an alignment above a page there are none.
+///
+/// # Safety
+/// A live block.
+pub unsafe fn front(large: *const Large) -> usize {
+    // SAFETY: as the caller promises.
+    match unsafe { (*large).lead as usize } {
+        lead @ PAGE..TWO_PAGES => lead - PAGE,
+        _ => 0,
     }
 }
 

@@ -22,6 +22,7 @@ mod checks;
 mod fill;
 mod guard;
 mod handler;
+mod last;
 mod quarantine;
 mod report;
 mod sampled;
@@ -35,3 +36,4 @@ mod trailer;
 mod waiting;
 
 pub use checks::{PATHS, after_fork, before_fork, begin, in_child};
+pub use last::last_look;

@@ -113,6 +113,24 @@ pub fn flush() -> bool {
     any
 }
 
+/// Looks at all small blocks that wait, and leaves them there. A signal handler that interrupted code here does without.
+pub fn look() {
+    if !LOCK.lock(tls::who()) {
+        return;
+    }
+    // ORDER: Relaxed throughout: the lock is held.
+    for at in POPPED.load(Ordering::Relaxed)..PUSHED.load(Ordering::Relaxed) {
+        // SAFETY: as in `push`.
+        let p = unsafe { *RING.load(Ordering::Relaxed).add(at % BLOCKS) };
+        let span = span_of(p);
+        // ORDER: as in `bytes_of`.
+        if span.kind.load(Ordering::Relaxed) == KIND_SMALL {
+            check(p as *mut u8, span.size());
+        }
+    }
+    LOCK.unlock();
+}
+
 /// Takes the oldest block; 0 if there is none. Runs under the lock.
 fn pop() -> usize {
     // ORDER: Relaxed throughout: the lock is held.
@@ -153,6 +171,14 @@ fn leave(p: *mut u8) {
         return;
     }
     let size = span.size();
+    check(p, size);
+    wipe(p, size);
+    // SAFETY: Q1: live until now, and no thread uses it.
+    unsafe { free::free_checked(p) };
+}
+
+/// Looks for what was written to a small block that waits.
+fn check(p: *mut u8, size: usize) {
     let inside = size - trailer::BYTES;
     check_unchanged(p, size, inside, FILL);
     if !trailer::is_freed(p, size) {
@@ -161,7 +187,4 @@ fn leave(p: *mut u8) {
             line.add_number(inside as u64);
         });
     }
-    wipe(p, size);
-    // SAFETY: Q1: live until now, and no thread uses it.
-    unsafe { free::free_checked(p) };
 }

@@ -83,8 +83,8 @@ pub fn is_filled(p: usize, bytes: usize, fill: u8) -> bool {
 pub fn put(p: *mut u8, n: usize, size: usize) {
     // SAFETY: the slot is the caller's, and n + BYTES <= size.
     unsafe { core::ptr::write_bytes(p.add(n), fill(), size - BYTES - n) };
-    // ORDER: the block is published by the thread that hands it on.
-    at(p, size).store(word(p as usize, n, LIVE), Ordering::Relaxed);
+    // ORDER: after the fill, for the look at exit (last.L1). [reason: look]
+    at(p, size).store(word(p as usize, n, LIVE), Ordering::Release);
 }
 
 /// Returns the requested bytes of a live block; if the trailer was overwritten, all that cannot be the trailer.
@@ -138,6 +138,23 @@ pub fn is_freed(p: *const u8, size: usize) -> bool {
     found == word(p as usize, found as u16 as usize, FREED)
 }
 
+/// Returns the requested bytes of a block whose trailer says that it is live, and the first byte behind them that was
+/// changed. `None`: there is no such byte, or no such trailer, before or after the look.
+pub fn changed(p: *const u8, size: usize) -> Option<(usize, usize)> {
+    let here = at(p, size);
+    let is_live = || {
+        // ORDER: before the fill, which was written first. Another thread may free the block. [reason: look]
+        let found = here.load(Ordering::Acquire);
+        let n = found as u16 as usize;
+        (n <= size - BYTES && found == word(p as usize, n, LIVE)).then_some(n)
+    };
+    let n = is_live()?;
+    let first = (n..size - BYTES)
+        // SAFETY: within the slot.
+        .find(|&i| unsafe { p.add(i).read_volatile() } != fill())?;
+    (is_live() == Some(n)).then_some((n, first))
+}
+
 /// Removes the trailer.
 pub fn forget(p: *const u8, size: usize) {
     // ORDER: the caller's own block.
@@ -176,6 +193,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_changed_byte_behind_a_live_block_is_seen_and_none_behind_another() {
+        let mut slot = Slot([7; 64]);
+        let p = slot.0.as_mut_ptr();
+        assert_eq!(changed(p, 64), None, "no trailer");
+        put(p, 20, 64);
+        assert_eq!(changed(p, 64), None, "whole");
+        // SAFETY: within the slot.
+        unsafe { *p.add(33) ^= 1 };
+        assert_eq!(changed(p, 64), Some((20, 33)));
+        let _ = claim(p, 64);
+        assert_eq!(changed(p, 64), None, "freed");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use skinflint_base::sync::Ordering;
 
-use super::guard::{admit, dismiss, drop_pages, leave, protect, run_of, usable};
+use super::guard::{admit, dismiss, drop_pages, front, leave, protect, run_of, usable};
 use super::{quarantine, trailer};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::large::{self, Large};
@@ -40,6 +40,16 @@ pub unsafe fn before_free(p: *mut u8) -> bool {
                 line.add_number(n as u64);
                 line.add(b" bytes, at byte ");
                 line.add_number(at as u64);
+            });
+        }
+        let front = front(large);
+        if let Some(before) = (1..=front).find(|&i| *p.sub(i) != trailer::fill()) {
+            fault::report_more(Fault::Overrun, p, |line| {
+                line.add(b", of ");
+                line.add_number(n as u64);
+                line.add(b" bytes, ");
+                line.add_number(before as u64);
+                line.add(b" before its start");
             });
         }
         if has(modes::QUARANTINE) && wait(large, p) {
