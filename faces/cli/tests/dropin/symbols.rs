@@ -213,12 +213,17 @@ fn functions_of_libc_are_taken_by_their_version() {
 #[test]
 fn a_failing_new_goes_on_by_a_jump() {
     let text = asked("objdump", &["-d", "--no-show-raw-insn"]);
-    for name in ["_Znwm", "_ZnwmSt11align_val_t"] {
+    for (name, next) in [
+        ("_Znwm", "goes_on"),
+        ("_ZnwmSt11align_val_t", "goes_on"),
+        ("_Znam", "as_meant"),
+        ("_ZnamSt11align_val_t", "as_meant"),
+    ] {
         let head = format!("<{name}>:");
         let body = text.lines().skip_while(|line| !line.ends_with(&head));
         let going_on: Vec<&str> = body
             .take_while(|line| !line.trim().is_empty())
-            .filter(|line| line.contains("goes_on"))
+            .filter(|line| line.contains(next))
             .collect();
         assert!(!going_on.is_empty(), "{name}");
         for line in going_on {

@@ -12,6 +12,7 @@ use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
 
 use super::fill::{check_unchanged, wipe};
+use super::trailer::Form;
 use super::{guard, handler, quarantine, report, sampled, stacks, story, trailer, waiting};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::requests::hold;
@@ -285,6 +286,10 @@ unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
     if !has(modes::CANARY) {
         wipe(p, size);
         return true;
+    }
+    if let Some((_, Form::Array)) = trailer::form(p, size) {
+        fault::report(Fault::ArrayAsOne, p);
+        return false;
     }
     match trailer::claim(p, size) {
         trailer::Claim::Whole => {}
