@@ -64,6 +64,7 @@ macro_rules! exported {
         /// # Safety
         /// As its manual page says.
         #[unsafe(no_mangle)]
+        #[unsafe(link_section = ".text.skinflint_first")]
         pub unsafe extern "C" fn $name $arguments $(-> $result)? $body
     };
 }

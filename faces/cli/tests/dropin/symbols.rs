@@ -232,3 +232,44 @@ fn a_failing_new_goes_on_by_a_jump() {
         }
     }
 }
+
+/// What every program runs is mapped by one page fault (the library's `lib.M5`): the code begins where such a fault's pages do, and
+/// these functions are among its first 64 KiB.
+#[test]
+fn what_every_program_runs_comes_first() {
+    const AROUND: u64 = 0x1_0000;
+    let address = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+    let sections = asked("objdump", &["-h"]);
+    let begin = sections
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.get(1) == Some(&".text"))
+        .map(|words| address(words[3]))
+        .expect("code");
+    assert_eq!(begin % AROUND, 0, "{begin:#x}");
+    let symbols = asked("nm", &["--demangle"]);
+    for name in [
+        "malloc",
+        "free",
+        "dlsym",
+        "skinflint::begin::begin",
+        "skinflint::begin::end",
+        "skinflint_alloc::services::options::begin",
+        "skinflint_alloc::heaps::thread::enter",
+        "skinflint_pages::pool::Pool::take",
+        "skinflint_base::loader::defined",
+    ] {
+        let at: Vec<u64> = symbols
+            .lines()
+            .filter(|line| {
+                line.split_once(' ')
+                    .is_some_and(|(_, rest)| rest[2..] == *name)
+            })
+            .map(|line| address(&line[..16]))
+            .collect();
+        assert!(!at.is_empty(), "{name}");
+        for at in at {
+            assert!(at - begin < AROUND, "{name} at {at:#x}");
+        }
+    }
+}

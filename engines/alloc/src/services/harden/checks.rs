@@ -53,6 +53,7 @@ const EARLY_BYTES: usize = 1 << 20;
 static EARLY: Early = Early([const { AtomicU64::new(0) }; EARLY_BYTES / 16 / 64]);
 
 /// Begins the checks. To be called once, while there is only one thread (harden.Y2).
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn begin(checks: u32, sample_every: u32, quarantine_bytes: usize) {
     let mut checks = checks;
     if checks & modes::QUARANTINE != 0 {
