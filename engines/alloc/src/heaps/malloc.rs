@@ -415,8 +415,7 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
         // ORDER: the kind of a live block's descriptor does not change.
         if span.kind.load(Ordering::Relaxed) == KIND_SMALL && small_fault(span, p).is_none() {
             let have = span.size();
-            // 0 wraps around.
-            return if n.wrapping_sub(1) < have && stays(have, n) {
+            return if stays_surely(have, n) {
                 p
             } else {
                 // SAFETY: as the caller promises.
@@ -433,6 +432,13 @@ pub unsafe fn realloc(p: *mut u8, n: usize) -> *mut u8 {
 #[inline]
 fn stays(have: usize, n: usize) -> bool {
     n > have / 2 || have <= 32
+}
+
+/// Reports whether a block certainly stays: between half of what it has, and all of that. `n` may be 0, which says no.
+#[inline(always)]
+fn stays_surely(have: usize, n: usize) -> bool {
+    // A larger `n` wraps around. The sizes of classes are even.
+    have.wrapping_sub(n) < have / 2
 }
 
 /// Resizes what is no small block, or nothing that can be resized.
