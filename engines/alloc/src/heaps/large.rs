@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   malloc ──► pool: a dirty run of that length, or another, or new pages ──► descriptor at MAP[first]
-//!   realloc ──► gives its end back │ takes the free run behind it │ moves its pages by mremap │ copies
+//!   realloc ──► stays in its run │ gives its end back │ takes the free run behind it │ moves its pages by mremap │ copies
 //!   free ──► pool, dirty: the next block of its length gets the same pages
 //! ```
 //!
@@ -444,8 +444,9 @@ mod tests {
             thread::enter();
         }
         let (block, _) = malloc(PAGES * PAGE, 1);
-        // SAFETY: a live block, here and below.
+        // SAFETY: a live block.
         let large = unsafe { find(block) }.expect("it is there");
+        // SAFETY: as above.
         let resized = |n: usize| unsafe { resize_in_place(large, n) };
         // SAFETY: as above.
         unsafe { requested(block, 36 * PAGE) };
