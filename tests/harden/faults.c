@@ -1,5 +1,6 @@
 // One fault, named by the argument; "survived" if nothing stopped it.
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -149,6 +150,20 @@ static void contents(void) {
     printf("%d %d\n", fresh[0], fresh[39]);
 }
 
+// Samples alone have a usable size to the byte: how many there are among blocks of each of four sizes.
+static void shares(void) {
+    static const size_t SIZES[] = {1, 41, 1001, 20001};
+    for (int i = 0; i < 4; i++) {
+        int samples = 0;
+        for (int k = 0; k < 200000; k++) {
+            char *p = malloc(SIZES[i]);
+            samples += malloc_usable_size(p) == SIZES[i];
+            free(p);
+        }
+        printf("%d\n", samples);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -162,7 +177,7 @@ static const struct {
     FAULT(delete_other_size), FAULT(delete_other_size_large), FAULT(delete_other_size_aligned), FAULT(free_other_size),
     FAULT(delete_an_array), FAULT(free_an_array), FAULT(delete_one_as_array), FAULT(delete_one_as_array_aligned),
     FAULT(late_read), FAULT(late_read_thread), FAULT(late_store), FAULT(sample_behind),
-    FAULT(sample_before), FAULT(own_handler), FAULT(own_fault), FAULT(wild), FAULT(contents),
+    FAULT(sample_before), FAULT(own_handler), FAULT(own_fault), FAULT(wild), FAULT(contents), FAULT(shares),
 };
 
 int main(int argc, char **argv) {

@@ -157,9 +157,17 @@ fn draw(heap: &Heap) -> i64 {
     // ORDER: a number by itself; this thread's own.
     let shift = SHIFT.load(Ordering::Relaxed);
     heap.sample_shift.store(shift, Ordering::Relaxed); // ORDER: as above
-    // The range is from 2^-53 to 1.
-    let uniform = ((random(heap) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    (-ln(uniform) * interval_at(shift) as f64) as i64
+    exponential(heap, interval_at(shift))
+}
+
+/// Draws a distance from an exponential distribution, by a heap's random numbers.
+pub(super) fn exponential(heap: &Heap, mean: u64) -> i64 {
+    (-ln(uniform(heap)) * mean as f64) as i64
+}
+
+/// Draws a number from 2^-53 to 1, by a heap's random numbers.
+pub(super) fn uniform(heap: &Heap) -> f64 {
+    ((random(heap) >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 /// Returns the next random number of a heap (SplitMix64).
@@ -212,7 +220,7 @@ fn exp_minus(x: f64) -> f64 {
 }
 
 /// Returns the probability that a block is a sample (Q1).
-fn probability(requested: u32, interval: u64) -> f64 {
+pub(super) fn probability(requested: u32, interval: u64) -> f64 {
     1.0 - exp_minus(f64::from(requested.max(1)) / interval as f64)
 }
 

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::tool::{self, Bench, Done};
-use crate::{library, on_ours, program};
+use crate::{fault, library, on_ours, program};
 
 const LEVELS: [&str; 12] = [
     "0",
@@ -143,4 +143,25 @@ fn perl_says_the_same() {
          my $s = join ',', map { \"$_:\" . length $h{$_} } sort keys %h;
          $s =~ s/(\\d+):(\\d+)/$2-$1/g; print length($s), ' ', substr($s, 0, 200), \"\\n\";",
     ]);
+}
+
+/// Of blocks of every size one in so many is a sample, though points are found by bytes. Of 200,000 blocks 200 are expected,
+/// with a deviation of 14.
+#[test]
+fn a_sample_is_as_likely_for_each_size() {
+    for options in [
+        &["HARDEN=1", "SAMPLE_EVERY=1000"],
+        &["HARDEN=2", "SAMPLE_EVERY=1000"],
+    ] {
+        let done = fault("shares", options);
+        let counts: Vec<u32> = done
+            .stdout
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .collect();
+        assert_eq!(counts.len(), 4, "{done:#?}");
+        for count in counts {
+            assert!((110..=290).contains(&count), "{options:?}: {done:#?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use skinflint_base::sys;
 
 use super::fill::{check_unchanged, wipe};
 use super::trailer::Form;
-use super::{guard, handler, quarantine, report, sampled, stacks, story, trailer, waiting};
+use super::{guard, handler, points, quarantine, report, sampled, stacks, story, trailer, waiting};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::requests::hold;
 use crate::heaps::slow::{HARDENED, Hardening};
@@ -130,7 +130,9 @@ pub fn is_bare(span: &Span, p: *const u8) -> bool {
 
 /// Sends the mallocs of a new heap the slow way, if they are to be checked.
 fn new_heap(heap: &Heap) {
-    if has(modes::ALL) {
+    if points::are_used() {
+        points::begin(heap);
+    } else if has(modes::ALL) {
         hold(heap);
     }
 }
@@ -150,6 +152,15 @@ unsafe fn malloc_small(heap: *mut Heap, n: usize) -> *mut u8 {
     if !tls::is_ended(heap) {
         // SAFETY: a thread's heap stays (pool.G4).
         let this = unsafe { &*heap };
+        if points::are_used() {
+            if points::is_due(this, n)
+                && let Some(block) = sampled::malloc(n, 16)
+            {
+                return block;
+            }
+            // SAFETY: the heap is this thread's.
+            return unsafe { malloc::small(heap, n) };
+        }
         hold(this);
         if has(modes::SAMPLE)
             && sampled::is_due(this)

@@ -24,6 +24,7 @@ pub mod forms;
 mod guard;
 mod handler;
 mod last;
+mod points;
 mod quarantine;
 mod report;
 mod sampled;

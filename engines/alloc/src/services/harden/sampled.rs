@@ -113,6 +113,12 @@ pub fn is_ours(address: usize) -> bool {
     pool != 0 && address.wrapping_sub(pool) < POOL_BYTES
 }
 
+/// Returns the number of blocks of which one is a sample.
+pub fn every() -> u32 {
+    // ORDER: set at start.
+    EVERY.load(Ordering::Relaxed)
+}
+
 /// Reports whether this thread's next block is to be a sample. Cost: one load, one store.
 #[inline]
 pub fn is_due(heap: &Heap) -> bool {
