@@ -224,15 +224,20 @@ fn step(event: Event) -> Option<Step> {
 
 fn missing(reader: &Reader, script: &Script, most: u64) -> Vec<String> {
     let mut missing = Vec::new();
-    match (reader.damage(), reader.ending()) {
-        (Some(damage), _) => missing.push(format!("{damage}; what is behind is left out")),
-        (None, None) if script.objects >= most => {}
-        (None, None) => missing.push("cut: it has no ending; what is there was run".into()),
-        (None, Some(totals)) if totals.lost > 0 => missing.push(format!(
+    for damage in reader.damage() {
+        missing.push(format!(
+            "{damage}; passed over ({} bytes, {} objects known to be lost)",
+            damage.bytes, damage.objects
+        ));
+    }
+    match reader.ending() {
+        None if script.objects >= most => {}
+        None => missing.push("cut: it has no ending; what is there was run".into()),
+        Some(totals) if totals.lost > 0 => missing.push(format!(
             "{} events were lost when it was written",
             totals.lost
         )),
-        (None, Some(_)) => {}
+        Some(_) => {}
     }
     if script.objects >= most {
         missing.push(format!(
