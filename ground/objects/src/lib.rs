@@ -34,12 +34,14 @@
 mod block;
 pub mod hooks;
 mod input;
+pub mod profile;
 mod read;
 mod record;
 pub mod synthetic;
 mod write;
 
 pub use block::{MAJOR, MINOR};
+pub use profile::Profile;
 pub use read::{Damage, OpenError, Reader};
 pub use record::{Recorder, Shared};
 pub use synthetic::{Law, Synthetic};

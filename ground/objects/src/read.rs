@@ -179,7 +179,10 @@ impl<R: Read> Reader<R> {
             if first.is_none_or(|header| header.kind != kind::INFO || header.sequence != 0) {
                 return Err(OpenError::NotATrace(name.to_owned()));
             }
-            self.note("the header of the file is damaged", FILE_HEADER_BYTES as u64);
+            self.note(
+                "the header of the file is damaged",
+                FILE_HEADER_BYTES as u64,
+            );
         }
         self.input.take(FILE_HEADER_BYTES);
         Ok(())
@@ -227,7 +230,9 @@ impl<R: Read> Reader<R> {
 
     /// Returns the name of a kind that an event named. It is known as soon as the event was returned.
     pub fn kind(&self, id: KindId) -> &str {
-        self.kinds.get(id.0 as usize).map_or(NO_NAME, String::as_str)
+        self.kinds
+            .get(id.0 as usize)
+            .map_or(NO_NAME, String::as_str)
     }
 
     /// Returns what the writer counted; `None` before the end, and if the trace has no ending (it is cut).
@@ -294,7 +299,8 @@ impl<R: Read> Reader<R> {
             self.kinds.resize(names, NO_NAME.into());
         }
         whole?;
-        self.input.take(BLOCK_HEADER_BYTES + header.payload_len as usize);
+        self.input
+            .take(BLOCK_HEADER_BYTES + header.payload_len as usize);
         self.at = 0;
         Ok(Some(header))
     }

@@ -151,7 +151,10 @@ fn a_flipped_bit_costs_its_block_and_no_other() {
     let blocks = blocks(&bytes);
     assert!(blocks.len() > 5, "INFO, KINDS, ENDING, and some of events");
     let headers = blocks.iter().flat_map(|(at, _)| (*at..*at + 44).step_by(5));
-    let places = (0..60).step_by(3).chain(headers).chain((0..bytes.len()).step_by(9973));
+    let places = (0..60)
+        .step_by(3)
+        .chain(headers)
+        .chain((0..bytes.len()).step_by(9973));
     for at in places.filter(|at| *at < bytes.len()) {
         let mut bad = bytes.clone();
         bad[at] ^= 0x10;
