@@ -11,6 +11,8 @@
 
 #[cfg(not(feature = "bench-trees"))]
 mod map;
+#[cfg(feature = "bench-trees")]
+mod nodes;
 #[cfg(all(feature = "bench-trees", not(feature = "bench-treap")))]
 mod red_black;
 #[cfg(feature = "bench-treap")]
@@ -21,4 +23,4 @@ mod trees;
 #[cfg(not(feature = "bench-trees"))]
 pub(crate) use map::BySize;
 #[cfg(feature = "bench-trees")]
-pub(crate) use trees::BySize;
+pub(crate) use nodes::BySize;

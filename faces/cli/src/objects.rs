@@ -174,6 +174,18 @@ fn shorten(kinds: &mut Vec<(String, Group)>) {
     kinds.push((format!("{} others", rest.len()), sum));
 }
 
+/// Returns a name for a column: of a long one the end, which tells paths of types apart.
+fn tail(name: &str) -> String {
+    const COLUMN: usize = 23;
+    match name.chars().count() {
+        long if long > COLUMN => {
+            let end: String = name.chars().skip(long - COLUMN + 1).collect();
+            format!("…{end}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
 /// A table of groups: how many, how much, how many live on, and how long half of them lived at most.
 fn table(out: &mut String, title: &str, rows: &[(String, Group)], all: &Group) {
     let _ = writeln!(
@@ -183,7 +195,7 @@ fn table(out: &mut String, title: &str, rows: &[(String, Group)], all: &Group) {
     );
     let sum = ("all".to_owned(), all.clone());
     for (name, group) in rows.iter().chain([&sum]) {
-        let name: String = name.chars().take(23).collect();
+        let name = tail(name);
         let half = match group.half_life() {
             Some(span) => range(&SPANS, span),
             None => "lives on".into(),

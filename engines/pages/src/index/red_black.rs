@@ -9,7 +9,7 @@
 //!
 //! Not here: keys and links (`trees`).
 
-use super::trees::Nodes;
+use super::nodes::Nodes;
 
 #[inline]
 fn is_red(nodes: &impl Nodes, at: u32) -> bool {

@@ -21,34 +21,9 @@ use super::red_black as shape;
 #[cfg(feature = "bench-treap")]
 use super::treap as shape;
 
+use super::nodes::Nodes;
 use crate::pool::{DIRTY, FreeRun};
 use crate::{Pool, Region};
-
-/// The root of a tree by length.
-pub(crate) struct BySize {
-    root: u32,
-}
-
-impl BySize {
-    pub(crate) const fn new() -> BySize {
-        BySize { root: 0 }
-    }
-}
-
-/// The nodes of a tree, by offset.
-pub(crate) trait Nodes {
-    fn left(&self, at: u32) -> u32;
-    fn right(&self, at: u32) -> u32;
-    fn parent(&self, at: u32) -> u32;
-    fn set_left(&self, at: u32, to: u32);
-    fn set_right(&self, at: u32, to: u32);
-    fn set_parent(&self, at: u32, to: u32);
-    fn key(&self, at: u32) -> u64;
-    #[cfg(not(feature = "bench-treap"))]
-    fn is_red(&self, at: u32) -> bool;
-    #[cfg(not(feature = "bench-treap"))]
-    fn set_red(&self, at: u32, red: bool);
-}
 
 fn run_at(region: &Region, offset: u32) -> &FreeRun {
     // SAFETY: pages.P2 and T3, as `Pool::at`.

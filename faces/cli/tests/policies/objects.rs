@@ -141,7 +141,7 @@ fn saved_results_are_compared() {
     );
     // Other settings are another experiment.
     let other = with(&["--against", "old.json", "--growth", "3"]);
-    assert_eq!(other.status.code(), Some(1));
+    assert_eq!(other.status.code(), Some(2));
     assert!(said(&other).contains("nothing in it"), "{}", said(&other));
     // A figure that moved is told, however little.
     let text = std::fs::read_to_string(at.join("old.json")).expect("a file");
