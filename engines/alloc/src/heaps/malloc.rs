@@ -66,6 +66,7 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
 /// Allocates where the fast path cannot: the thread has no heap yet, or `n` is 0 or large.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.skinflint_first")]
 fn malloc_unusual(n: usize) -> *mut u8 {
     if n > SMALL_MAX {
         return malloc_large(n, 1).0;
@@ -81,6 +82,7 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 /// checked.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
     if tls::is_none(heap) {
         return malloc_unusual(n);
@@ -136,6 +138,7 @@ pub unsafe fn small_aligned(heap: *mut Heap, n: usize) -> *mut u8 {
 ///
 /// # Safety
 /// The heap is this thread's.
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
     // SAFETY: as the caller promises.
     unsafe {
@@ -167,6 +170,7 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
 /// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
     let slice = (n - 1) >> 4;
     let class = class::of_slice(slice);

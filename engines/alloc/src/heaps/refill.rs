@@ -31,6 +31,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn fill(&self, class: usize) -> u32 {
         let bounds = &self.magazine(class).bounds;
         let room = self.room_of(class);
@@ -94,6 +95,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner; the span is on no list, and R was collected.
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn make_current(&self, span: *mut Span) -> *mut Span {
         // SAFETY: a span of this heap.
         let this = unsafe { &*span };
@@ -189,6 +191,7 @@ impl Heap {
     ///
     /// # Safety
     /// The caller owns the heap.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn refill(&self, class: usize) -> Option<*mut u8> {
         if !self.lock.lock(self.who()) {
             return None;
@@ -261,6 +264,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn next_span(&self, class: usize) -> *mut Span {
         // SAFETY: the owner calls, with the lock.
         unsafe {
