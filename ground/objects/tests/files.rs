@@ -236,10 +236,11 @@ fn names_behind_lost_names_are_not_believed() {
     let kinds_of = |bytes: &[u8]| -> Vec<String> {
         let mut reader = open(bytes).unwrap();
         let mut seen: Vec<KindId> = Vec::new();
-        while let Some(event) = reader.next() {
-            match event {
-                Event::Alloc { kind, .. } if !seen.contains(&kind) => seen.push(kind),
-                _ => {}
+        for event in reader.by_ref() {
+            if let Event::Alloc { kind, .. } = event
+                && !seen.contains(&kind)
+            {
+                seen.push(kind);
             }
         }
         let name = |kind: &KindId| reader.kind(*kind).to_owned();
