@@ -165,23 +165,28 @@ impl Heap {
             // magazine of a thread that is gone; it is found with its next free.)
             return None;
         }
+        // ORDER: the lock is held, here and below.
+        let first = list.load(Ordering::Relaxed);
+        if first == 0 {
+            return None;
+        }
+        let mut next = first;
         for _ in 0..FULL_LOOKS {
-            // ORDER: the lock is held.
-            let head = list.load(Ordering::Relaxed);
-            if head == 0 {
-                return None;
-            }
             // SAFETY: lists hold live descriptors (heap.H3).
-            let span = unsafe { &*at::<Span>(head) };
+            let span = unsafe { &*at::<Span>(next) };
             // ORDER: own (span.S2); what other threads freed was drained just now, and the count set by it.
             let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
             if !untouched && span.free_slots() > 0 {
+                list.store(next, Ordering::Relaxed); // ORDER: as above
                 // SAFETY: as the caller promises.
                 return unsafe { self.pop(list) };
             }
-            // ORDER: as above.
-            list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
+            next = span.next.load(Ordering::Relaxed); // ORDER: as above
+            if next == first {
+                break;
+            }
         }
+        list.store(next, Ordering::Relaxed); // ORDER: as above
         None
     }
 
