@@ -25,7 +25,7 @@
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
-#   make js        the JavaScript hosts: Boa on its own heap and on ours (some minutes; needs Rust 1.91)
+#   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
@@ -258,6 +258,7 @@ bench-page: browser-deps build
 js: deps
 	$(CARGO) build --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js
 	$(CARGO) build --release --locked --manifest-path js/skinflint/Cargo.toml --target-dir target/js
+	$(CARGO) build --release --locked --manifest-path js/quickjs/Cargo.toml --target-dir target/js
 
 js-deps: deps
 	@sh bench/need.sh node:nodejs npm:npm
@@ -266,6 +267,7 @@ js-deps: deps
 js-test: js-deps build js
 	$(CARGO) test --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js -p skinflint-js-host --lib
 	timeout 1800 python3 -B js/test.py
+	timeout 900 python3 -B js/quickjs_test.py
 
 # Boa's engine's own tests, out of its package, on our heap (ten minutes: the engine is built once more).
 js-engine-test: js-deps
@@ -293,7 +295,7 @@ install: build
 	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
 	install -m 755 $(RELEASE)/libskinflint_probe.so $(RELEASE)/skinflint-replay "$(DESTDIR)$(PREFIX)/lib/skinflint"
-	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses; do \
+	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses skinflint-js-quickjs skinflint-js-quickjs-system; do \
 	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
 	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"

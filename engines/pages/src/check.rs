@@ -11,6 +11,7 @@
 //! Not here: what the caller's own descriptors say about the pages in use.
 
 use crate::Pool;
+#[cfg(not(feature = "bench-trees"))]
 use crate::buckets::{BUCKETS, Buckets, bucket_of};
 use crate::pool::{CLAIMED, CLEAN, DIRTY};
 
@@ -34,8 +35,17 @@ impl Pool {
     /// The first thing that does not hold.
     pub fn check(&self) -> Result<(), &'static str> {
         let tally = self.check_map()?;
-        self.check_lists(&self.dirty, DIRTY, tally.dirty_runs)?;
-        self.check_lists(&self.clean, CLEAN, tally.clean_runs)?;
+        #[cfg(feature = "bench-trees")]
+        for (state, runs) in [(DIRTY, tally.dirty_runs), (CLEAN, tally.clean_runs)] {
+            self.check_by_size(state, runs)?;
+        }
+        #[cfg(not(feature = "bench-trees"))]
+        for (lists, state, runs) in [
+            (&self.dirty, DIRTY, tally.dirty_runs),
+            (&self.clean, CLEAN, tally.clean_runs),
+        ] {
+            self.check_lists(lists, state, runs)?;
+        }
         self.check_ages(tally.dirty_runs)?;
         hold(tally.dirty == self.dirty_pages, "dirty pages miscounted")?;
         hold(tally.clean == self.clean_pages, "clean pages miscounted")?;
@@ -51,22 +61,6 @@ impl Pool {
         )?;
         let sum = touched + self.clean_pages + self.hole_pages + self.lost_pages;
         hold(sum == self.known_pages, "pages do not add up to the heap")
-    }
-
-    /// Passes every clean run to `visit`: its first page, and its pages; ends with the first error.
-    ///
-    /// # Errors
-    /// The error of `visit`.
-    pub fn each_clean<E>(&self, mut visit: impl FnMut(u32, u32) -> Result<(), E>) -> Result<(), E> {
-        for bucket in 0..BUCKETS {
-            let mut offset = self.clean.head(bucket);
-            while offset != 0 {
-                let run = self.at(offset);
-                visit(run.page.get(), run.pages.get())?;
-                offset = run.next.get();
-            }
-        }
-        Ok(())
     }
 
     fn check_map(&self) -> Result<Tally, &'static str> {
@@ -88,6 +82,7 @@ impl Pool {
                 pages > 0 && run.end() <= self.known_pages,
                 "a free run beyond the heap",
             )?;
+            #[cfg(not(feature = "bench-trees"))]
             hold(
                 self.tag(run.end() - 1) == offset,
                 "a free run whose last tag is another's",
@@ -117,6 +112,7 @@ impl Pool {
         Ok(tally)
     }
 
+    #[cfg(not(feature = "bench-trees"))]
     fn check_lists(&self, buckets: &Buckets, state: u8, runs: u32) -> Result<(), &'static str> {
         let mut found = 0;
         for bucket in 0..BUCKETS {

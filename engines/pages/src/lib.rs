@@ -37,7 +37,7 @@
 //!     were lost, and counted.)
 //! P8  A refusal of the kernel leaves everything as it was.
 //!
-//! Files: [`region`] addresses · `units` descriptors · `buckets` runs by length · [`pool`] take, give and extend ·
+//! Files: [`region`] addresses · `units` descriptors · `index` where runs are found · `buckets` runs by length · [`pool`] take, give and extend ·
 //! `claim` what is purged and when · `check` the invariants by brute force · [`purge`] the system call that gives pages
 //! back · `populate` the one that makes pages resident · `walk` runs listed one by one · [`os`] mapping, and its
 //! refusals in tests.
@@ -45,9 +45,11 @@
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
 #![cfg_attr(not(test), no_std)]
 
+#[cfg(not(feature = "bench-trees"))]
 mod buckets;
 mod check;
 mod claim;
+mod index;
 pub mod os;
 pub mod pool;
 pub mod populate;

@@ -14,17 +14,13 @@
 //! L3  A joined run has the age of the larger part: a single page now and then does not keep a large old run from
 //!     ageing, nor does an old page cause a large young run to be purged.
 //!
-//! Not here: the fields' links beyond this file and `claim`; the users of runs (`alloc`).
+//! Not here: where a run of a length, or beside a page, is found (`index`); the fields' links beyond these and `claim`; the users of runs (`alloc`).
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use crate::buckets::{Buckets, bucket_of, is_exact};
+use crate::index::BySize;
 use crate::{KIND_FREE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
-
-/// Number of runs that are looked at in a bucket of several lengths before the next bucket is tried. The recorded
-/// requests of the bench do as well with 1; it is for alignments, and for many long runs.
-const LOOKED_AT: u32 = 8;
 
 /// Number of dirty runs that are looked at, longest first, for one that fits together with its neighbour.
 const PAIRS_LOOKED_AT: u32 = 16;
@@ -66,13 +62,17 @@ pub(crate) const CLAIMED: u8 = 3;
 /// The descriptor of a free run: a [`crate::Header`] and fields of its own.
 #[repr(C, align(64))]
 pub(crate) struct FreeRun {
-    start: Cell<usize>,
-    /// Next and previous run of the bucket.
+    pub(crate) start: Cell<usize>,
+    /// Next and previous run of the bucket; in trees the subtrees of shorter and of longer runs.
     pub(crate) next: Cell<u32>,
     pub(crate) previous: Cell<u32>,
     owner: AtomicU32,
     pub(crate) kind: AtomicU8,
     pub(crate) state: Cell<u8>,
+    /// Colours in the trees by length and by page.
+    #[cfg(feature = "bench-trees")]
+    pub(crate) red: [Cell<bool>; 2],
+    #[cfg(not(feature = "bench-trees"))]
     _gap: [u8; 2],
     pub(crate) page: Cell<u32>,
     pub(crate) pages: Cell<u32>,
@@ -81,6 +81,11 @@ pub(crate) struct FreeRun {
     pub(crate) older: Cell<u32>,
     /// The tick at which it became dirty.
     pub(crate) tick: Cell<u32>,
+    /// The parent in the tree by length, and the links of the tree by page.
+    #[cfg(feature = "bench-trees")]
+    pub(crate) size_parent: Cell<u32>,
+    #[cfg(feature = "bench-trees")]
+    pub(crate) page_links: [Cell<u32>; 3],
 }
 
 const _: () = assert!(size_of::<FreeRun>() == UNIT);
@@ -98,8 +103,11 @@ impl FreeRun {
 pub struct Pool {
     /// The addresses at which they lie.
     pub region: Region,
-    pub(crate) dirty: Buckets,
-    pub(crate) clean: Buckets,
+    pub(crate) dirty: BySize,
+    pub(crate) clean: BySize,
+    /// The root of the tree of all free and claimed runs by page.
+    #[cfg(feature = "bench-trees")]
+    pub(crate) by_page: u32,
     /// Ends of the age list.
     pub(crate) oldest: u32,
     pub(crate) youngest: u32,
@@ -145,8 +153,10 @@ impl Pool {
     pub const fn new() -> Pool {
         Pool {
             region: Region::new(),
-            dirty: Buckets::new(),
-            clean: Buckets::new(),
+            dirty: BySize::new(),
+            clean: BySize::new(),
+            #[cfg(feature = "bench-trees")]
+            by_page: 0,
             oldest: 0,
             youngest: 0,
             tick: 0,
@@ -193,11 +203,6 @@ impl Pool {
             .or_else(|| self.take_purged(pages, align_pages))?;
         self.hold_down();
         Some(run)
-    }
-
-    /// Reports whether there is a dirty run of at least `pages` pages; exact up to 64. Cost: a load or two.
-    pub fn has_dirty(&self, pages: u32) -> bool {
-        pages > 0 && self.dirty.next(bucket_of(pages)).is_some()
     }
 
     /// Gives a run back, or a part of one, joined with its neighbours. `dirty`: it may hold
@@ -270,23 +275,10 @@ impl Pool {
     }
 
     #[inline]
-    fn set_tag(&self, page: u32, offset: u32) {
+    pub(crate) fn set_tag(&self, page: u32, offset: u32) {
         // ORDER: no partner: see `tag`. A thread that reads the entry without the lock does so for a pointer that
         // `alloc` gave out after it had set the entry, or for one that was never given out.
         self.region.map_entry(page).store(offset, Ordering::Relaxed);
-    }
-
-    /// Returns the descriptor of the free or claimed run that begins or ends at this page; any other entry, and any
-    /// page beyond HEAP, gives `None`.
-    #[inline]
-    pub(crate) fn free_tag(&self, page: u32) -> Option<u32> {
-        if page >= self.known_pages {
-            return None;
-        }
-        let offset = self.tag(page);
-        // ORDER: no partner: the kind of a free run is written under the lock (pages.P6).
-        let free = self.at(offset).kind.load(Ordering::Relaxed) == KIND_FREE;
-        free.then_some(offset)
     }
 
     /// Returns the dirty or clean run that begins at this page.
@@ -295,42 +287,6 @@ impl Pool {
         let offset = self.free_tag(page)?;
         let run = self.at(offset);
         (run.page.get() == page && run.state.get() != CLAIMED).then_some(offset)
-    }
-
-    #[inline]
-    fn buckets(&mut self, state: u8) -> &mut Buckets {
-        if state == DIRTY {
-            &mut self.dirty
-        } else {
-            &mut self.clean
-        }
-    }
-
-    fn link(&mut self, offset: u32) {
-        let run = self.at(offset);
-        let (state, bucket) = (run.state.get(), bucket_of(run.pages.get()));
-        let head = self.buckets(state).head(bucket);
-        let run = self.at(offset);
-        run.next.set(head);
-        run.previous.set(0);
-        if head != 0 {
-            self.at(head).previous.set(offset);
-        }
-        self.buckets(state).set_head(bucket, offset);
-    }
-
-    pub(crate) fn unlink(&mut self, offset: u32) {
-        let run = self.at(offset);
-        let (next, previous) = (run.next.get(), run.previous.get());
-        let (state, bucket) = (run.state.get(), bucket_of(run.pages.get()));
-        if next != 0 {
-            self.at(next).previous.set(previous);
-        }
-        if previous != 0 {
-            self.at(previous).next.set(next);
-        } else {
-            self.buckets(state).set_head(bucket, next);
-        }
     }
 
     /// Puts a run into the age list, on the younger side of `older`, or as the oldest (0).
@@ -359,20 +315,6 @@ impl Pool {
         }
     }
 
-    /// Writes a run into a descriptor, and both of its tags.
-    fn describe(&mut self, offset: u32, page: u32, pages: u32) {
-        let run = self.at(offset);
-        run.start.set(self.region.page_addr(page));
-        run.page.set(page);
-        run.pages.set(pages);
-        self.set_tag(page, offset);
-        self.set_tag(page + pages - 1, offset);
-    }
-
-    pub(crate) fn forget(&mut self, offset: u32) {
-        self.region.desc_free(offset, 1);
-    }
-
     /// Returns a descriptor for a run of this state that is in no list yet.
     pub(crate) fn describe_new(
         &mut self,
@@ -389,6 +331,7 @@ impl Pool {
         run.owner.store(crate::OWNER_NONE, Ordering::Relaxed);
         run.kind.store(KIND_FREE, Ordering::Relaxed); // ORDER: as above
         self.describe(offset, page, pages);
+        self.enter_page(offset);
         Some(offset)
     }
 
@@ -440,14 +383,10 @@ impl Pool {
     /// Takes a run out of its bucket and clears its tags; returns its length.
     fn remove_from_bucket(&mut self, offset: u32) -> u32 {
         self.unlink(offset);
-        self.clear_tags(offset);
-        self.at(offset).pages.get()
-    }
-
-    fn clear_tags(&mut self, offset: u32) {
         let run = self.at(offset);
-        self.set_tag(run.page.get(), 0);
-        self.set_tag(run.end() - 1, 0);
+        self.clear_tag(run.page.get());
+        self.clear_tag(run.end() - 1);
+        self.at(offset).pages.get()
     }
 
     /// Takes a free run out of everything: bucket, age list, tags, count. Its descriptor is free again.
@@ -524,11 +463,11 @@ impl Pool {
         self.unlink(offset);
         if front > 0 {
             if back == 0 {
-                self.set_tag(end - 1, 0);
+                self.clear_tag(end - 1);
             }
             self.describe(offset, first, front);
         } else {
-            self.set_tag(first, 0);
+            self.clear_tag(first);
             self.describe(offset, page + pages, back);
         }
         self.link(offset);
@@ -538,7 +477,7 @@ impl Pool {
 
     /// Returns where an aligned run of `pages` would begin in a free run; `None` if it does not fit.
     #[inline]
-    fn place_in(&self, offset: u32, pages: u32, align: u32) -> Option<u32> {
+    pub(crate) fn place_in(&self, offset: u32, pages: u32, align: u32) -> Option<u32> {
         let run = self.at(offset);
         let page = self.aligned(run.page.get(), align)?;
         (page.checked_add(pages)? <= run.end()).then_some(page)
@@ -553,38 +492,6 @@ impl Pool {
         let base = self.region.base() >> PAGE_SHIFT;
         let mask = align as usize - 1;
         u32::try_from(((base + page as usize + mask) & !mask) - base).ok()
-    }
-
-    /// Finds a run of this state that fits well: in the request's own bucket the shortest of the first few, else the
-    /// first of the next bucket. With an alignment, the first few of each bucket are looked at until one is so long
-    /// that it must fit.
-    fn find(&mut self, state: u8, pages: u32, align: u32) -> Option<(u32, u32)> {
-        let own = bucket_of(pages);
-        let sure = pages.saturating_add(align - 1);
-        let mut from = own;
-        while let Some(bucket) = self.buckets(state).next(from) {
-            let head = self.buckets(state).head(bucket);
-            if self.at(head).pages.get() >= sure && (bucket > own || is_exact(bucket)) {
-                return Some((head, self.place_in(head, pages, align)?));
-            }
-            let mut best: Option<(u32, u32)> = None;
-            let (mut offset, mut looked) = (head, 0);
-            while offset != 0 && looked < LOOKED_AT {
-                let length = self.at(offset).pages.get();
-                if best.is_none_or(|(other, _)| length < self.at(other).pages.get())
-                    && let Some(page) = self.place_in(offset, pages, align)
-                {
-                    best = Some((offset, page));
-                }
-                offset = self.at(offset).next.get();
-                looked += 1;
-            }
-            if best.is_some() {
-                return best;
-            }
-            from = bucket + 1;
-        }
-        None
     }
 
     #[unsafe(link_section = ".text.skinflint_first")]
@@ -614,23 +521,17 @@ impl Pool {
         if align != 1 || self.dirty_pages == 0 {
             return None;
         }
-        let mut bucket = self.dirty.previous(bucket_of(pages))?;
-        let mut looked = 0;
-        loop {
-            let mut offset = self.dirty.head(bucket);
-            while offset != 0 {
-                let run = self.at(offset);
-                if run.pages.get() < pages.div_ceil(PAIR_SHARE) || looked == PAIRS_LOOKED_AT {
-                    return None;
-                }
-                if let Some((beside, page)) = self.pair_at(offset, pages) {
-                    return self.take_both(offset, beside, page, pages);
-                }
-                offset = run.next.get();
-                looked += 1;
+        let mut offset = self.longest_dirty(pages);
+        for _ in 0..PAIRS_LOOKED_AT {
+            if offset == 0 || self.at(offset).pages.get() < pages.div_ceil(PAIR_SHARE) {
+                return None;
             }
-            bucket = self.dirty.previous(bucket.checked_sub(1)?)?;
+            if let Some((beside, page)) = self.pair_at(offset, pages) {
+                return self.take_both(offset, beside, page, pages);
+            }
+            offset = self.next_shorter_dirty(offset);
         }
+        None
     }
 
     /// Returns the clean neighbour that makes a dirty run long enough, and where the two would begin.

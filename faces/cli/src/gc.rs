@@ -1,7 +1,8 @@
 //! `skinflint gc`: free-list policies on object traces, or on a program that runs.
 //!
 //! ```text
-//!   .sfo, .sft, --synthetic ─► Source ─► trials::measure ──────┐
+//!   .sfo, .sft, --synthetic ─► Source ─┬► trials::advise (--advise)
+//!                                      └► trials::measure ─────┐
 //!   --live FILE.js ────────────────────► trials::measure_live ─┴─► tables, or --json
 //! ```
 //!
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_free_lists::trials::{self, Failed, Figures, Options, Source};
-use skinflint_free_lists::{Compaction, Strategy};
+use skinflint_free_lists::{Compaction, Strategy, SweepOrder};
 use skinflint_launch::installed;
 
 /// Reports whether an error is of a trace or of a program that ran, and not of the command line.
@@ -31,6 +32,9 @@ Examples:
   skinflint gc app.sft --policies all --json    # a malloc trace: blocks as objects
   skinflint gc --synthetic steady:3 --write steady.sfo
   skinflint gc --live app.js --policies studied # the program itself
+  skinflint gc app.sfo --nursery 1M             # behind a young generation: who asks, as in V8
+  skinflint gc app.sfo --ref tight --save now.json; skinflint gc app.sfo --ref tight --against now.json
+  skinflint gc app.sfo --advise                 # policy, growth and compaction for this trace
 
 All policies collect at the same events, and nothing but the policy differs. CPU time is without
 marking; memory is counted in pages of 256 KiB. The compactor is V8's unless --compact says
@@ -42,7 +46,7 @@ pub struct GcArgs {
     #[arg(value_name = "TRACE", required_unless_present_any = ["synthetic", "list", "live"])]
     pub traces: Vec<PathBuf>,
 
-    /// A trace generated from a seed: steady, phases, independent; may be given several times. PERCENT is the share of
+    /// A trace generated from a seed: steady, phases, independent, maps; may be given several times. PERCENT is the share of
     /// objects that the collector allocates (77)
     #[arg(long, value_name = "SHAPE[:SEED[:PERCENT]]")]
     pub synthetic: Vec<String>,
@@ -60,6 +64,10 @@ pub struct GcArgs {
         default_value = "studied"
     )]
     pub policies: Vec<String>,
+
+    /// The policy that the others are compared with
+    #[arg(long = "ref", value_name = "POLICY", default_value = "legacy")]
+    pub reference: String,
 
     /// List the policies
     #[arg(long)]
@@ -80,6 +88,26 @@ pub struct GcArgs {
     /// Give kernel pages within free blocks back, as far as they will not be wanted before the next collection
     #[arg(long)]
     pub purge: bool,
+
+    /// The order in which pages are swept
+    #[arg(long, value_name = "ORDER", default_value = "emptiest")]
+    pub sweep: Sweep,
+
+    /// Put a young generation of BYTES before the trace: what survives two scavenges is the collector's
+    #[arg(long, value_name = "BYTES", value_parser = small_size)]
+    pub nursery: Option<u64>,
+
+    /// Try five policies with five growths and three compactors, and print those that no other beats in memory and work
+    #[arg(long, conflicts_with_all = ["live", "write", "instructions", "save", "against", "growth", "compact", "policies", "reference"])]
+    pub advise: bool,
+
+    /// Save the figures, for --against
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
+    /// Print how the figures differ from those that were saved
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub against: Option<PathBuf>,
 
     /// Rounds; times are their medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
@@ -105,9 +133,18 @@ pub struct GcArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// Without legacy (for --instructions, which counts a process)
+    /// Without the reference (for --instructions, which counts a process)
     #[arg(long, hide = true)]
     pub alone: bool,
+}
+
+/// The order in which pages are swept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sweep {
+    /// The emptiest page first: V8's old space
+    Emptiest,
+    /// As they lie: V8's map space
+    Address,
 }
 
 /// Pages to evacuate in collections.
@@ -132,6 +169,11 @@ impl GcArgs {
                 Compact::Always => Compaction::Always,
             }),
             purge: self.purge,
+            sweep_order: match self.sweep {
+                Sweep::Emptiest => SweepOrder::Emptiest,
+                Sweep::Address => SweepOrder::Address,
+            },
+            nursery_bytes: self.nursery,
             rounds: self.rounds,
             max_objects: self.max_objects,
             instructions: self.instructions,
@@ -144,7 +186,7 @@ impl GcArgs {
         for text in &self.synthetic {
             let Some(source) = Source::synthetic(text) else {
                 bail!(
-                    "--synthetic {text}: SHAPE[:SEED[:PERCENT]] with steady, phases or independent, a number, and a \
+                    "--synthetic {text}: SHAPE[:SEED[:PERCENT]] with steady, phases, independent or maps, a number, and a \
                      share from 1 to 99"
                 );
             };
@@ -154,8 +196,22 @@ impl GcArgs {
     }
 }
 
-/// Parses `512M` as bytes.
+/// Parses `512M` as bytes of a heap.
 fn size(text: &str) -> Result<usize, String> {
+    let bytes = bytes(text).filter(|bytes| (1 << 18..=16 << 30).contains(bytes));
+    bytes.ok_or_else(|| "a number of bytes from 256K to 16G, with K, M or G".into())
+}
+
+/// Parses `1M` as bytes of a nursery.
+fn small_size(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text).filter(|bytes| (16 << 10..=1 << 30).contains(bytes));
+    bytes
+        .map(|bytes| bytes as u64)
+        .ok_or_else(|| "a number of bytes from 16K to 1G, with K, M or G".into())
+}
+
+/// Parses a number with K, M or G.
+fn bytes(text: &str) -> Option<usize> {
     let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
         Some(b'K') => (&text[..text.len() - 1], 10),
         Some(b'M') => (&text[..text.len() - 1], 20),
@@ -163,10 +219,7 @@ fn size(text: &str) -> Result<usize, String> {
         _ => (text, 0),
     };
     let number: Option<usize> = digits.parse().ok();
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| (1 << 18..=16 << 30).contains(bytes))
-        .ok_or_else(|| "a number of bytes from 256K to 16G, with K, M or G".into())
+    number.and_then(|number| number.checked_mul(1 << shift))
 }
 
 /// Does what was asked. Returns the exit status.
@@ -186,7 +239,8 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         "--growth {}: a factor from 1.05 to 20",
         args.growth
     );
-    let policies = trials::policies(&args.policies, args.alone)?;
+    let reference = (!args.alone).then_some(args.reference.as_str());
+    let policies = trials::policies(&args.policies, reference)?;
     let options = args.options();
     if !args.live.is_empty() {
         trials::check_live(&args.live, &options, args.write.is_some())?;
@@ -211,6 +265,9 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         );
         return Ok(0);
     }
+    if args.advise {
+        return advise(&sources, &options, args.json);
+    }
     let measured = |source: &Source| trials::measure(source, &policies, &options);
     tell(
         &sources.iter().map(measured).collect::<Result<Vec<_>>>()?,
@@ -218,8 +275,34 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
     )
 }
 
-/// Prints what is missing (G2), and the figures.
+/// Advises on each trace.
+fn advise(sources: &[Source], options: &Options, as_json: bool) -> Result<u8> {
+    let all = sources.iter().map(|source| trials::advise(source, options));
+    let all = all.collect::<Result<Vec<_>>>()?;
+    for advice in &all {
+        for missing in &advice.missing {
+            say!("skinflint: {}: {missing}", advice.trace);
+        }
+    }
+    let mut out = io::stdout().lock();
+    if as_json {
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        writeln!(out)?;
+    } else {
+        let texts: Vec<String> = all.iter().map(trials::Advice::render).collect();
+        out.write_all(texts.join("\n").as_bytes())?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Prints what is missing (G2), and the figures, or how they differ from saved ones.
 fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
+    // Read before it is written: both may be one file.
+    let before = args.against.as_deref().map(trials::load).transpose()?;
+    if let Some(path) = &args.save {
+        trials::save(all, path)?;
+    }
     for figures in all {
         for missing in &figures.missing {
             say!("skinflint: {}: {missing}", figures.trace);
@@ -229,6 +312,8 @@ fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
     if args.json {
         serde_json::to_writer_pretty(&mut out, all)?;
         writeln!(out)?;
+    } else if let Some(before) = before {
+        out.write_all(trials::differences(&before, all)?.as_bytes())?;
     } else {
         out.write_all(trials::render(all).as_bytes())?;
     }

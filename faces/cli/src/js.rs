@@ -1,7 +1,7 @@
 //! `skinflint js`: the JavaScript host, in our place.
 //!
 //! ```text
-//!   heap, malloc, pauses ──► skinflint-js │ -system │ -stock │ -stock-malloc │ -stock-pauses ── execve, same words
+//!   engine, heap, malloc, pauses ──► skinflint-js │ -system │ -stock │ … │ -quickjs │ -quickjs-system ── execve, same words
 //! ```
 //!
 //! H1  The host replaces us, so that the memory that it reports is its own alone.

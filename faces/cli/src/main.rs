@@ -40,6 +40,7 @@ mod heap;
 mod import;
 mod js;
 mod memory;
+mod objects;
 mod options;
 mod out_of_memory;
 mod processes;

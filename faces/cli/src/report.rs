@@ -2,25 +2,27 @@
 //!
 //! ```text
 //!   TRACE ─► analyse ─► text, --json, --html, --reachable, --who-holds      FOLDER, A B … ─► processes
+//!   .sfo ──► objects
 //! ```
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args as ClapArgs;
 use skinflint_view::{brief, brief_processes, json, text};
 
 use crate::analyse::{self, plain};
 use crate::options::AnalysisOptions;
-use crate::{processes, shown};
+use crate::{objects, processes, shown};
 
 pub const HELP: &str = "\
 Examples:
   skinflint report app.sft
   skinflint report traces/                      # all processes of a build, a row each
   skinflint report app.sft --at 'load end' --html app.html
-  skinflint report app.sft --json | jq '.findings[0]'";
+  skinflint report app.sft --json | jq '.findings[0]'
+  skinflint report app.sfo                      # objects of a garbage-collected heap: sizes, lives, origins, kinds";
 
 #[derive(ClapArgs, Debug)]
 pub struct ReportArgs {
@@ -73,6 +75,21 @@ pub struct ReportArgs {
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn report(args: &ReportArgs) -> Result<u8> {
+    if let [path] = &args.traces[..]
+        && path.is_file()
+        && objects::is_object_trace(path)
+    {
+        ensure!(
+            args.html.is_none()
+                && !args.brief
+                && !args.windows
+                && !args.reachable
+                && args.who_holds.is_none(),
+            "{}: an object trace has no stacks and no books: it is reported as text, or with --json",
+            path.display()
+        );
+        return objects::report(path, args.json);
+    }
     let traces = skinflint_recording::traces_of(&args.traces).map_err(plain)?;
     // A folder stands for several processes, even if it holds the trace of one.
     let [trace] = &args.traces[..] else {

@@ -23,22 +23,25 @@
 //!
 //! O1  Ids are dense and rise with allocation: the nth allocation of a trace has id n, from 0. A death names an id
 //!     below the next one.
-//! O2  What was written is what is read, in order. A cut or damaged file is read up to the first damage, whose
-//!     offset is reported; nothing after it is believed, since deaths would be missing.
+//! O2  What was written is what is read, in order. Damage costs the blocks that it lies in: they are named, by offset,
+//!     and what they had is counted; all other blocks are read.
 //! O3  Memory is bounded: the writer holds one block, and the address layer an entry for each live object; the
 //!     reader holds one block.
 //! O4  No input makes the reader panic, loop, or allocate more than a block may be long.
 //!
-//! Format: FORMAT.md beside this crate. Not here: what is done with a trace (`gc::policy`, `skinflint gc`).
+//! Format: FORMAT.md beside this crate. Not here: what is done with a trace (`free-lists`, `skinflint gc`).
 
 mod block;
 pub mod hooks;
+mod input;
+pub mod profile;
 mod read;
 mod record;
 pub mod synthetic;
 mod write;
 
 pub use block::{MAJOR, MINOR};
+pub use profile::Profile;
 pub use read::{Damage, OpenError, Reader};
 pub use record::{Recorder, Shared};
 pub use synthetic::{Law, Synthetic};

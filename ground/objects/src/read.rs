@@ -1,21 +1,28 @@
 //! Reading an object trace, one block at a time.
 //!
 //! ```text
-//!   file header ─► info ─► [block ─► checks ─► raw ─► event, event, …] ─► ending, or the damage
+//!   file header ─► info ─► [block ─► checks ─► raw ─► event, event, …] ─► ending
+//!                             └─ a fault: the damage is noted, the next whole block is searched for
 //! ```
 //!
-//! R1  Each event is checked against what the header said: ids, numbers, lengths. A fault ends the reading, with its
-//!     offset ([`Reader::damage`]); it never panics.
+//! R1  Each event is checked against what the header said: ids, numbers, lengths. A fault ends the reading of its
+//!     block, with its offset ([`Reader::damage`]); it never panics.
 //! R2  A file that ends between blocks, or within one, is cut: all events of the whole blocks before are returned.
+//! R3  A block that is damaged or missing is passed over, and all whole blocks behind it are read: each says with which
+//!     id it begins. What is lost is counted, in objects. Deaths of lost objects may be returned; deaths that are lost
+//!     are of objects that seem to live on.
+//! R4  Kinds are numbered in the order of their names, so a name is believed only as long as no block is missing that
+//!     might have had names. A kind without a name is `?`.
 //!
-//! Not here: what an event means to a heap.
+//! Not here: what an event means to a heap, the search (`input`).
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::block::{BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, kind};
+use crate::input::{Input, head};
 use crate::write::tag;
 use crate::{Event, Info, KindId, Origin, Totals};
 use skinflint_framing::header::is_sealed;
@@ -32,7 +39,7 @@ pub enum OpenError {
     NotATrace(PathBuf),
     /// It was written by a later major version.
     Newer(PathBuf, u16),
-    /// Its first block, which says where the trace comes from, is damaged.
+    /// No whole block is in it.
     Damaged(PathBuf, Damage),
 }
 
@@ -69,13 +76,17 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Where and why reading ended before the ending.
+/// A part of the file that could not be read, and what was in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// The bytes from the start of the file to the block that cannot be read.
     pub offset: u64,
     /// What is wrong with it.
     pub what: &'static str,
+    /// The bytes that were passed over; 0: the block is not there at all, or its checksum holds.
+    pub bytes: u64,
+    /// The allocations that were lost, as far as a later block tells.
+    pub objects: u64,
 }
 
 impl fmt::Display for Damage {
@@ -85,25 +96,31 @@ impl fmt::Display for Damage {
 }
 
 const CUT: &str = "the file ends within a block";
+const MISSING: &str = "a block is missing before this one";
+const OTHER_OBJECT: &str = "a block begins with another object than the last one ended with";
+/// What a kind is called whose name was lost (R4).
+const NO_NAME: &str = "?";
 
 /// Reads a trace: an iterator of its events.
-pub struct Reader<R: Read = BufReader<File>> {
-    from: R,
+pub struct Reader<R: Read = File> {
+    input: Input<R>,
     info: Info,
     kinds: Vec<String>,
+    /// Whether names may be missing, so that later ones have other numbers (R4).
+    kinds_unsure: bool,
     unpacker: Unpacker,
-    stored: Vec<u8>,
     raw: Vec<u8>,
     at: usize,
     /// The events of the block in `raw` that are not read yet.
     left: u32,
     next_id: u64,
     sequence: u32,
-    /// The offsets in the file of the next block, and of the block in `raw`.
-    offset: u64,
+    /// The offset in the file of the block in `raw`.
     block_offset: u64,
     ending: Option<Totals>,
-    damage: Option<Damage>,
+    damage: Vec<Damage>,
+    /// Whether the last damage is behind the last whole block: what the next one skips was lost in it.
+    in_gap: bool,
 }
 
 impl Reader {
@@ -114,64 +131,96 @@ impl Reader {
     pub fn open(path: impl AsRef<Path>) -> Result<Reader, OpenError> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| OpenError::Read(path.to_owned(), error))?;
-        Reader::new(BufReader::new(file), path)
+        Reader::new(file, path)
     }
 }
 
 impl<R: Read> Reader<R> {
-    /// Opens a trace that comes from any reader; `name` is for errors.
+    /// Opens a trace that comes from any reader, which need not be buffered; `name` is for errors.
     ///
     /// # Errors
     /// If it cannot be read, or is not a trace.
-    pub fn new(mut from: R, name: &Path) -> Result<Reader<R>, OpenError> {
-        let mut head = [0; FILE_HEADER_BYTES];
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => OpenError::NotATrace(name.to_owned()),
-            _ => OpenError::Read(name.to_owned(), error),
-        };
-        from.read_exact(&mut head).map_err(failed)?;
-        if head[..8] != FILE_MAGIC || !is_sealed(&head) {
-            return Err(OpenError::NotATrace(name.to_owned()));
-        }
-        let major = u16::from_le_bytes([head[8], head[9]]);
-        if major != MAJOR {
-            return Err(OpenError::Newer(name.to_owned(), major));
-        }
+    pub fn new(from: R, name: &Path) -> Result<Reader<R>, OpenError> {
         let mut reader = Reader {
-            from,
+            input: Input::new(from),
             info: Info::default(),
             kinds: Vec::new(),
+            kinds_unsure: false,
             unpacker: Unpacker::default(),
-            stored: Vec::new(),
             raw: Vec::new(),
             at: 0,
             left: 0,
             next_id: 0,
             sequence: 0,
-            offset: FILE_HEADER_BYTES as u64,
             block_offset: 0,
             ending: None,
-            damage: None,
+            damage: Vec::new(),
+            in_gap: false,
         };
-        match reader.first_block() {
-            Ok(info) => reader.info = info,
-            Err(what) => {
-                let offset = FILE_HEADER_BYTES as u64;
-                return Err(OpenError::Damaged(name.to_owned(), Damage { offset, what }));
-            }
-        }
+        reader.file_header(name)?;
+        reader.first_block(name)?;
         Ok(reader)
     }
 
-    fn first_block(&mut self) -> Result<Info, &'static str> {
-        match self.block()? {
-            Some(header) if header.kind == kind::INFO => {}
-            _ => return Err("the first block does not say where the trace comes from"),
+    /// Reads the file's header. One that is damaged is passed over where the first block follows it.
+    fn file_header(&mut self, name: &Path) -> Result<(), OpenError> {
+        let head = head::<FILE_HEADER_BYTES>(&mut self.input)
+            .map_err(|error| OpenError::Read(name.to_owned(), error))?
+            .ok_or_else(|| OpenError::NotATrace(name.to_owned()))?;
+        if head[..8] == FILE_MAGIC && is_sealed(&head) {
+            let major = u16::from_le_bytes([head[8], head[9]]);
+            if major != MAJOR {
+                return Err(OpenError::Newer(name.to_owned(), major));
+            }
+        } else {
+            let both = self.input.ahead(FILE_HEADER_BYTES + BLOCK_HEADER_BYTES);
+            let first = both[FILE_HEADER_BYTES..].first_chunk();
+            let first = first.and_then(|bytes| Header::from_bytes(bytes).ok());
+            if first.is_none_or(|header| header.kind != kind::INFO || header.sequence != 0) {
+                return Err(OpenError::NotATrace(name.to_owned()));
+            }
+            self.note(
+                "the header of the file is damaged",
+                FILE_HEADER_BYTES as u64,
+            );
         }
-        let mut names = self.names(2)?;
-        let source = names.pop().unwrap_or_default();
-        let program = names.pop().unwrap_or_default();
-        Ok(Info { program, source })
+        self.input.take(FILE_HEADER_BYTES);
+        Ok(())
+    }
+
+    /// Reads where the trace comes from. Where that is damaged it stays unsaid.
+    fn first_block(&mut self, name: &Path) -> Result<(), OpenError> {
+        let offset = self.input.offset();
+        let what = match self.block() {
+            Ok(Some(header)) if header.kind == kind::INFO => match self.names(2) {
+                Ok(names) => {
+                    let [program, source] = <[String; 2]>::try_from(names).unwrap_or_default();
+                    self.info = Info { program, source };
+                    return Ok(());
+                }
+                Err(what) => what,
+            },
+            Ok(Some(_)) => "the first block does not say where the trace comes from",
+            Ok(None) => CUT,
+            Err(what) => what,
+        };
+        self.info = Info {
+            program: NO_NAME.into(),
+            source: "what made it is lost".into(),
+        };
+        self.pass_over(what);
+        // The block that is lost had no names of kinds.
+        self.sequence = self.sequence.max(1);
+        if self.input.ahead(1).is_empty() {
+            let damage = Damage {
+                offset,
+                what,
+                bytes: self.input.offset() - offset,
+                objects: 0,
+            };
+            return Err(OpenError::Damaged(name.to_owned(), damage));
+        }
+        Ok(())
     }
 
     /// Returns where the trace comes from.
@@ -181,7 +230,9 @@ impl<R: Read> Reader<R> {
 
     /// Returns the name of a kind that an event named. It is known as soon as the event was returned.
     pub fn kind(&self, id: KindId) -> &str {
-        self.kinds.get(id.0 as usize).map_or("?", String::as_str)
+        self.kinds
+            .get(id.0 as usize)
+            .map_or(NO_NAME, String::as_str)
     }
 
     /// Returns what the writer counted; `None` before the end, and if the trace has no ending (it is cut).
@@ -189,41 +240,86 @@ impl<R: Read> Reader<R> {
         self.ending
     }
 
-    /// Returns where reading ended too early; `None` as long as nothing is wrong. A trace that was cut between two
-    /// blocks has neither damage nor ending.
-    pub fn damage(&self) -> Option<&Damage> {
-        self.damage.as_ref()
+    /// Returns what could not be read so far, from the start of the file on. A trace that was cut between two blocks
+    /// has neither damage nor ending.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 
-    /// Reads the next block into `raw`. `None`: the file ends here.
+    /// Notes damage at the next byte.
+    fn note(&mut self, what: &'static str, bytes: u64) {
+        self.in_gap = true;
+        self.damage.push(Damage {
+            offset: self.input.offset(),
+            what,
+            bytes,
+            objects: 0,
+        });
+    }
+
+    /// Notes damage at the next byte, and goes on to the next whole header (R3).
+    fn pass_over(&mut self, what: &'static str) {
+        let at = self.damage.len();
+        self.note(what, 0);
+        self.damage[at].bytes = self.input.next_header();
+    }
+
+    /// Notes that objects were lost in the last damage.
+    fn lost(&mut self, objects: u64) {
+        if let Some(last) = self.damage.last_mut() {
+            last.objects += objects;
+        }
+    }
+
+    /// Reads the next block into `raw`. `None`: the file ends here. After an error the input is still at its start.
     fn block(&mut self) -> Result<Option<Header>, &'static str> {
-        self.block_offset = self.offset;
-        let mut head = [0; BLOCK_HEADER_BYTES];
-        match read_full(&mut self.from, &mut head)? {
-            0 => return Ok(None),
-            BLOCK_HEADER_BYTES => {}
-            _ => return Err(CUT),
-        }
+        self.block_offset = self.input.offset();
+        let head = self.input.ahead(BLOCK_HEADER_BYTES);
+        let Some(&head) = head.first_chunk::<BLOCK_HEADER_BYTES>() else {
+            return match head.is_empty() {
+                _ if self.input.is_refused() => Err("the system refuses to read on"),
+                true => Ok(None),
+                false => Err(CUT),
+            };
+        };
         let header = Header::from_bytes(&head)?;
-        if header.sequence != self.sequence {
-            return Err("a block is missing before this one");
+        if header.sequence < self.sequence {
+            return Err("a block is there a second time");
         }
-        self.sequence = self.sequence.wrapping_add(1);
-        self.stored.resize(header.payload_len as usize, 0);
-        if read_full(&mut self.from, &mut self.stored)? != self.stored.len() {
-            return Err(CUT);
+        let missing = header.sequence - self.sequence;
+        self.kinds_unsure |= missing > 0;
+        if missing > 0 && !self.in_gap {
+            self.note(MISSING, 0);
         }
-        if payload::crc(&self.stored) != header.payload_crc {
-            return Err("the checksum of a block is wrong");
+        self.sequence = header.sequence.wrapping_add(1);
+        let whole = self.payload(&header);
+        if whole.is_err() && header.kind == kind::KINDS {
+            // Their number is known (the header's checksum holds), so that later names keep theirs.
+            let names = self.kinds.len() + header.events as usize;
+            self.kinds.resize(names, NO_NAME.into());
         }
-        self.offset += BLOCK_HEADER_BYTES as u64 + u64::from(header.payload_len);
-        let raw_len = header.raw_len as usize;
-        let unpacked = self
-            .unpacker
-            .unpack(header.codec, &self.stored, raw_len, &mut self.raw);
-        unpacked.map_err(|Malformed(what)| what)?;
+        whole?;
+        self.input
+            .take(BLOCK_HEADER_BYTES + header.payload_len as usize);
         self.at = 0;
         Ok(Some(header))
+    }
+
+    /// Unpacks the payload behind a header.
+    fn payload(&mut self, header: &Header) -> Result<(), &'static str> {
+        let whole = BLOCK_HEADER_BYTES + header.payload_len as usize;
+        let bytes = self.input.ahead(whole);
+        if bytes.len() != whole {
+            return Err(CUT);
+        }
+        let stored = &bytes[BLOCK_HEADER_BYTES..];
+        if payload::crc(stored) != header.payload_crc {
+            return Err("the checksum of a block is wrong");
+        }
+        let unpacked =
+            self.unpacker
+                .unpack(header.codec, stored, header.raw_len as usize, &mut self.raw);
+        unpacked.map_err(|Malformed(what)| what)
     }
 
     fn names(&mut self, count: u32) -> Result<Vec<String>, &'static str> {
@@ -240,31 +336,69 @@ impl<R: Read> Reader<R> {
     }
 
     /// Moves to the next block of events. Returns false if there is none.
-    fn advance(&mut self) -> Result<bool, &'static str> {
-        loop {
-            if self.ending.is_some() {
-                return Ok(false);
-            }
-            let Some(header) = self.block()? else {
-                return Ok(false);
+    fn advance(&mut self) -> bool {
+        while self.ending.is_none() {
+            let header = match self.block() {
+                Ok(Some(header)) => header,
+                Ok(None) => return false,
+                Err(what) => {
+                    self.pass_over(what);
+                    continue;
+                }
             };
-            match header.kind {
-                kind::KINDS => {
-                    let names = self.names(header.events)?;
-                    self.kinds.extend(names);
-                }
-                kind::EVENTS if header.first_id != self.next_id => {
-                    return Err("a block begins with another object than the last one ended with");
-                }
-                kind::EVENTS => {
+            let read = match header.kind {
+                kind::KINDS => self.kinds(header.events),
+                kind::EVENTS if self.follows(header.first_id) => {
                     self.left = header.events;
-                    return Ok(true);
+                    return true;
                 }
-                kind::ENDING => self.ending = Some(self.totals()?),
-                // A block of a later minor version.
-                _ => {}
+                kind::ENDING => self.totals().map(|totals| {
+                    if self.in_gap {
+                        self.lost(totals.allocations.saturating_sub(self.next_id));
+                    }
+                    self.ending = Some(totals);
+                }),
+                // A block of a later minor version; or of objects that there were already, which `follows` noted.
+                _ => Ok(()),
+            };
+            if let Err(what) = read {
+                self.note_block(what);
             }
         }
+        false
+    }
+
+    /// Notes that the content of the block in `raw` is not what its checksum promises: a fault of its writer.
+    fn note_block(&mut self, what: &'static str) {
+        self.note(what, 0);
+        if let Some(last) = self.damage.last_mut() {
+            last.offset = self.block_offset;
+        }
+    }
+
+    /// Takes the names of kinds, if their numbers are known (R4).
+    fn kinds(&mut self, count: u32) -> Result<(), &'static str> {
+        if !self.kinds_unsure {
+            let names = self.names(count);
+            self.kinds_unsure |= names.is_err();
+            self.kinds.extend(names?);
+        }
+        Ok(())
+    }
+
+    /// Reports whether a block of events that begins with this id may come now, and notes what is lost before it.
+    fn follows(&mut self, first_id: u64) -> bool {
+        let in_gap = std::mem::replace(&mut self.in_gap, false);
+        if first_id != self.next_id && (!in_gap || first_id < self.next_id) {
+            self.note_block(OTHER_OBJECT);
+            self.in_gap = false;
+        }
+        if first_id < self.next_id {
+            return false;
+        }
+        self.lost(first_id - self.next_id);
+        self.next_id = first_id;
+        true
     }
 
     fn totals(&mut self) -> Result<Totals, &'static str> {
@@ -294,7 +428,7 @@ impl<R: Read> Reader<R> {
                     .ok_or("an event of an unknown sort")?;
                 let kind = get(&self.raw, &mut self.at)
                     .and_then(|kind| u32::try_from(kind).ok())
-                    .filter(|kind| (*kind as usize) < self.kinds.len())
+                    .filter(|kind| self.kinds_unsure || (*kind as usize) < self.kinds.len())
                     .ok_or("an object of a kind that was not named")?;
                 let id = self.next_id;
                 self.next_id += 1;
@@ -313,40 +447,23 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        if self.damage.is_some() {
-            return None;
-        }
-        let step = loop {
-            if self.left > 0 {
-                self.left -= 1;
-                break self.event().map(Some);
+        loop {
+            if self.left == 0 && !self.advance() {
+                return None;
             }
-            match self.advance() {
-                Ok(true) => {}
-                Ok(false) => break Ok(None),
-                Err(what) => break Err(what),
+            if self.left == 0 {
+                continue;
             }
-        };
-        step.unwrap_or_else(|what| {
-            let offset = self.block_offset;
-            self.damage = Some(Damage { offset, what });
-            None
-        })
-    }
-}
-
-/// Reads until the buffer is full or the file ends. Returns the bytes read.
-fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> Result<usize, &'static str> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match from.read(&mut buffer[done..]) {
-            Ok(0) => break,
-            Ok(more) => done += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err("the system refuses to read on"),
+            self.left -= 1;
+            match self.event() {
+                Ok(event) => return Some(event),
+                Err(what) => {
+                    self.left = 0;
+                    self.note_block(what);
+                }
+            }
         }
     }
-    Ok(done)
 }
 
 /// Reads the number at `at`, if there is one.

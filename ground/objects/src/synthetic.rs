@@ -31,11 +31,22 @@ pub enum Shape {
     Phases,
     /// There are no documents: each object dies by itself.
     Independent,
+    /// Objects of one size, [`MAP_BYTES`], as a space of V8's hidden classes (maps) has them; documents come and go as in
+    /// [`Shape::Phases`].
+    Maps,
 }
+
+/// Bytes of each object of [`Shape::Maps`]: V8's hidden class at the time of the study.
+pub const MAP_BYTES: u64 = 80;
 
 impl Shape {
     /// All shapes.
-    pub const ALL: [Shape; 3] = [Shape::Steady, Shape::Phases, Shape::Independent];
+    pub const ALL: [Shape; 4] = [
+        Shape::Steady,
+        Shape::Phases,
+        Shape::Independent,
+        Shape::Maps,
+    ];
 
     /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
@@ -43,6 +54,7 @@ impl Shape {
             Shape::Steady => "steady",
             Shape::Phases => "phases",
             Shape::Independent => "independent",
+            Shape::Maps => "maps",
         }
     }
 }
@@ -281,7 +293,7 @@ impl Synthetic {
         match self.law.shape {
             Shape::Steady => 6,
             Shape::Independent => 0,
-            Shape::Phases => {
+            Shape::Phases | Shape::Maps => {
                 // The number goes up and down once while four times the live bytes are allocated.
                 let period = (self.law.live_bytes * 4).max(1);
                 let at = (self.clock % period * 16 / period) as usize;
@@ -350,7 +362,10 @@ impl Synthetic {
     fn alloc(&mut self) -> Event {
         let id = self.next_id;
         self.next_id += 1;
-        let bytes = self.bands.draw(&mut self.random);
+        let bytes = match self.law.shape {
+            Shape::Maps => MAP_BYTES,
+            _ => self.bands.draw(&mut self.random),
+        };
         match self.fate(bytes) {
             Fate::ForGood => self.for_good_bytes += bytes,
             Fate::Document => {

@@ -55,7 +55,7 @@ fn what_was_written_is_read() {
     let mut reader = open(&bytes).unwrap();
     assert_eq!(reader.info(), &info());
     assert!(reader.by_ref().eq(events.iter().copied()));
-    assert_eq!(reader.damage(), None);
+    assert_eq!(reader.damage(), []);
     assert_eq!(
         reader.ending().unwrap().allocations + reader.ending().unwrap().deaths,
         events.len() as u64
@@ -124,7 +124,7 @@ fn a_cut_file_is_read_up_to_the_cut() {
         let read: Vec<Event> = reader.by_ref().collect();
         assert_eq!(read, events[..read.len()], "cut at {cut}");
         assert!(reader.ending().is_none());
-        if let Some(damage) = reader.damage() {
+        for damage in reader.damage() {
             assert!(damage.offset <= cut as u64);
         }
         whole_at_some_cut = whole_at_some_cut.max(read.len());
@@ -132,22 +132,125 @@ fn a_cut_file_is_read_up_to_the_cut() {
     assert_eq!(whole_at_some_cut, events.len());
 }
 
+/// The start of each block, and the events in it.
+fn blocks(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut all = Vec::new();
+    let mut at = 16;
+    while at < bytes.len() {
+        let events = if bytes[at + 4] == 3 { word(at + 16) } else { 0 };
+        all.push((at, u64::from(events)));
+        at += 40 + word(at + 8) as usize;
+    }
+    all
+}
+
 #[test]
-fn a_changed_byte_is_found_and_its_block_named() {
+fn a_flipped_bit_costs_its_block_and_no_other() {
     let (bytes, events) = sample();
-    for at in (0..bytes.len()).step_by(4999) {
+    let blocks = blocks(&bytes);
+    assert!(blocks.len() > 5, "INFO, KINDS, ENDING, and some of events");
+    let headers = blocks.iter().flat_map(|(at, _)| (*at..*at + 44).step_by(5));
+    let places = (0..60)
+        .step_by(3)
+        .chain(headers)
+        .chain((0..bytes.len()).step_by(9973));
+    for at in places.filter(|at| *at < bytes.len()) {
         let mut bad = bytes.clone();
         bad[at] ^= 0x10;
-        let Ok(mut reader) = open(&bad) else {
-            continue;
-        };
+        let mut reader = open(&bad).unwrap_or_else(|error| panic!("byte {at}: {error}"));
         let read: Vec<Event> = reader.by_ref().collect();
-        assert_eq!(read, events[..read.len()], "byte {at}");
-        let damage = reader
-            .damage()
-            .unwrap_or_else(|| panic!("byte {at} was not noticed"));
-        assert!(damage.offset <= at as u64, "byte {at}: {damage}");
+        let own = blocks.iter().rposition(|(start, _)| *start <= at);
+        let (start, lost) = own.map_or((0, 0), |own| blocks[own]);
+        assert_eq!(read.len() as u64 + lost, events.len() as u64, "byte {at}");
+        let mut rest = events.iter();
+        let in_order = read.iter().all(|event| match event {
+            // Its kind is not named where that block is the damaged one.
+            Event::Alloc { id, .. } => {
+                rest.any(|known| matches!(known, Event::Alloc { id: known, .. } if known == id))
+            }
+            event => rest.any(|known| known == event),
+        });
+        assert!(in_order, "byte {at}");
+        let [damage] = reader.damage() else {
+            panic!("byte {at}: {:?}", reader.damage());
+        };
+        assert_eq!(damage.offset, start as u64, "byte {at}: {damage}");
+        let allocated = |events: &[Event]| {
+            let alloc = |event: &&Event| matches!(event, Event::Alloc { .. });
+            events.iter().filter(alloc).count() as u64
+        };
+        assert_eq!(
+            damage.objects,
+            allocated(&events) - allocated(&read),
+            "byte {at}"
+        );
     }
+}
+
+#[test]
+fn blocks_may_be_gone_twice_there_or_among_other_bytes() {
+    let (bytes, events) = sample();
+    let blocks = blocks(&bytes);
+    let (at, lost) = blocks[3];
+    let end = blocks[4].0;
+    let read = |parts: &[&[u8]]| {
+        let all = parts.concat();
+        let mut reader = open(&all).unwrap();
+        let count = reader.by_ref().count() as u64;
+        (count, reader.damage().to_vec())
+    };
+    let all = events.len() as u64;
+    let (count, damage) = read(&[&bytes[..at], &bytes[end..]]);
+    assert_eq!((count, damage.len(), damage[0].bytes), (all - lost, 1, 0));
+    let (count, damage) = read(&[&bytes[..end], &bytes[at..]]);
+    assert_eq!((count, damage.len()), (all, 1));
+    assert_eq!(damage[0].bytes, (end - at) as u64);
+    // A header that is cut short by a byte, and zeroes between blocks, as a crash leaves them.
+    let (count, damage) = read(&[&bytes[..at], &bytes[at + 1..]]);
+    assert_eq!((count, damage.len()), (all - lost, 1));
+    let (count, damage) = read(&[&bytes[..at], &[0; 200_000], &bytes[at..]]);
+    assert_eq!((count, damage.len(), damage[0].bytes), (all, 1, 200_000));
+    // Only a length within the payload is missing: the next block is found all the same.
+    let (count, damage) = read(&[&bytes[..at + 60], &bytes[at + 70..]]);
+    assert_eq!((count, damage.len()), (all - lost, 1));
+}
+
+#[test]
+fn names_behind_lost_names_are_not_believed() {
+    let mut writer = Writer::new(Vec::new(), &info()).unwrap();
+    for name in ["first", "second", "third"] {
+        let kind = writer.kind(name);
+        // Enough for a block of events of its own, so that each name has one, too.
+        for _ in 0..40_000 {
+            writer.alloc(24, kind, Origin::Runtime);
+        }
+    }
+    let (mut bytes, _) = writer.finish().unwrap();
+    let names: Vec<usize> = blocks(&bytes)
+        .into_iter()
+        .map(|(at, _)| at)
+        .filter(|at| bytes[at + 4] == 2)
+        .collect();
+    assert_eq!(names.len(), 3);
+    let kinds_of = |bytes: &[u8]| -> Vec<String> {
+        let mut reader = open(bytes).unwrap();
+        let mut seen: Vec<KindId> = Vec::new();
+        for event in reader.by_ref() {
+            if let Event::Alloc { kind, .. } = event
+                && !seen.contains(&kind)
+            {
+                seen.push(kind);
+            }
+        }
+        let name = |kind: &KindId| reader.kind(*kind).to_owned();
+        seen.iter().map(name).collect()
+    };
+    assert_eq!(kinds_of(&bytes), ["first", "second", "third"]);
+    bytes[names[1] + 41] ^= 1; // its payload: how many names it had is known
+    assert_eq!(kinds_of(&bytes), ["first", "?", "third"]);
+    bytes[names[1] + 5] ^= 1; // its header: it might have had any number
+    assert_eq!(kinds_of(&bytes), ["first", "?", "?"]);
 }
 
 #[test]

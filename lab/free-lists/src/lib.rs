@@ -3,7 +3,7 @@
 //! ```text
 //!   alloc ─► area [top, limit) ── used up ──► FreeList::take(bytes, origin) ─► a whole block is the next area
 //!                                                │ none: sweep a page, again; a fresh page
-//!   collection ─► reset ─► sweep, the emptiest page first ─► FreeList::free(hole)
+//!   collection ─► reset ─► sweep, page by page ─► FreeList::free(hole)
 //!
 //!   lists: classes × pages     strategies: which class is asked when     space: pages, area, sweeping, moving
 //! ```
@@ -21,7 +21,8 @@
 //!
 //! Files: `table` classes · `memory` words · `list` what every list can do · `lists` the two-level list · `strategies`
 //! the search orders · `others` strategies without classes · `segregated` pages by size · `tight` ours · `strategy` all
-//! of them by name · `space` · `sweep` · `replay` a trace on it · `live` a program on it · `samples` · `trials` all
+//! of them by name · `space` · `sweep` · `replay` a trace on it · `nursery` a young
+//! generation before it · `live` a program on it · `samples` · `trials` all
 //! policies on traces and programs, in tables.
 //!
 //! Not here: marking (the client marks), objects above half a page.
@@ -33,6 +34,7 @@ mod list;
 mod lists;
 pub mod live;
 mod memory;
+pub mod nursery;
 mod others;
 pub mod replay;
 mod samples;
@@ -52,5 +54,5 @@ mod by_hand;
 mod model;
 
 pub use list::{Block, FreeList, Freed, Origin};
-pub use space::{Compaction, Figures, Settings, VarSpace};
+pub use space::{Compaction, Figures, Settings, SweepOrder, VarSpace};
 pub use strategy::Strategy;

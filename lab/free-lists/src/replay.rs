@@ -176,6 +176,8 @@ pub struct Run {
     pub latency_max: Duration,
     /// Number of collections.
     pub collections: u64,
+    /// Bytes of objects marked, over all collections.
+    pub marked_bytes: u64,
     /// Pages of the space.
     pub committed: Size,
     /// Pages of the space, and descriptors.
@@ -283,6 +285,7 @@ impl Player {
         self.run.ending += ended;
         self.run.latency_max = self.run.latency_max.max(finished + ended);
         self.run.collections += 1;
+        self.run.marked_bytes += live as u64;
         if self.plan.check {
             self.space.check();
             self.space.check_marked();

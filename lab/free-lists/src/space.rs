@@ -42,6 +42,16 @@ pub enum Compaction {
     Always,
 }
 
+/// The order in which pages are swept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SweepOrder {
+    /// The emptiest first, so that there is room early: V8's old space.
+    #[default]
+    Emptiest,
+    /// As the pages lie: V8's map space. Only a policy that sorts then knows which page is the fullest.
+    Address,
+}
+
 /// The settings of a space.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -50,6 +60,8 @@ pub struct Settings {
     /// Whether the kernel's pages within free blocks are given back, except those that will be needed before the next
     /// collection.
     pub purge: bool,
+    /// The order in which pages are swept.
+    pub sweep_order: SweepOrder,
     /// The most bytes of pages.
     pub limit_bytes: usize,
     /// The clock that times sweeping, in nanoseconds; `None`: it is not timed.
@@ -61,6 +73,7 @@ impl Default for Settings {
         Settings {
             compaction: Compaction::Never,
             purge: false,
+            sweep_order: SweepOrder::Emptiest,
             limit_bytes: 1 << 30,
             clock: None,
         }

@@ -193,6 +193,18 @@ fn fast_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> 
     lists.upwards((fast.table.class)(bytes), until, bytes)
 }
 
+/// Searches in the steps A, B, C, and D for requests above 128 bytes only.
+fn lean_fit<L: Search>(lists: &mut L, fast: &Fast, bytes: u32) -> Option<Block> {
+    if bytes > 128 {
+        return fast_fit(lists, fast, bytes);
+    }
+    let last = fast.table.last();
+    lists
+        .upwards(fast.of_2048, last + 1, bytes)
+        .or_else(|| lists.upwards(fast.of_256, fast.of_2048, bytes))
+        .or_else(|| lists.walk(last, bytes))
+}
+
 /// The surplus that a request above 128 bytes asks for: 2048 - 128.
 const SURPLUS: u32 = 1920;
 
@@ -280,6 +292,20 @@ impl FreeListPolicy for ManyOrigin {
         match origin {
             Origin::Gc => best_fit(lists, &MANY, bytes),
             Origin::GeneratedCode | Origin::Runtime => fast_fit(lists, &FAST_MANY, bytes),
+        }
+    }
+}
+
+/// As `ManyOrigin`, but small requests of others than the collector leave exact holes alone: the collector will fill them.
+pub(crate) struct ManyLean;
+
+impl FreeListPolicy for ManyLean {
+    const TABLE: &'static Table = &MANY;
+
+    fn find<L: Search>(lists: &mut L, bytes: u32, origin: Origin) -> Option<Block> {
+        match origin {
+            Origin::Gc => best_fit(lists, &MANY, bytes),
+            Origin::GeneratedCode | Origin::Runtime => lean_fit(lists, &FAST_MANY, bytes),
         }
     }
 }

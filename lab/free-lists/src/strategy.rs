@@ -7,13 +7,13 @@
 //! Not here: what each of them does (`strategies`, `others`, `segregated`, `tight`).
 
 use super::list::FreeList;
-use super::lists::{Cached, Heavy, Light, Mask, Plain};
+use super::lists::{Cached, Heavy, Light, Narrow, Plain};
 use super::memory::Memory;
 use super::others::{FullPages, MapSpace, Tuned};
 use super::segregated::{ONE, SIX, Segregated, TWO};
 use super::strategies::{
-    FastAlloc, HalfMany, HalfManyFast, Legacy, Listed, Many, ManyFast, ManyOrigin, More1k, More2k,
-    More2kFast, MoreSmalls, SingleList, TightFit,
+    FastAlloc, HalfMany, HalfManyFast, Legacy, Listed, Many, ManyFast, ManyLean, ManyOrigin,
+    More1k, More2k, More2kFast, MoreSmalls, SingleList, TightFit,
 };
 use super::tight::Tight;
 
@@ -139,9 +139,10 @@ static ALL: &[Strategy] = strategies! {
     "more-2k-cached" false More2k, Heavy, Cached, "more-2k, cached";
     "more-2k-fast-cached" false More2kFast, Heavy, Cached, "more-2k-fast, cached";
     "many-origin-cached" false ManyOrigin, Heavy, Cached, "many-origin, cached";
-    "many-mask" false Many, Heavy, Mask, "many, empty classes skipped by a bit mask";
-    "many-origin-mask" false ManyOrigin, Heavy, Mask, "many-origin, by a bit mask";
-    "many-light" false Many, Light, Mask, "many, by a bit mask, with descriptors of 4 bytes";
-    "many-origin-light" false ManyOrigin, Light, Mask, "many-origin, by a bit mask, with descriptors of 4 bytes";
+    "many-mask" false Many, Heavy, Narrow, "many, empty classes skipped by a bit mask";
+    "many-origin-mask" false ManyOrigin, Heavy, Narrow, "many-origin, by a bit mask";
+    "many-light" false Many, Light, Narrow, "many, by a bit mask, with descriptors of 4 bytes";
+    "many-origin-light" false ManyOrigin, Light, Narrow, "many-origin, by a bit mask, with descriptors of 4 bytes";
+    "many-origin-lean" false ManyLean, Heavy, Narrow, "many-origin, but small requests of the mutator leave holes below 256 bytes to the collector";
     "single-list" false SingleList, Heavy, Plain, "one list, first fit";
 };

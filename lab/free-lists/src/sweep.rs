@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin ─► the client marks ─► end: empty pages go, sparse ones are evacuated, the others wait to be swept
-//!                                            sweep_next: one page, the emptiest ─► holes ─► the list
+//!                                            sweep_next: one page, in the settings' order ─► holes ─► the list
 //! ```
 //!
 //! W1  `begin` sweeps what the last collection left, since its marks are about to be lost. The time of that, and of
@@ -18,7 +18,7 @@ use core::ptr::NonNull;
 
 use super::list::{Block, Freed, Origin};
 use super::memory::{PAGE_WORDS, WORD, page_of};
-use super::space::{Compaction, VarSpace};
+use super::space::{Compaction, SweepOrder, VarSpace};
 
 /// Free words of a page that make it sparse (70 %, V8's figure), and those for `Always`.
 const SPARSE: u32 = PAGE_WORDS / 10 * 7;
@@ -71,8 +71,13 @@ impl VarSpace {
             page.swept = false;
             waiting.push(number);
         }
-        // The emptiest is swept first, and is taken from the end.
-        waiting.sort_by_key(|number| core::cmp::Reverse(self.pages[*number as usize].live));
+        // The first to be swept is taken from the end.
+        match self.settings.sweep_order {
+            SweepOrder::Emptiest => {
+                waiting.sort_by_key(|number| core::cmp::Reverse(self.pages[*number as usize].live));
+            }
+            SweepOrder::Address => waiting.reverse(),
+        }
         let sparse = self.choose(&waiting);
         waiting.retain(|number| !sparse.contains(number));
         self.unswept = waiting;

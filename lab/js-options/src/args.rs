@@ -20,11 +20,21 @@ Examples:
   skinflint js tab.js --tabs 60 --close all-but-one   # a tenant for each tab
   skinflint js tab.js --tabs 59 --then busy.js --pauses --heap stock
   skinflint js a.js b.js --limit 64M --gc-log=json
+  skinflint js tab.js --tabs 150 --close all-but-one --engine quickjs
   skinflint js app.js --policy many-origin    # `skinflint gc --live app.js` compares all of them
 
 Output of the programs goes to stdout, the report to stderr; with --json the report goes to stdout
 and contains that output. Exit status: 1 if a program threw, did not parse or reached its limit
 (the others go on), 2 for wrong use.";
+
+/// Which engine runs the programs.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// Boa, on a garbage-collected heap.
+    Boa,
+    /// QuickJS-ng, all of its memory in a heap of the allocator's for each tab.
+    Quickjs,
+}
 
 /// Which garbage-collected heap is under the engine.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +81,7 @@ pub enum ClockOf {
     Cpu,
 }
 
-/// Run JavaScript on Boa: a tab for each program, each a tenant of the garbage-collected heap.
+/// Run JavaScript: a tab for each program, on Boa each a tenant of the garbage-collected heap.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "skinflint js", after_help = HELP, max_term_width = 100)]
 pub struct JsArgs {
@@ -91,7 +101,11 @@ pub struct JsArgs {
     #[arg(long, value_name = "FILE")]
     pub then: Vec<PathBuf>,
 
-    /// The garbage-collected heap
+    /// The engine; quickjs takes only --tabs, --then, --malloc, --close, --limit and --json
+    #[arg(long, value_enum, default_value = "boa")]
+    pub engine: Engine,
+
+    /// The garbage-collected heap (engine boa)
     #[arg(long, value_enum, default_value = "skinflint")]
     pub heap: Heap,
 

@@ -13,5 +13,5 @@
 mod args;
 mod programs;
 
-pub use args::{ClockOf, Close, HELP, Heap, JsArgs, LogFormat, Malloc};
+pub use args::{ClockOf, Close, Engine, HELP, Heap, JsArgs, LogFormat, Malloc};
 pub use programs::{of, program};

@@ -2,20 +2,28 @@
 //!
 //! ```text
 //!   heap, malloc, pauses ──► skinflint-js │ -system │ -stock │ -stock-malloc │ -stock-pauses
+//!   engine quickjs ────────► skinflint-js-quickjs │ -quickjs-system
 //! ```
 //!
 //! Not here: where it is, and starting it.
 
 use anyhow::{Result, bail};
 
-use crate::args::{Heap, JsArgs, Malloc};
+use crate::args::{Engine, Heap, JsArgs, Malloc};
 
 /// Returns the name of the program that has what is asked for.
 ///
 /// # Errors
 /// If none can serve the options together.
 pub fn program(args: &JsArgs) -> Result<&'static str> {
-    of(args.heap, args.malloc, args.pauses)
+    match (args.engine, args.malloc) {
+        (Engine::Boa, _) => of(args.heap, args.malloc, args.pauses),
+        (Engine::Quickjs, _) if args.heap == Heap::Stock => {
+            bail!("--heap stock: it is Boa's; leave it out with --engine quickjs")
+        }
+        (Engine::Quickjs, Some(Malloc::System)) => Ok("skinflint-js-quickjs-system"),
+        (Engine::Quickjs, _) => Ok("skinflint-js-quickjs"),
+    }
 }
 
 /// Returns the name of the program with this heap, on this allocator (its own if none is named).
@@ -64,5 +72,11 @@ mod tests {
         assert_eq!(asked(&both).unwrap(), "skinflint-js-stock-malloc");
         let error = asked(&[&both[..], &["--pauses"]].concat()).unwrap_err();
         assert!(error.to_string().contains("leave out --malloc"), "{error}");
+        let other = ["--engine", "quickjs"];
+        assert_eq!(asked(&other).unwrap(), "skinflint-js-quickjs");
+        let system = [&other[..], &["--malloc", "system"]].concat();
+        assert_eq!(asked(&system).unwrap(), "skinflint-js-quickjs-system");
+        let error = asked(&[&other[..], &stock[..]].concat()).unwrap_err();
+        assert!(error.to_string().contains("leave it out"), "{error}");
     }
 }

@@ -132,6 +132,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "reporters",
             "heap-snapshot",
             "free-lists",
+            "objects",
             "browser",
         ],
     ),

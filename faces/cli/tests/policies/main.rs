@@ -9,6 +9,8 @@
 //!
 //! Not here: policies by themselves (`gc::policy`).
 
+mod objects;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

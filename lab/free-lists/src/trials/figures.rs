@@ -46,15 +46,24 @@ pub struct Row {
     pub moved_bytes: u64,
     /// Bytes purged.
     pub purged_bytes: u64,
+    /// Bytes of objects marked, over all collections; 0 of a program that ran itself.
+    #[serde(default)]
+    pub marked_bytes: u64,
+    /// Pages swept; 0 of a program that ran itself.
+    #[serde(default)]
+    pub swept_pages: u64,
 }
 
 /// A trace and its figures.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figures {
     /// The trace's name.
     pub trace: String,
     /// How it was made.
     pub source: String,
+    /// What decides the figures besides the trace: growth, compaction and so on.
+    #[serde(default)]
+    pub settings: String,
     /// Whether the program itself ran: then times are of the whole program.
     pub live: bool,
     /// Number of objects that were run.
@@ -67,7 +76,7 @@ pub struct Figures {
     pub large_objects: u64,
     /// What is missing, one sentence each.
     pub missing: Vec<String>,
-    /// One row for each policy, legacy first.
+    /// One row for each policy, the reference first.
     pub rows: Vec<Row>,
 }
 

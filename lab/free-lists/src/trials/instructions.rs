@@ -10,18 +10,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use super::options::Options;
+use super::options::{Options, word};
 use super::source::Source;
-use crate::space::Compaction;
-
-/// Returns the word that the command line has for it.
-fn word(compaction: Compaction) -> &'static str {
-    match compaction {
-        Compaction::Never => "never",
-        Compaction::Sparse => "sparse",
-        Compaction::Always => "always",
-    }
-}
+use crate::space::SweepOrder;
 
 /// Counts the instructions of one policy on one trace, without marking: it runs this program under callgrind, which
 /// counts from the entry of `play` to its end and leaves `mark_all` out.
@@ -35,8 +26,9 @@ pub(crate) fn instructions(source: &Source, policy: &str, options: &Options) -> 
             "--collect-atstart=no",
         ])
         .args([
-            "--toggle-collect=*free_lists*replay*play*",
-            "--toggle-collect=*free_lists*replay*mark_all*",
+            // Whole names: of two patterns that begin alike, callgrind sees the first only.
+            "--toggle-collect=skinflint_free_lists::replay::Player::play",
+            "--toggle-collect=skinflint_free_lists::replay::Player::mark_all",
         ])
         .arg(own)
         .args([
@@ -53,6 +45,12 @@ pub(crate) fn instructions(source: &Source, policy: &str, options: &Options) -> 
         .args(["--max-objects", &options.max_objects().to_string()])
         .args(["--compact", word(options.compaction())])
         .args(options.purge.then_some("--purge"));
+    if options.sweep_order == SweepOrder::Address {
+        command.args(["--sweep", "address"]);
+    }
+    if let Some(bytes) = options.nursery_bytes {
+        command.args(["--nursery", &bytes.to_string()]);
+    }
     source.as_arguments(&mut command);
     let done = command
         .stdout(Stdio::null())

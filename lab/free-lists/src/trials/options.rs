@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 
 use crate::replay::Plan;
-use crate::space::{Compaction, Settings};
+use crate::space::{Compaction, Settings, SweepOrder};
 use crate::strategy::Strategy;
 
 /// How policies are tried.
@@ -19,6 +19,10 @@ pub struct Options {
     pub compaction: Option<Compaction>,
     /// Whether kernel pages within free blocks are given back.
     pub purge: bool,
+    /// The order in which pages are swept.
+    pub sweep_order: SweepOrder,
+    /// Bytes of a nursery before the trace; `None`: the trace as it is.
+    pub nursery_bytes: Option<u64>,
     /// Number of rounds; times are their medians.
     pub rounds: u32,
     /// Objects of a trace that are run, at most; `None`: not said.
@@ -38,6 +42,27 @@ impl Options {
         self.max_objects.unwrap_or(20_000_000)
     }
 
+    /// Describes what decides the figures, besides the trace: results compare where this is the same.
+    pub(crate) fn words(&self) -> String {
+        let mut words = format!(
+            "growth {}, compact {}",
+            self.growth,
+            word(self.compaction())
+        );
+        words += match self.purge {
+            true => ", purged",
+            false => "",
+        };
+        words += match self.sweep_order {
+            SweepOrder::Emptiest => "",
+            SweepOrder::Address => ", swept by address",
+        };
+        if let Some(bytes) = self.nursery_bytes {
+            words += &format!(", nursery of {bytes} bytes");
+        }
+        words
+    }
+
     pub(crate) fn plan(&self) -> Plan {
         Plan {
             growth: self.growth,
@@ -45,6 +70,7 @@ impl Options {
             settings: Settings {
                 compaction: self.compaction(),
                 purge: self.purge,
+                sweep_order: self.sweep_order,
                 limit_bytes: self.limit_bytes,
                 ..Settings::default()
             },
@@ -53,12 +79,21 @@ impl Options {
     }
 }
 
-/// Returns the policies of a list of names; `studied` and `all` are several. Legacy comes first, whether it was named
-/// or not, unless `alone` is set.
+/// Returns the word that the command line has for it.
+pub(crate) fn word(compaction: Compaction) -> &'static str {
+    match compaction {
+        Compaction::Never => "never",
+        Compaction::Sparse => "sparse",
+        Compaction::Always => "always",
+    }
+}
+
+/// Returns the policies of a list of names; `studied` and `all` are several. The reference comes first, whether it is in
+/// the list or not.
 ///
 /// # Errors
 /// A name is none; the error has all there are.
-pub fn policies(names: &[String], alone: bool) -> Result<Vec<Strategy>> {
+pub fn policies(names: &[String], reference: Option<&str>) -> Result<Vec<Strategy>> {
     let mut chosen: Vec<Strategy> = Vec::new();
     let mut add = |strategy: Strategy| {
         if chosen.iter().all(|known| known.name != strategy.name) {
@@ -66,10 +101,16 @@ pub fn policies(names: &[String], alone: bool) -> Result<Vec<Strategy>> {
         }
     };
     // traces.G1.
-    Strategy::by_name("legacy")
-        .filter(|_| !alone)
-        .into_iter()
-        .for_each(&mut add);
+    if let Some(name) = reference {
+        let Some(strategy) = Strategy::by_name(name) else {
+            let known: Vec<&str> = Strategy::all().iter().map(|s| s.name).collect();
+            bail!(
+                "--ref {name}: there is no such policy; there are {}",
+                known.join(", ")
+            );
+        };
+        add(strategy);
+    }
     for name in names {
         match name.trim() {
             // The map space is only for objects of one size.

@@ -27,7 +27,7 @@ use serde::Deserialize;
 use super::figures::{Figures, Row, median};
 use super::options::Options;
 use super::source::shown;
-use crate::space::Compaction;
+use crate::space::{Compaction, SweepOrder};
 use crate::strategy::Strategy;
 
 /// The part of the host's report that we need.
@@ -118,6 +118,10 @@ pub fn check(files: &[PathBuf], options: &Options, writes: bool) -> Result<()> {
             "--write: a live program is recorded by `skinflint js --record-objects FILE`",
         ),
         (
+            options.nursery_bytes.is_some() || options.sweep_order != SweepOrder::Emptiest,
+            "--nursery, --sweep: they are of replays; record the program with `skinflint js --record-objects`",
+        ),
+        (
             options.max_objects.is_some(),
             "--max-objects: a live program runs to its end; leave it out with --live",
         ),
@@ -180,6 +184,7 @@ pub fn measure(
     Ok(Figures {
         trace: shown(file),
         source: "live, on Boa".into(),
+        settings: format!("growth {}", options.growth),
         live: true,
         objects: first.objects,
         bytes: first.bytes,
@@ -309,7 +314,6 @@ fn row(policy: &str, runs: &[Placement]) -> Row {
         latency_max_ms: of(|placed| placed.longest_end_ms),
         collections: count(|placed| placed.cycles as f64),
         refills: count(|placed| placed.refills as f64),
-        moved_bytes: 0,
-        purged_bytes: 0,
+        ..Row::default()
     }
 }

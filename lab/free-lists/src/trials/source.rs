@@ -11,6 +11,8 @@
 //!     failed ends the block here, which is rare). Blocks from before the recording are unknown, and their deaths are
 //!     skipped.
 //!
+//! C3  With a nursery the trace's origins count for what is too large for it only (nursery).
+//!
 //! Not here: what is done with the steps (`replay`).
 
 use std::fs::File;
@@ -25,6 +27,7 @@ use skinflint_recording::Recording;
 use skinflint_trace::{EventKind, Events, Trace};
 
 use crate::list::Origin;
+use crate::nursery::{self, Nursery};
 use crate::replay::{Script, Step};
 
 /// A trace that was asked for.
@@ -82,27 +85,37 @@ impl Source {
     ///
     /// # Errors
     /// If the trace cannot be read.
-    pub fn read(&self, most: u64) -> Result<Ready> {
-        match self {
-            Source::Synthetic(law) => Ok(Ready {
-                script: Script::new(Synthetic::new(*law).filter_map(step), most),
+    pub fn read(&self, most: u64, nursery_bytes: Option<u64>) -> Result<Ready> {
+        let mut promoted = None;
+        let mut script = |steps: &mut dyn Iterator<Item = Step>| match nursery_bytes {
+            None => Script::new(steps, most),
+            Some(bytes) => {
+                let mut nursery = Nursery::new(steps, bytes);
+                let script = Script::new(nursery.by_ref(), most);
+                promoted = Some(said(nursery.figures()));
+                script
+            }
+        };
+        let mut ready = match self {
+            Source::Synthetic(law) => Ready {
+                script: script(&mut Synthetic::new(*law).filter_map(step)),
                 source: format!("synthetic {}", self.name()),
                 missing: Vec::new(),
-            }),
+            },
             Source::File(path) if is_object_trace(path) => {
                 let mut reader = Reader::open(path)?;
-                let script = Script::new(reader.by_ref().filter_map(step), most);
+                let script = script(&mut reader.by_ref().filter_map(step));
                 let source = format!("{}, {}", reader.info().program, reader.info().source);
-                Ok(Ready {
+                Ready {
                     missing: missing(&reader, &script, most),
                     script,
                     source,
-                })
+                }
             }
             Source::File(path) => {
                 let trace = Recording::open(path)?.trace;
                 let mut blocks = Blocks::new(&trace);
-                let script = Script::new(blocks.by_ref(), most);
+                let script = script(&mut blocks.by_ref());
                 let mut missing: Vec<String> = Vec::new();
                 if trace.ending.is_none() {
                     missing.push("cut: what came after is not in it".into());
@@ -113,13 +126,17 @@ impl Source {
                         blocks.unknown
                     ));
                 }
-                Ok(Ready {
+                Ready {
                     script,
                     source: format!("{}, malloc trace", trace.process.name),
                     missing,
-                })
+                }
             }
+        };
+        if let Some(promoted) = promoted {
+            ready.source = format!("{}, {promoted}", ready.source);
         }
+        Ok(ready)
     }
 
     /// Writes the trace as an object trace, up to the allocation after `most`.
@@ -177,6 +194,21 @@ impl Source {
     }
 }
 
+/// Says what a nursery did.
+fn said(nursery: nursery::Figures) -> String {
+    let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    format!(
+        "behind a nursery: {} objects, {:.1} % of them and {:.1} % of their bytes promoted, {} scavenges that kept {:.1} \
+         MiB; {} objects too large for it",
+        nursery.objects,
+        share(nursery.promoted_objects, nursery.objects),
+        share(nursery.promoted_bytes, nursery.bytes),
+        nursery.scavenges,
+        nursery.kept_bytes as f64 / 1_048_576.0,
+        nursery.direct_objects,
+    )
+}
+
 /// Parses `steady`, `phases:7`, `steady:1:50`.
 fn law(text: &str) -> Option<Law> {
     let mut parts = text.split(':');
@@ -224,15 +256,20 @@ fn step(event: Event) -> Option<Step> {
 
 fn missing(reader: &Reader, script: &Script, most: u64) -> Vec<String> {
     let mut missing = Vec::new();
-    match (reader.damage(), reader.ending()) {
-        (Some(damage), _) => missing.push(format!("{damage}; what is behind is left out")),
-        (None, None) if script.objects >= most => {}
-        (None, None) => missing.push("cut: it has no ending; what is there was run".into()),
-        (None, Some(totals)) if totals.lost > 0 => missing.push(format!(
+    for damage in reader.damage() {
+        missing.push(format!(
+            "{damage}; passed over ({} bytes, {} objects known to be lost)",
+            damage.bytes, damage.objects
+        ));
+    }
+    match reader.ending() {
+        None if script.objects >= most => {}
+        None => missing.push("cut: it has no ending; what is there was run".into()),
+        Some(totals) if totals.lost > 0 => missing.push(format!(
             "{} events were lost when it was written",
             totals.lost
         )),
-        (None, Some(_)) => {}
+        Some(_) => {}
     }
     if script.objects >= most {
         missing.push(format!(

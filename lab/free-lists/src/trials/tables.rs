@@ -1,14 +1,14 @@
-//! The three tables, and what got better and worse.
+//! The three tables, and what got better and worse; ratios are to the first policy.
 //!
 //! ```text
-//!   duration      mutator, promotion, all: ms and ratio to legacy
+//!   duration      mutator, promotion, all: ms and ratio to the reference
 //!   space size    mean, peak, after collections; with descriptors; resident
 //!   collection    sweeping, end-of-cycle latency, bytes moved
 //! ```
 //!
 //! T1  With several traces every figure is the median over traces, and so is, independently, its ratio; so a ratio in
 //!     a table need not be the ratio of two figures in it.
-//! T2  "Better" and "worse" begin where a figure differs from legacy's by more than times vary: 5 % of CPU time, 0.5 %
+//! T2  "Better" and "worse" begin where a figure differs from the reference's by more than times vary: 5 % of CPU time, 0.5 %
 //!     of memory and instructions.
 //!
 //! Not here: JSON (the rows themselves).
@@ -62,20 +62,23 @@ pub fn render(all: &[Figures]) -> String {
         ));
     }
     duration.push(Column("refills", |row| row.refills as f64, 1.0, 0, false));
+    let reference = first
+        .rows
+        .first()
+        .map_or("legacy", |row| row.policy.as_str());
+    let what = match live {
+        true => "CPU time of the whole program, engine and collector included",
+        false => "CPU time without marking",
+    };
     table(
         &mut out,
-        match live {
-            true => {
-                "Duration (CPU time of the whole program, engine and collector included; × legacy)"
-            }
-            false => "Duration (CPU time without marking; × legacy)",
-        },
+        &format!("Duration ({what}; × {reference})"),
         all,
         &duration,
     );
     table(
         &mut out,
-        "Space size (MiB; mean over samples; × legacy)",
+        &format!("Space size (MiB; mean over samples; × {reference})"),
         all,
         &[
             Column("pages", |row| row.committed_mean, MIB, 2, true),
@@ -98,11 +101,11 @@ pub fn render(all: &[Figures]) -> String {
     collection.extend(moved.into_iter().filter(|_| !live));
     table(
         &mut out,
-        "Collection (CPU time without marking; × legacy)",
+        &format!("Collection (CPU time without marking; × {reference})"),
         all,
         &collection,
     );
-    changes(&mut out, all);
+    changes(&mut out, all, reference);
     out
 }
 
@@ -167,8 +170,8 @@ fn table(out: &mut String, title: &str, all: &[Figures], columns: &[Column]) {
     }
 }
 
-fn changes(out: &mut String, all: &[Figures]) {
-    let _ = writeln!(out, "\nBetter and worse than legacy");
+fn changes(out: &mut String, all: &[Figures], reference: &str) {
+    let _ = writeln!(out, "\nBetter and worse than {reference}");
     let rows = all.first().map_or(&[][..], |figures| &figures.rows);
     for (index, row) in rows.iter().enumerate().skip(1) {
         let (mut better, mut worse) = (Vec::new(), Vec::new());
@@ -207,6 +210,7 @@ mod tests {
         Figures {
             trace: "a".into(),
             source: "by hand".into(),
+            settings: String::new(),
             live: false,
             objects: 3,
             bytes: 96,

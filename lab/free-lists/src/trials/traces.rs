@@ -1,12 +1,12 @@
 //! Traces under policies.
 //!
 //! ```text
-//!   Script ─┬─► legacy     ─► Run ─┐
+//!   Script ─┬─► reference  ─► Run ─┐
 //!           ├─► many       ─► Run ─┼─► a row each
 //!           └─► … × rounds ─► Run ─┘
 //! ```
 //!
-//! G1  Ratios refer to legacy, which is the first. Times are medians over rounds, whose order rotates; memory is the
+//! G1  Ratios refer to the first policy, the reference: legacy, if no other is asked for. Times are medians over rounds, whose order rotates; memory is the
 //!     same in every round (asserted), since all collect at the same events.
 //!
 //! Not here: programs that run themselves (`live`).
@@ -25,7 +25,7 @@ use crate::strategy::Strategy;
 /// # Errors
 /// The trace cannot be read, has no objects, or does not fit into the limit; or instructions cannot be counted.
 pub fn measure(source: &Source, policies: &[Strategy], options: &Options) -> Result<Figures> {
-    let read = source.read(options.max_objects())?;
+    let read = source.read(options.max_objects(), options.nursery_bytes)?;
     let script = &read.script;
     ensure!(
         !script.is_empty(),
@@ -53,6 +53,7 @@ pub fn measure(source: &Source, policies: &[Strategy], options: &Options) -> Res
     Ok(Figures {
         trace: source.name(),
         source: read.source,
+        settings: options.words(),
         live: false,
         objects: script.objects,
         bytes: script.bytes,
@@ -96,5 +97,7 @@ fn row(policy: &str, runs: &[Run]) -> Row {
         refills: first.figures.refills_total,
         moved_bytes: first.figures.moved_bytes_total,
         purged_bytes: first.figures.purged_bytes_total,
+        marked_bytes: first.marked_bytes,
+        swept_pages: first.figures.swept_pages_total,
     }
 }
