@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use skinflint_gc::typed::{Gc, OpaqueSend, Runtime, Tenant};
+use skinflint_gc::typed::{Cx, Gc, Handle, OpaqueSend, Runtime, Tenant};
 use skinflint_gc::{Config, Growth, object};
 
 /// Longer than any test: what is waited for comes at once.
@@ -68,6 +68,12 @@ impl Gate {
     }
 }
 
+impl Gate {
+    fn close(&self) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = (false, false);
+    }
+}
+
 /// Opens the gate when it is dropped, also where an assertion fails: the runtime waits for its sweeper.
 struct Open(Arc<Gate>);
 
@@ -108,18 +114,18 @@ fn tenant(ahead: f64, limit: usize) -> (Runtime, Tenant) {
     (runtime, tenant)
 }
 
+/// One place that allocates: at two the kind might be two constants (kind.K1), which are swept apart.
+#[inline(never)]
+fn item<'gc>(cx: Cx<'gc>, number: u64, gate: &Arc<Gate>) -> Gc<'gc, Item<'gc>> {
+    let ends = OpaqueSend(Ends(gate.clone()));
+    let same = None;
+    cx.alloc(Item { same, number, ends }).expect("memory")
+}
+
 fn items(tenant: &Tenant, count: usize, gate: &Arc<Gate>) {
     tenant.enter(|cx| {
         for number in 0..count as u64 {
-            let ends = OpaqueSend(Ends(gate.clone()));
-            assert!(
-                cx.alloc(Item {
-                    same: None,
-                    number,
-                    ends
-                })
-                .is_ok()
-            );
+            item(cx, number, gate);
         }
     });
 }
@@ -232,4 +238,32 @@ fn where_it_is_asked_for_everything_ends_in_the_pause() {
     let counts = tenant.heap().sweep_counts();
     assert_eq!(counts.pause_cells, 1000);
     assert_eq!((counts.lazy_cells, counts.background_cells), (0, 0));
+}
+
+#[test]
+fn going_ahead_again_and_again_does_not_add_up() {
+    let gate = Gate::new();
+    let (_runtime, tenant) = tenant(0.25, usize::MAX);
+    // A survivor in each arena keeps it, however much goes.
+    let kept: Vec<Handle<Item<'static>>> = tenant.enter(|cx| {
+        let made = (0..GARBAGE / ITEM).map(|number| item(cx, number as u64, &gate));
+        let some = made.step_by(60);
+        some.map(|item| cx.keep(item, "survivor")).collect()
+    });
+    let mut first = None;
+    for round in 0..6 {
+        tenant.collect().expect("nobody is inside");
+        let open = gate.until_held_up();
+        let before = *first.get_or_insert(tenant.heap().held_bytes());
+        items(&tenant, GARBAGE / ITEM, &gate);
+        let held = tenant.heap().held_bytes();
+        assert!(
+            held <= before + before / 2,
+            "round {round}: {before} and then {held}"
+        );
+        drop(open);
+        while !tenant.poll() {}
+        gate.close();
+    }
+    assert!(kept.len() > 100);
 }

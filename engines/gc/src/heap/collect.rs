@@ -121,11 +121,12 @@ pub(crate) fn conclude<'a>(
     for heap in set {
         let live_bytes = tracer.reach(heap.id).bytes as usize;
         let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
+        let unfilled = heap.slack_bytes();
         let offered = begin_sweep(heap, expected);
         if heap.world.config.sweep_in_pause {
             heap.finish_sweep();
         } else if offered {
-            heap.set_ahead();
+            heap.set_ahead(unfilled);
             wake.0.push(heap);
         }
         heap.collecting.set(false);

@@ -64,8 +64,10 @@ impl Heap {
         fits()
     }
 
-    /// Sets how far allocations may go ahead of the sweeper, which is about to have arenas (alloc.P6).
-    pub(super) fn set_ahead(&self) {
+    /// Sets how far allocations may go ahead of the sweeper, which is about to have arenas (alloc.P6). `unfilled`: free
+    /// bytes of arenas in use that the program did not fill since the last collection, which are a part of it: what it
+    /// went ahead each time would add up otherwise, where survivors keep all arenas.
+    pub(super) fn set_ahead(&self, unfilled: usize) {
         let config = &self.world.config;
         if !config.background || config.ahead <= 0.0 {
             return;
@@ -75,7 +77,8 @@ impl Heap {
         let more = (held as f64 * config.ahead) as usize;
         let outside = chunks.all_bytes() - held;
         let most = (limit - limit / 8).saturating_sub(outside);
-        self.ahead_bytes.set(held.saturating_add(more).min(most));
+        let ahead = held.saturating_add(more) - unfilled;
+        self.ahead_bytes.set(ahead.min(most));
     }
 
     /// Sweeps one pending arena of a space on this thread (P4).
@@ -191,8 +194,13 @@ impl Heap {
     /// Gives back the free arenas that will not be needed before the next collection. Returns their bytes.
     pub fn trim(&self) -> usize {
         let wanted = self.wanted_bytes();
-        let slack: usize = self.spaces().iter().map(|space| space.slack_bytes()).sum();
+        let slack = self.slack_bytes();
         self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
+    }
+
+    /// Returns the free bytes of swept arenas that nothing fills at the moment.
+    pub(super) fn slack_bytes(&self) -> usize {
+        self.spaces().iter().map(|space| space.slack_bytes()).sum()
     }
 
     /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns
