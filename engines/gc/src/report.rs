@@ -87,7 +87,7 @@ fn one(heap: &Heap, is_system: bool, out: &mut Sink<'_>) {
     let said = "Megabytes of address space that the heap has for objects.";
     out.count(&format!("gc-chunks/{name}"), chunks.total(), said);
     let said = "Of these, those that one arena of 4 KiB, or one object, keeps.";
-    out.count(&format!("gc-lone-chunks/{name}"), chunks.lone_total(), said);
+    out.count(&format!("gc-lone-chunks/{name}"), chunks.lone_total, said);
     let said = "Objects of the garbage-collected heap.";
     out.count(&format!("gc-objects/{name}"), holds.objects as u64, said);
     let said = "Bytes outside of the heap that its client says its objects hold.";

@@ -579,7 +579,7 @@ fn chunks_are_told_by_their_arenas_and_by_what_keeps_the_last_one() {
     tab.collect().unwrap();
     tab.shrink();
     let after = tab.chunks().unwrap();
-    assert_eq!((after.total(), after.lone_total()), (2, 2), "{after}");
+    assert_eq!((after.total(), after.lone_total), (2, 2), "{after}");
     let row = after.by_arenas(Some(false));
     assert_eq!((row[1], row[4]), (1, 1), "{after}");
     let rows = after.by_lone();

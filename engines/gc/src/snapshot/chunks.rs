@@ -14,11 +14,13 @@
 //!
 //! Not here: objects and bytes by kind (`census`).
 
+use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::heap::address::{Arena, Chunk};
-use crate::heap::kind::Origin;
+use crate::heap::bits::each;
+use crate::heap::kind::{Kind, Origin};
 use crate::heap::layout::USABLE;
 use crate::heap::set::Busy;
 use crate::heap::state::Heap;
@@ -55,6 +57,8 @@ pub struct Chunks {
     pub rows: BTreeMap<(String, bool), ByArenas>,
     /// The lone ones (V2), by what keeps them.
     pub lone: BTreeMap<Class, Lone>,
+    /// Number of chunks that one arena keeps.
+    pub lone_total: u64,
 }
 
 impl Chunks {
@@ -67,40 +71,87 @@ impl Chunks {
         Ok(Chunks::of_settled(heaps))
     }
 
+    /// Counts the chunks of heaps by other names than those of kinds, for clients whose kinds are sizes: `name` is given
+    /// each cell in use of a lone chunk; `None`: no object lies there. A chunk counts in the row of each name that it has.
+    ///
+    /// # Errors
+    /// As [`Chunks::of`].
+    pub fn of_named(
+        heaps: &[&Heap],
+        mut name: impl FnMut(NonNull<u8>, &'static Kind) -> Option<String>,
+    ) -> Result<Chunks, Busy> {
+        let _still = Still::new(heaps)?;
+        let mut chunks = Chunks::default();
+        for heap in heaps {
+            // The list is not borrowed while the client's function runs.
+            let all: Vec<Chunk> = heap.chunks.borrow().all().collect();
+            for chunk in all {
+                if let Some(arena) = chunks.add_row(heap, chunk) {
+                    chunks.add_named(heap, arena, &mut name);
+                }
+            }
+        }
+        Ok(chunks)
+    }
+
     /// Counts the chunks of heaps that are swept.
     pub(crate) fn of_settled(heaps: &[&Heap]) -> Chunks {
         let mut chunks = Chunks::default();
         for heap in heaps {
             for chunk in heap.chunks.borrow().all() {
-                chunks.add(heap, chunk);
+                if let Some(arena) = chunks.add_row(heap, chunk) {
+                    chunks.lone_total += 1;
+                    let (kind, objects) = (
+                        arena.head().kind.get(),
+                        arena.head().allocated.count() as u64,
+                    );
+                    chunks.add_lone(heap, arena, (kind.name)().to_owned(), objects);
+                }
             }
         }
         chunks
     }
 
-    fn add(&mut self, heap: &Heap, chunk: Chunk) {
+    /// Counts a chunk; returns its arena if that is its only one (V2).
+    fn add_row(&mut self, heap: &Heap, chunk: Chunk) -> Option<Arena> {
         let head = chunk.head();
         let system = usize::from(head.origin.get()) == Origin::System.index();
         let huge = head.slots.get() > 1;
-        let row = self.rows.entry((heap.name().to_owned(), system));
         let used = head.used.get() as usize;
-        let class = CLASSES.iter().position(|&(_, most)| used <= most);
         let last = CLASSES.len() - 1;
-        row.or_default()[if huge { last } else { class.unwrap_or(last) }] += 1;
+        let class = CLASSES.iter().position(|&(_, most)| used <= most);
+        let class = class.filter(|_| !huge).unwrap_or(last);
+        let row = self.rows.entry((heap.name().to_owned(), system));
+        row.or_default()[class] += 1;
         let mut arenas = chunk.arenas();
-        if let (Some(arena), None, false) = (arenas.next(), arenas.next(), huge) {
-            self.add_lone(heap, arena);
+        let first = arenas.next()?;
+        (!huge && arenas.next().is_none()).then_some(first)
+    }
+
+    fn add_named(
+        &mut self,
+        heap: &Heap,
+        arena: Arena,
+        name: &mut impl FnMut(NonNull<u8>, &'static Kind) -> Option<String>,
+    ) {
+        let mut names: BTreeMap<String, u64> = BTreeMap::new();
+        for cell in each(arena.head().allocated.words()) {
+            let name = name(arena.cell(cell), arena.head().kind.get());
+            let name = name.unwrap_or_else(|| "(free cells)".to_owned());
+            *names.entry(name).or_default() += 1;
+        }
+        self.lone_total += 1;
+        for (name, objects) in names {
+            self.add_lone(heap, arena, name, objects);
         }
     }
 
-    fn add_lone(&mut self, heap: &Heap, arena: Arena) {
-        let kind = arena.head().kind.get();
+    fn add_lone(&mut self, heap: &Heap, arena: Arena, kind: String, objects: u64) {
         let class = Class {
             heap: heap.name().to_owned(),
-            kind: (kind.name)().to_owned(),
-            system: kind.origin == Origin::System,
+            kind,
+            system: arena.head().kind.get().origin == Origin::System,
         };
-        let objects = arena.head().allocated.count() as u64;
         let lone = self.lone.entry(class).or_default();
         lone.chunks += 1;
         lone.objects.objects += objects;
@@ -122,11 +173,6 @@ impl Chunks {
     /// Returns the number of all chunks.
     pub fn total(&self) -> u64 {
         self.by_arenas(None).iter().sum()
-    }
-
-    /// Returns the number of chunks that one arena keeps (V2).
-    pub fn lone_total(&self) -> u64 {
-        self.lone.values().map(|lone| lone.chunks).sum()
     }
 
     /// Returns what keeps lone chunks, the most first.
@@ -168,7 +214,7 @@ impl Chunks {
         format!(
             "{{\"chunks\":{},\"lone\":{},\"rows\":[{}],\"kept_by\":[{}]}}",
             self.total(),
-            self.lone_total(),
+            self.lone_total,
             rows.join(","),
             kept.join(",")
         )
