@@ -23,7 +23,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 /// Blocks that may wait (F2).
-pub const MOST: usize = 1 << 14;
+pub const MOST: usize = 1 << 12;
 /// Bytes that may wait (F2): an eighth of the least that a tab of the engine holds.
 pub const MOST_BYTES: usize = 2 << 20;
 /// Waiting blocks from which on it is worth to wake the other thread.
@@ -180,5 +180,49 @@ pub fn ring(all: bool) {
         waiting.rung = true;
         drop(waiting);
         CHANGED.notify_one();
+    }
+}
+
+#[cfg(all(test, feature = "ours"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_handed_over_while_objects_end_and_within_bounds() {
+        begin(Some(100));
+        let of = |bytes: usize| Layout::from_size_align(bytes, 8).expect("a layout");
+        // SAFETY: nothing is freed: a block that `hand` takes is written to the list, which is emptied below.
+        let handed = |bytes: usize| unsafe { hand(std::ptr::null_mut(), of(bytes)) };
+        assert!(!handed(1000), "no object ends");
+        // Whoever asks for a block of an object that ends comes here.
+        let over = |bytes: usize| hand_over(std::ptr::null_mut(), of(bytes));
+        let before = counts();
+        assert!(!over(99), "too small");
+        assert!(over(100) && over(MOST_BYTES - 100));
+        assert!(!over(100), "the bytes that may wait");
+        lock().blocks.clear();
+        lock().bytes = 0;
+        assert!(over(MOST_BYTES * 2), "one that is larger than all may be");
+        assert!(!over(100));
+        lock().blocks.clear();
+        lock().bytes = 0;
+        let taken = (0..=MOST).filter(|_| over(100)).count();
+        assert_eq!(taken, MOST.min(MOST_BYTES / 100));
+        // Before the other thread is rung: none of these is a block.
+        lock().blocks.clear();
+        lock().bytes = 0;
+        let after = counts();
+        assert!(after.blocks_here > before.blocks_here + 2);
+        let layout = of(5000);
+        // SAFETY: a block of this layout, handed over once.
+        let block = unsafe { std::alloc::alloc(layout) };
+        assert!(hand_over(block, layout));
+        ring(true);
+        // CLOCK: none: it ends when the other thread has freed it, which it is rung for.
+        while counts().bytes_elsewhere < 5000 {
+            std::thread::yield_now();
+        }
+        assert!(lock().blocks.is_empty());
+        ROLE.set(Role::Other);
     }
 }

@@ -130,7 +130,7 @@ pub struct JsArgs {
 
     /// Free blocks of at least this size that ended objects held (strings, buffers, tables) on another thread
     /// (skinflint heap)
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1")]
     pub beside: usize,
 
     /// Free what ended objects held on the engine's thread, for comparison (skinflint heap)
