@@ -563,7 +563,8 @@ fn chunks_are_told_by_their_arenas_and_by_what_keeps_the_last_one() {
     // Two chunks of objects with pages of their own, two in each, and a third with one; all but one object go.
     let kept: Handle<Opaque<[u8; 400_000]>> = tab.enter(|cx| {
         let all = (0..5).map(|_| cx.alloc(Opaque([0u8; 400_000])).unwrap());
-        cx.keep(all.last().unwrap(), "large")
+        let all: Vec<_> = all.collect();
+        cx.keep(all[4], "large")
     });
     let one: Handle<u64> = tab.enter(|cx| cx.keep(cx.alloc(7u64).unwrap(), "small"));
     runtime.tenant("other", usize::MAX).enter(|cx| {

@@ -115,6 +115,7 @@ mod tests {
         let (mut looks, mut last) = (0, Duration::ZERO);
         clock.wait_until(100_000, Duration::from_secs(1), || {
             looks += 1;
+            // CLOCK: it is moved by the wait.
             assert!(clock.elapsed() >= last + Duration::from_secs(1));
             last = clock.elapsed();
         });
