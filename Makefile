@@ -266,6 +266,7 @@ js-deps: deps
 # The suite's programs are fetched (npm, version and hash pinned), never committed.
 js-test: js-deps build js
 	$(CARGO) test --release --locked --manifest-path js/stock/Cargo.toml --target-dir target/js -p skinflint-js-host --lib
+	$(CARGO) test --release --locked --manifest-path js/skinflint/Cargo.toml --target-dir target/js -p skinflint-js-host --lib
 	timeout 1800 python3 -B js/test.py
 	timeout 900 python3 -B js/quickjs_test.py
 

@@ -233,6 +233,17 @@ class Words(unittest.TestCase):
             self.assertGreater(row["objects"], 150 * (32 * 2 + 31))
             self.assertGreater(row["user_bytes"], 10 * row["system_bytes"] / 2)
         self.assertEqual(report["left"], [])
+        for instant in report["memory"]:
+            chunks = instant["chunks"]
+            classes = [row["by_arenas"] for row in chunks["rows"]]
+            self.assertEqual(sum(sum(row.values()) for row in classes), chunks["chunks"])
+            self.assertGreaterEqual(chunks["chunks"], chunks["lone"])
+        self.assertGreater(at["open"]["chunks"]["chunks"], 2 * at["all but one closed"]["chunks"]["chunks"])
+        freed = report["outside_freed"]
+        self.assertGreater(freed["blocks_elsewhere"], 1000)
+        _, here = host(tab, "--tabs", "4", "--close", "all-but-one", "--free-here", "--json")
+        self.assertEqual(here["outside_freed"]["blocks_elsewhere"], 0)
+        self.assertEqual(bench.output(here), bench.output(report))
         self.assertLess(at["all but one closed"]["user_bytes"], at["open"]["user_bytes"] * 0.3)
         self.assertEqual(len([line for line in bench.output(report) if " whole " in line]), 4)
 

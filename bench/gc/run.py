@@ -14,6 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Parts of each script, in the order in which they run.
 SCRIPTS = [
     ("trees.py", ["trees"]),
+    ("finalize.py", ["finalize"]),
+    ("chunks.py", ["chunks"]),
     ("js.py", ["tabs", "pause", "splay", "seven", "seven150"]),
     ("policies/run.py", ["freelists"]),
     ("snapshot.py", ["snapshot"]),

@@ -65,8 +65,8 @@ pub enum Bench {
 
 /// The packages that the allocator's benchmark measures.
 const ALLOC: &[&str] = &["skinflint-malloc-so"];
-/// The package that starts the JavaScript hosts; they, and the other collector, are workspaces of their own.
-const GC: &[&str] = &["skinflint-cli"];
+/// The package that starts the JavaScript hosts, and our allocator, under which finalization is measured; they, and the other collector, are workspaces of their own.
+const GC: &[&str] = &["skinflint-cli", "skinflint-malloc-so"];
 /// The packages that the suite runs.
 const SUITE: &[&str] = &[
     "skinflint-cli",
@@ -117,7 +117,7 @@ fn needs_hosts(options: &[OsString]) -> bool {
             .map(str::to_owned)
             .or_else(|| (word == "--only").then(next)?)
     });
-    let without = |part: &str| matches!(part, "trees" | "freelists" | "snapshot");
+    let without = |part: &str| matches!(part, "trees" | "finalize" | "chunks" | "freelists" | "snapshot");
     only.is_none_or(|parts| !parts.split(',').all(without))
 }
 

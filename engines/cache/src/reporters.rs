@@ -7,7 +7,7 @@
 //!
 //! R1  Bytes are those by which the bound is kept ([`crate::measure`]); each block is in one line. Where a value shares
 //!     blocks with another reporter, the program reports that cache itself.
-//! R2  A cache that never hits has a line of its own, `placebos/NAME`, with the bytes that it costs.
+//! R2  A cache that is a placebo has a line of its own, `placebos/NAME`, with the bytes that it costs.
 //! R3  Where a measurement asks for blocks, entries are walked and measured anew: the sum that is reported is that of
 //!     the blocks that are named. Sources of discardable forms are named by the objects that hold them.
 //!
@@ -75,7 +75,7 @@ pub fn cache(stats: &Stats, out: &mut Sink<'_>) {
         out.bytes(
             &format!("placebos/{name}"),
             bytes,
-            "A cache that was asked often and never hit.",
+            "A cache that hits next to never, or saved less time than its memory costs.",
         );
     }
 }

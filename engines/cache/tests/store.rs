@@ -618,3 +618,29 @@ fn values_that_need_each_other_do_not_wait_for_each_other() {
     );
     sums(&cache);
 }
+
+#[test]
+fn time_saved_is_judged_against_bytes_held() {
+    // 256 pages of 1,400 ns: 358,400 ns.
+    let of = |saved_ns: u64, lookups: u64, made_ns: u64| Stats {
+        entries: 10,
+        bytes: 1 << 20,
+        hits: lookups / 2,
+        misses: lookups - lookups / 2,
+        made_ns,
+        saved_ns,
+        ..Stats::default()
+    };
+    assert_eq!(of(358_399, 1000, 5_000).verdict(), Verdict::Placebo);
+    assert!(
+        of(358_399, 1000, 5_000)
+            .to_string()
+            .contains("its memory costs")
+    );
+    assert_eq!(of(358_400, 1000, 5_000).verdict(), Verdict::Useful);
+    // Asked less than eight times for each entry: it may only be new.
+    assert_eq!(of(0, 79, 5_000).verdict(), Verdict::Useful);
+    assert_eq!(of(0, 80, 5_000).verdict(), Verdict::Placebo);
+    // What making takes is not known.
+    assert_eq!(of(0, 1000, 0).verdict(), Verdict::Useful);
+}

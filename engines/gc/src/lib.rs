@@ -86,8 +86,8 @@ pub use heap::weak::{Pair, WeakCell};
 pub use heap::world::World;
 pub use heap::{Holds, Share, SweepCounts, heap_number, is_marked, mark, unmark};
 pub use heap::{layout, timer, trigger};
-pub use snapshot::census;
 pub use snapshot::retain::{Path, Retainers, Step, Wanted};
+pub use snapshot::{census, chunks};
 
 /// Compiles and runs the guide's code.
 #[cfg(doctest)]

@@ -17,6 +17,7 @@ use skinflint_reporters::{Owner, Sink, component};
 use crate::heap::address::CHUNK_BYTES;
 use crate::heap::state::Heap;
 use crate::heap::world::World;
+use crate::snapshot::chunks::Chunks;
 use crate::typed::Runtime;
 
 impl World {
@@ -82,6 +83,11 @@ fn one(heap: &Heap, is_system: bool, out: &mut Sink<'_>) {
         out.nonheap(&rest(what), bytes, said);
     }
     let name = component(heap.name());
+    let chunks = Chunks::of_settled(&[heap]);
+    let said = "Megabytes of address space that the heap has for objects.";
+    out.count(&format!("gc-chunks/{name}"), chunks.total(), said);
+    let said = "Of these, those that one arena of 4 KiB, or one object, keeps.";
+    out.count(&format!("gc-lone-chunks/{name}"), chunks.lone_total, said);
     let said = "Objects of the garbage-collected heap.";
     out.count(&format!("gc-objects/{name}"), holds.objects as u64, said);
     let said = "Bytes outside of the heap that its client says its objects hold.";
@@ -120,6 +126,8 @@ mod tests {
         assert_eq!(sum, holds.held_bytes + holds.dirty_bytes);
         assert_eq!(measured.sum("gc-objects/tab\\1") as usize, holds.objects);
         assert!(holds.objects >= 1000);
+        assert_eq!(measured.sum("gc-chunks/tab\\1"), 1);
+        assert_eq!(measured.sum("gc-lone-chunks/tab\\1"), 0, "ten arenas");
     }
 
     #[test]

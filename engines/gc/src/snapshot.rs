@@ -28,6 +28,7 @@
 //! Not here: reading such files (`skinflint heap`), sums by kind ([`census`]).
 
 pub mod census;
+pub mod chunks;
 mod describe;
 mod names;
 mod number;

@@ -17,7 +17,8 @@ use serde_json::Value;
 use skinflint_gc::snapshot::{Describe, Node, NodeType, Snapshot, SnapshotError};
 use skinflint_gc::typed::{CrossEdge, Gc, Handle, Locked, Opaque, Runtime, Slot, Sys, Weak};
 use skinflint_gc::{
-    Busy, Config, Finalize, Kind, Origin, Pair, Reason, Roots, Tracer, Wanted, World, object,
+    Busy, Config, Finalize, Growth, Kind, Origin, Pair, Reason, Roots, Tracer, Wanted, World,
+    object,
 };
 
 /// A node as the file tells it.
@@ -545,4 +546,72 @@ fn sums_by_kind_are_those_of_the_cells_and_differences_have_signs() {
     assert_eq!(json["bytes"], held as u64 + 8192);
     assert_eq!(before.diff(&before).rows, []);
     drop(more);
+}
+
+object! { system struct Atom<'gc> { same: Option<Sys<'gc, Atom<'gc>>>, number: u64 } }
+
+#[test]
+fn chunks_are_told_by_their_arenas_and_by_what_keeps_the_last_one() {
+    let runtime = Runtime::new(Config {
+        growth: Growth {
+            floor_bytes: usize::MAX,
+            ..Growth::TENANT
+        },
+        ..Config::default()
+    });
+    let tab = runtime.tenant("tab", usize::MAX);
+    // Two chunks of objects with pages of their own, two in each, and a third with one; all but one object go.
+    let kept: Handle<Opaque<[u8; 400_000]>> = tab.enter(|cx| {
+        let all = (0..5).map(|_| cx.alloc(Opaque([0u8; 400_000])).unwrap());
+        let all: Vec<_> = all.collect();
+        cx.keep(all[4], "large")
+    });
+    let one: Handle<u64> = tab.enter(|cx| cx.keep(cx.alloc(7u64).unwrap(), "small"));
+    runtime.tenant("other", usize::MAX).enter(|cx| {
+        cx.alloc_shared(Atom {
+            same: None,
+            number: 1,
+        })
+        .unwrap();
+    });
+    let before = tab.chunks().unwrap();
+    assert_eq!(before.total(), 3);
+    assert_eq!(before.rows[&("tab".to_owned(), false)][4], 3, "{before}");
+    tab.collect().unwrap();
+    tab.shrink();
+    let after = tab.chunks().unwrap();
+    assert_eq!((after.total(), after.lone_total), (2, 2), "{after}");
+    let row = after.by_arenas(Some(false));
+    assert_eq!((row[1], row[4]), (1, 1), "{after}");
+    let rows = after.by_lone();
+    assert!(
+        rows.iter()
+            .all(|(_, lone)| lone.chunks == 1 && lone.objects.objects == 1)
+    );
+    assert!(rows.iter().any(|(class, _)| class.kind == "u64"), "{after}");
+    let all = runtime.chunks().unwrap();
+    assert_eq!(all.by_arenas(Some(true))[1], 1, "{all}");
+    assert_eq!(
+        all.by_lone()
+            .iter()
+            .filter(|(class, _)| class.system)
+            .count(),
+        1
+    );
+    let json: Value = serde_json::from_str(&all.json()).expect("JSON");
+    assert_eq!((&json["chunks"], &json["lone"]), (&3.into(), &3.into()));
+    assert_eq!(json["kept_by"].as_array().map(Vec::len), Some(3));
+    assert!(all.to_string().contains("system snapshot::Atom"), "{all}");
+    drop((kept, one));
+    // A huge object has its chunk for itself.
+    let huge: Handle<Opaque<[u64; 150_000]>> =
+        tab.enter(|cx| cx.keep(cx.alloc(vec_of_words()).unwrap(), "huge"));
+    let chunks = tab.chunks().unwrap();
+    assert_eq!(chunks.by_arenas(None)[6], 1, "{chunks}");
+    drop(huge);
+}
+
+/// More than a megabyte, without passing over the stack more than once.
+fn vec_of_words() -> Opaque<[u64; 150_000]> {
+    Opaque([1; 150_000])
 }

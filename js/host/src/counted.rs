@@ -5,10 +5,14 @@
 //!
 //! Cost: one load, one addition, one store for each call.
 //!
+//! What ended objects held may be freed by another thread (`beside`).
+//!
 //! Not here: what the count is used for (`boa_gc::skinflint::set_client_bytes`).
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::beside;
 
 static OUT: AtomicUsize = AtomicUsize::new(0);
 
@@ -47,9 +51,16 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if beside::is_beside() {
+            // SAFETY: as above.
+            return unsafe { self.0.dealloc(block, layout) };
+        }
         add(layout.size().wrapping_neg());
-        // SAFETY: as above.
-        unsafe { self.0.dealloc(block, layout) }
+        // SAFETY: as above; who frees it is decided here.
+        if !unsafe { beside::hand(block, layout) } {
+            // SAFETY: as above.
+            unsafe { self.0.dealloc(block, layout) }
+        }
     }
 
     #[inline]

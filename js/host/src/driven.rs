@@ -26,11 +26,11 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use skinflint_js_options::{ClockOf, JsArgs};
 use crate::clock::TabClock;
 use crate::heap::{self, Left};
 use crate::natives::Output;
 use crate::tab::{Program, Tab};
+use skinflint_js_options::{ClockOf, JsArgs};
 
 /// A tab of which no timer is due for so long is idle.
 const REST_MS: u64 = 50;
@@ -122,7 +122,7 @@ impl Driven<'_> {
                     Err(TryRecvError::Disconnected) => return None,
                 }
             }
-            heap::idle();
+            heap::idle(self.clock.elapsed());
             match lines.recv_timeout(self.wait()) {
                 Ok(line) => return Some(line),
                 Err(RecvTimeoutError::Timeout) => {}

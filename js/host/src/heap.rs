@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use skinflint_js_options::LogFormat;
 use crate::clock::cpu_time;
 use crate::pauses::{Pauses, Summary};
+use skinflint_js_options::LogFormat;
 
 #[cfg(feature = "ours")]
 mod ours;
@@ -42,6 +42,9 @@ pub struct Settings {
     pub limit_bytes: Option<usize>,
     /// Objects end in pauses.
     pub sweep_in_pause: bool,
+    /// From which size on what ended objects held is freed by another thread; `None`: nothing.
+    #[cfg_attr(not(feature = "ours"), allow(dead_code))]
+    pub beside: Option<usize>,
     /// System objects among user objects.
     pub no_separate: bool,
     /// Where births and deaths of objects go.

@@ -11,6 +11,7 @@
 //!
 //! Not here: the options (`lab/js-options`), the command's own part (`faces/cli`), benchmarks (`bench/gc`).
 
+pub mod beside;
 mod clock;
 pub mod counted;
 mod driven;

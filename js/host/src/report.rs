@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::beside::Counts;
 use crate::heap::{Event, Freed, Left, Placement, Row, Slices};
 use crate::pauses::Summary;
 use crate::tab::Failure;
@@ -49,6 +50,8 @@ pub struct Instant {
     pub outside_bytes: Option<usize>,
     /// What the allocator says of itself at this instant (docs/malloc.md).
     pub allocator: Option<serde_json::Value>,
+    /// The heaps' chunks by the arenas in use, and what keeps those that one arena keeps (docs/js.md).
+    pub chunks: Option<serde_json::Value>,
 }
 
 /// The report of a run.
@@ -78,6 +81,8 @@ pub struct Report {
     pub reasons: BTreeMap<String, u64>,
     /// Who freed objects while programs ran (phases open and then).
     pub freed: Option<Freed>,
+    /// Who freed what ended objects held outside of the heap, until the end.
+    pub outside_freed: Option<Counts>,
     /// Work at allocations that counts as no pause.
     pub slices: Option<Slices>,
     /// Share freed outside pauses, 0 to 1.
@@ -153,6 +158,7 @@ impl Report {
         }
         self.say_placements(&mut text);
         self.say_pauses(&mut text);
+        self.say_outside(&mut text);
         self.say_tenants(&mut text);
         for left in &self.left {
             let path = left.path.as_deref().unwrap_or("it is not said by what");
@@ -260,6 +266,41 @@ impl Report {
                 text,
                 "objects freed: {in_pauses} in pauses, {lazily} at allocations, {elsewhere} by other threads: {:.1} % outside pauses",
                 share * 100.0
+            );
+        }
+    }
+
+    fn say_outside(&self, text: &mut String) {
+        let told = self
+            .memory
+            .iter()
+            .filter_map(|at| Some((at.at, at.chunks.as_ref()?)));
+        for (at, chunks) in told {
+            let (all, lone) = (&chunks["chunks"], &chunks["lone"]);
+            let kept = chunks["kept_by"].as_array().and_then(|rows| rows.first());
+            let most = kept.map_or(String::new(), |row| format!(", most by {}", row["kind"]));
+            let _ = writeln!(
+                text,
+                "chunks, {at}: {all}, {lone} of them kept by one arena{most}"
+            );
+        }
+        if let Some(freed) = self
+            .outside_freed
+            .filter(|freed| freed.blocks_here + freed.blocks_elsewhere > 0)
+        {
+            let Counts {
+                blocks_here,
+                bytes_here,
+                blocks_elsewhere,
+                bytes_elsewhere,
+            } = freed;
+            let share = bytes_elsewhere as f64 / (bytes_here + bytes_elsewhere).max(1) as f64;
+            let _ = writeln!(
+                text,
+                "what ended objects held: {blocks_here} blocks freed on the engine's thread, {blocks_elsewhere} on another: \
+                 {:.1} % of {}",
+                share * 100.0,
+                mib(bytes_here + bytes_elsewhere)
             );
         }
     }

@@ -20,7 +20,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::Build;
-use skinflint_js_options::{ClockOf, Close, Heap, JsArgs, Malloc};
 use crate::clock::{TabClock, cpu_time, resident_bytes};
 use crate::driven;
 use crate::heap::{self, Freed, Left, Placement, Settings};
@@ -28,6 +27,7 @@ use crate::natives::Output;
 use crate::report::{Instant, ProgramRow, Report};
 use crate::tab::{Program, Tab};
 use crate::watch;
+use skinflint_js_options::{ClockOf, Close, Heap, JsArgs, Malloc};
 
 /// Resident bytes stand still if they fall by less than this share from one look to the next (R3).
 const STILL: f64 = 0.005;
@@ -104,6 +104,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     run.left.extend(last);
     heap::drain();
     heap::finish()?;
+    let outside_freed = heap::outside_freed();
     let (events, events_cut) = heap::kept();
     let freed = run.freed;
     Ok(Report {
@@ -124,6 +125,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
         reasons: heap::reasons(),
         share_outside_pauses: freed.and_then(|freed| freed.share_outside()),
         freed,
+        outside_freed,
         slices: heap::slices(),
         tenants,
         left: run.left,
@@ -152,6 +154,7 @@ fn start(args: &JsArgs) -> Result<()> {
         verify: args.verify,
         sweep_in_pause: args.sweep_in_pause,
         limit_bytes: args.limit,
+        beside: (!args.free_here && !args.sweep_in_pause).then_some(args.beside),
         no_separate: args.no_separate,
         record: args.record_objects.clone(),
         policy: args.policy.clone().map(|name| (name, args.policy_growth)),
@@ -240,9 +243,12 @@ impl Run<'_> {
             if any {
                 continue;
             }
-            heap::idle();
+            heap::idle(self.clock.elapsed());
             match self.tabs.iter().filter_map(Tab::next_ms).min() {
-                Some(at_ms) => self.clock.wait_until(at_ms, LOOK_AT_REST, heap::idle),
+                Some(at_ms) => {
+                    let look = || heap::idle(self.clock.elapsed());
+                    self.clock.wait_until(at_ms, LOOK_AT_REST, look);
+                }
                 None => break,
             }
         }
@@ -301,7 +307,7 @@ impl Run<'_> {
         let (mut rss, mut still) = (resident_bytes(), 0);
         for _ in 0..LOOKS {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
-            heap::idle();
+            heap::idle(self.clock.elapsed());
             let now = resident_bytes();
             let fell = match (rss, now) {
                 (Some(before), Some(now)) => {
@@ -322,6 +328,7 @@ impl Run<'_> {
         heap::drain();
         let rows: Vec<_> = self.tabs.iter().filter_map(Tab::row).collect();
         let has_rows = !rows.is_empty();
+        let chunks = heap::chunks().and_then(|text| serde_json::from_str(&text).ok());
         self.memory.push(Instant {
             at,
             tabs: self.tabs.iter().filter(|tab| tab.is_open()).count(),
@@ -330,6 +337,7 @@ impl Run<'_> {
             user_bytes: has_rows.then(|| rows.iter().map(|row| row.user_bytes).sum()),
             outside_bytes: Some(outside).filter(|&bytes| bytes > 0),
             allocator,
+            chunks,
         });
     }
 }

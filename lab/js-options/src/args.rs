@@ -142,6 +142,15 @@ pub struct JsArgs {
     #[arg(long)]
     pub sweep_in_pause: bool,
 
+    /// Free blocks of at least this size that ended objects held (strings, buffers, tables) on another thread
+    /// (skinflint heap)
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "1")]
+    pub beside: usize,
+
+    /// Free what ended objects held on the engine's thread, for comparison (skinflint heap)
+    #[arg(long)]
+    pub free_here: bool,
+
     /// The most that a tab's objects may hold, strings and buffers included; only the tab that needs more ends. A
     /// single string or buffer is not refused: the tab ends after it (skinflint heap)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

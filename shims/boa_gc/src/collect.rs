@@ -122,6 +122,7 @@ impl Local {
                 });
             }
             self.busy.set(false);
+            self.say_ended();
         }
         self.step(&tenant);
     }
@@ -294,6 +295,14 @@ impl Local {
             freed_lazily: 0,
             freed_elsewhere: 0,
         });
+        self.say_ended();
+    }
+
+    /// Says that objects have ended, when the slice or pause is over.
+    fn say_ended(&self) {
+        if let Some(heard) = self.ended.get() {
+            heard();
+        }
     }
 
     /// Hands garbage over to be ended, and makes ephemerons on it lose their keys. Returns the number of these

@@ -69,6 +69,8 @@ pub(crate) struct Local {
     /// Whether new objects are to be reported: to an observer, or to marking.
     watched: Cell<bool>,
     pub(crate) log: RefCell<Log>,
+    /// Called when objects have ended.
+    pub(crate) ended: Cell<Option<fn()>>,
     /// How objects of future tenants are placed; `None` means in their heaps.
     pub(crate) placement: Cell<Option<Placement>>,
 }
@@ -238,6 +240,7 @@ impl Local {
             observer: Cell::new(None),
             watched: Cell::new(false),
             log: RefCell::default(),
+            ended: Cell::new(None),
             placement: Cell::new(None),
         }
     }

@@ -27,10 +27,11 @@ use std::rc::Rc;
 pub use skinflint_free_lists::Strategy;
 pub use skinflint_free_lists::live::Outcome;
 pub use skinflint_free_lists::replay::Size;
-pub use skinflint_gc::{Growth, Reason};
+pub use skinflint_gc::chunks::Chunks;
+pub use skinflint_gc::{Busy, Growth, Reason};
 
 use crate::local::{self, Local};
-use crate::tenant::Tenant as Heap;
+use crate::tenant::{self, Tenant as Heap};
 
 /// A tenant with a heap of its own, for a tab, a request, an isolate.
 pub struct Tenant {
@@ -446,6 +447,22 @@ pub fn stats() -> Stats {
         panics: crate::ending::PANICS.load(Ordering::Relaxed),
         ..totals
     }
+}
+
+/// Sets a function to be called on this thread when objects have ended, in a slice or a pause, and that is over: for
+/// what their drops left for another thread. It may not touch the heap.
+pub fn on_ended(heard: Option<fn()>) {
+    local::get().ended.set(heard);
+}
+
+/// Returns the chunks of all tenants by the arenas in use, and what keeps those that one arena keeps, by type.
+///
+/// # Errors
+/// A drop or a finalizer of this thread asked.
+pub fn chunks() -> Result<Chunks, Busy> {
+    let all = local::get().all_tenants();
+    let heaps: Vec<_> = all.iter().map(|tenant| &*tenant.heap).collect();
+    Chunks::of_named(&heaps, |cell, _| tenant::name_of(cell))
 }
 
 /// Returns the rows of all tenants that have objects or may get some.

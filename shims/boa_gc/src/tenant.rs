@@ -74,6 +74,14 @@ pub(crate) const fn class_of(vtable: &VTable) -> (usize, usize) {
     }
 }
 
+/// Returns the name of the type of the object in a cell; `None`: the cell is free, or the object has ended.
+pub(crate) fn name_of(cell: NonNull<u8>) -> Option<String> {
+    let object: Erased = cell.cast();
+    // SAFETY: N1: the core passes cells that are taken, which have heads.
+    let head = unsafe { head(object) };
+    (!head.has(ENDED)).then(|| (head.vtable.name)().to_owned())
+}
+
 /// A heap of its own, with a name.
 pub(crate) struct Tenant {
     pub(crate) name: Rc<str>,

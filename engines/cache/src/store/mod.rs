@@ -55,7 +55,7 @@ pub use clock::Clock;
 use flight::Flights;
 pub use flight::{Joined, Lost};
 use shard::{Inserted, Shard, Trash};
-pub use stats::{PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
+pub use stats::{ASKED_EACH, PAGE_NS, PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
 
 /// Number of entries that go under one hold of the lock.
 const BATCH: usize = 64;

@@ -7,7 +7,10 @@
 //! V1  A cache that was asked [`PLACEBO_LOOKUPS`] times and hit less than once in [`PLACEBO_MISSES`] is a
 //!     [`Verdict::Placebo`], unless its few hits saved as large a part of the time that making took: it costs memory
 //!     and saves next to nothing. Fewer lookups prove nothing, and the verdict says that.
-//! V2  Times are wall time of making, on the machine that ran: an entry's own, not an average.
+//! V2  One that was asked [`ASKED_EACH`] times for each of its entries, and saved less time than the kernel takes to give a
+//!     program the pages that it holds ([`PAGE_NS`] each), is a placebo as well, however often it hits: made anew each time,
+//!     its values would cost less than their memory. Where no time of making is known (`insert`), this says nothing.
+//! V3  Times are wall time of making, on the machine that ran: an entry's own, not an average.
 //!
 //! Not here: counting (`mod`).
 
@@ -17,6 +20,12 @@ use core::fmt;
 pub const PLACEBO_LOOKUPS: u64 = 64;
 /// Less than one hit in this many lookups, or less than this part of the time of making saved, is next to nothing.
 pub const PLACEBO_MISSES: u64 = 100;
+
+/// Number of lookups for each entry from which on a cache is judged by the time that it saved (V2).
+pub const ASKED_EACH: u64 = 8;
+/// Nanoseconds that a page of memory costs: a first touch of 4 KiB took 1.4 µs (2026-11-22).
+pub const PAGE_NS: u64 = 1_400;
+const PAGE_BYTES: u64 = 4096;
 
 /// Figures of a cache. Counts are since it was made, bytes are now.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +88,15 @@ impl Stats {
         }
     }
 
-    /// Returns the judgement (V1).
+    /// Reports whether it saved less time than its memory costs (V2).
+    pub fn saves_less_than_its_memory_costs(&self) -> bool {
+        let lookups = self.hits + self.misses;
+        let asked = lookups >= PLACEBO_LOOKUPS.max(self.entries as u64 * ASKED_EACH);
+        let pages = (self.bytes + self.own_bytes) as u64 / PAGE_BYTES;
+        asked && self.made_ns > 0 && self.saved_ns < pages * PAGE_NS
+    }
+
+    /// Returns the judgement (V1, V2).
     pub fn verdict(&self) -> Verdict {
         let lookups = self.hits + self.misses;
         let rare = self.hits.saturating_mul(PLACEBO_MISSES) < lookups;
@@ -89,6 +106,7 @@ impl Stats {
             0 if lookups < PLACEBO_LOOKUPS => Verdict::Unknown,
             0 => Verdict::Placebo,
             _ if rare && !saves => Verdict::Placebo,
+            _ if self.saves_less_than_its_memory_costs() => Verdict::Placebo,
             _ => Verdict::Useful,
         }
     }
@@ -112,6 +130,9 @@ impl fmt::Display for Stats {
         )?;
         match self.verdict() {
             Verdict::Placebo if self.hits == 0 => f.write_str("; a placebo: it never hit"),
+            Verdict::Placebo if self.saves_less_than_its_memory_costs() => {
+                f.write_str("; a placebo: it saved less time than its memory costs")
+            }
             Verdict::Placebo => {
                 f.write_str("; a placebo: it hits next to never, and saves next to nothing")
             }

@@ -4,7 +4,8 @@
 //!   alloc ─► space of the kind ─► span ─► object
 //!              │ used up
 //!              ▼
-//!            next gap ─► fullest swept arena ─► sweep up to LAZY pending ones ─► fresh arena ─► the source
+//!            next gap ─► fullest swept arena ─┬─► the sweeper has arenas: fresh arena, within bounds (P6)
+//!                                             └─► sweep up to LAZY pending ones ─► fresh arena ─► the source
 //! ```
 //!
 //! P2  Nothing is collected by an allocation: it only makes a collection due ([`Heap::due`]). The client collects
@@ -12,6 +13,11 @@
 //! P3  An object that was allocated is written before the next allocation or collection. Until a collection does
 //!     not reach it, it stays where it is.
 //! P5  A shortage in one heap is an error of that heap's allocation, and of no other's.
+//! P6  While the sweeper has arenas of a kind, its allocations take what is swept, and then new memory rather than
+//!     sweep: the heap holds at most [`Config::ahead`](crate::Config::ahead) more than when its last collection ended,
+//!     and stays an eighth of its limit away from it. Beyond that they sweep, as where there is no sweeper. (V8 and
+//!     SpiderMonkey do the same: allocation beside a background sweep adds arenas. Without a bound a program that
+//!     allocates faster than its objects end would double its peak.)
 //!
 //! state.P1 is that of `state`, sweeping.P4 that of `sweeping`.
 //!
@@ -193,10 +199,11 @@ impl Heap {
 
     fn alloc_run(&self, space: &Space, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         let pages = bytes.div_ceil(ARENA_BYTES).max(1);
+        self.settle_done(space);
         // Room of dead objects of this space is given back first, as much as is needed now.
         let mut freed = 0;
         for _ in 0..LAZY {
-            if freed >= pages {
+            if freed >= pages || self.may_go_ahead(space, pages) {
                 break;
             }
             let Some(arena) = self.sweep_one(space) else {

@@ -68,6 +68,10 @@ impl Chunks {
         self.limit_bytes = bytes;
     }
 
+    pub(crate) fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
     pub(crate) fn set_client(&self, bytes: usize) {
         self.client_bytes.set(bytes);
     }

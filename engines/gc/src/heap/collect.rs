@@ -11,7 +11,8 @@
 //! L2  Roots are the entries of the heaps' tables (except those that come from a heap of the set, which tells them
 //!     itself), and what the client tells. Edges out of heaps that are not in the set are roots only if they have
 //!     entries.
-//! L3  The pause sweeps only what the last collection left.
+//! L3  The pause sweeps only what the last collection left, unless [`Config::sweep_in_pause`](crate::Config::sweep_in_pause)
+//!     is set.
 //! L4  While a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
 //! L5  An object that ends in this collection is no root of a later one, however long its sweep takes
 //!     ([`empty_roots`]).
@@ -120,7 +121,12 @@ pub(crate) fn conclude<'a>(
     for heap in set {
         let live_bytes = tracer.reach(heap.id).bytes as usize;
         let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
-        if begin_sweep(heap, expected) {
+        let unfilled = heap.slack_bytes();
+        let offered = begin_sweep(heap, expected);
+        if heap.world.config.sweep_in_pause {
+            heap.finish_sweep();
+        } else if offered {
+            heap.set_ahead(unfilled);
             wake.0.push(heap);
         }
         heap.collecting.set(false);

@@ -47,6 +47,8 @@ pub struct Heap {
     pub(crate) chunks: RefCell<Chunks>,
     pub(crate) handover: sweeper::Shared,
     pub(crate) sweeping: Cell<bool>,
+    /// The bytes up to which arenas are taken rather than swept (alloc.P6).
+    pub(super) ahead_bytes: Cell<usize>,
     pub(crate) collecting: Cell<bool>,
     pub(super) finalizing: Cell<bool>,
     /// Number of closures of safe code that are running and may have pointers into it.
@@ -133,6 +135,7 @@ impl Heap {
             chunks: RefCell::new(Chunks::new(source, id, limit_bytes)),
             handover: Arc::new(Handover::new()),
             sweeping: Cell::new(false),
+            ahead_bytes: Cell::new(0),
             collecting: Cell::new(false),
             finalizing: Cell::new(false),
             entered: Cell::new(0),

@@ -10,7 +10,7 @@
 //!
 //! Not here: sweeping one arena (`sweep`), the sweeper's side (`sweeper`).
 
-use crate::heap::address::Arena;
+use crate::heap::address::{ARENA_BYTES, Arena};
 use crate::heap::space::Space;
 use crate::heap::state::Heap;
 use crate::heap::sweep::{Tally, sweep};
@@ -25,17 +25,60 @@ impl Heap {
     /// Returns an arena with room out of those that are not swept yet, if the first few include one. Empty ones are
     /// freed.
     pub(super) fn sweep_for(&self, space: &Space) -> Option<Arena> {
-        for arena in self.handover.take_done(usize::from(space.index)) {
-            self.settle(space, arena);
-        }
+        self.settle_done(space);
         for _ in 0..LAZY {
             if let Some(arena) = space.take_available() {
                 return Some(arena);
+            }
+            if self.may_go_ahead(space, 1) {
+                return None;
             }
             let arena = self.sweep_one(space)?;
             self.settle(space, arena);
         }
         space.take_available()
+    }
+
+    /// Takes over the arenas of a space that the sweeper has done.
+    pub(super) fn settle_done(&self, space: &Space) {
+        if self.sweeping.get() {
+            for arena in self.handover.take_done(usize::from(space.index)) {
+                self.settle(space, arena);
+            }
+        }
+    }
+
+    /// Reports whether an allocation takes `pages` new pages and leaves its space's arenas to the sweeper (alloc.P6).
+    pub(super) fn may_go_ahead(&self, space: &Space, pages: usize) -> bool {
+        let fits = || {
+            let held = self.chunks.borrow().held_bytes();
+            held + pages * ARENA_BYTES <= self.ahead_bytes.get()
+        };
+        if !self.sweeping.get() || !space.elsewhere() || self.ahead_bytes.get() == 0 {
+            return false;
+        }
+        if !fits() {
+            // What was swept in other spaces may have nothing left in it.
+            self.absorb();
+        }
+        fits()
+    }
+
+    /// Sets how far allocations may go ahead of the sweeper, which is about to have arenas (alloc.P6). `unfilled`: free
+    /// bytes of arenas in use that the program did not fill since the last collection, which are a part of it: what it
+    /// went ahead each time would add up otherwise, where survivors keep all arenas.
+    pub(super) fn set_ahead(&self, unfilled: usize) {
+        let config = &self.world.config;
+        if !config.background || config.ahead <= 0.0 {
+            return;
+        }
+        let chunks = self.chunks.borrow();
+        let (held, limit) = (chunks.held_bytes(), chunks.limit_bytes());
+        let more = (held as f64 * config.ahead) as usize;
+        let outside = chunks.all_bytes() - held;
+        let most = (limit - limit / 8).saturating_sub(outside);
+        let ahead = held.saturating_add(more) - unfilled;
+        self.ahead_bytes.set(ahead.min(most));
     }
 
     /// Sweeps one pending arena of a space on this thread (P4).
@@ -151,8 +194,13 @@ impl Heap {
     /// Gives back the free arenas that will not be needed before the next collection. Returns their bytes.
     pub fn trim(&self) -> usize {
         let wanted = self.wanted_bytes();
-        let slack: usize = self.spaces().iter().map(|space| space.slack_bytes()).sum();
+        let slack = self.slack_bytes();
         self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
+    }
+
+    /// Returns the free bytes of swept arenas that nothing fills at the moment.
+    pub(super) fn slack_bytes(&self) -> usize {
+        self.spaces().iter().map(|space| space.slack_bytes()).sum()
     }
 
     /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns

@@ -9,6 +9,8 @@
 //! N2  Everything that is allocated counts, including garbage that no collection has found. Objects are not looked at:
 //!     the cost is a few words for each arena.
 //!
+//! Chunks by the arenas in use are beside it (`chunks`).
+//!
 //! Not here: edges and sizes beyond the cell (`snapshot`).
 
 use std::collections::BTreeMap;
@@ -140,13 +142,15 @@ impl Census {
     }
 }
 
+/// Returns a text as it stands within the quotes of JSON.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut bytes = Vec::new();
+    quote(text, &mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 impl Class {
-    fn json(&self) -> String {
-        let quoted = |text: &str| {
-            let mut bytes = Vec::new();
-            quote(text, &mut bytes);
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
+    pub(crate) fn json(&self) -> String {
         format!(
             "\"heap\":\"{}\",\"kind\":\"{}\",\"system\":{}",
             quoted(&self.heap),
@@ -155,7 +159,7 @@ impl Class {
         )
     }
 
-    fn whose(&self) -> &'static str {
+    pub(crate) fn whose(&self) -> &'static str {
         if self.system { "system" } else { "user" }
     }
 }

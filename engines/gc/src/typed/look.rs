@@ -18,6 +18,7 @@ use crate::heap::set::Busy;
 use crate::heap::state::Heap;
 use crate::heap::trigger::Reason;
 use crate::snapshot::census::Census;
+use crate::snapshot::chunks::Chunks;
 use crate::snapshot::retain::{Path, Retainers, Wanted};
 use crate::snapshot::{Snapshot, SnapshotError, Written};
 
@@ -42,6 +43,14 @@ impl Tenant {
     /// A closure of the tenant is running.
     pub fn census(&self) -> Result<Census, Busy> {
         Census::of(&[self.own_heap()])
+    }
+
+    /// Returns its chunks by the arenas in use, and what keeps those that one arena keeps.
+    ///
+    /// # Errors
+    /// A closure of the tenant is running.
+    pub fn chunks(&self) -> Result<Chunks, Busy> {
+        Chunks::of(&[self.own_heap()])
     }
 
     /// Returns the shortest paths from this tenant's roots to the wanted objects.
@@ -72,6 +81,15 @@ impl Runtime {
     pub fn census(&self) -> Result<Census, Busy> {
         let heaps = self.shared_heap().world.heaps();
         Census::of(&refs(&heaps))
+    }
+
+    /// Returns the chunks of all heaps by the arenas in use, and what keeps those that one arena keeps.
+    ///
+    /// # Errors
+    /// A closure of a tenant is running.
+    pub fn chunks(&self) -> Result<Chunks, Busy> {
+        let heaps = self.shared_heap().world.heaps();
+        Chunks::of(&refs(&heaps))
     }
 
     /// Returns the shortest paths through all heaps to the wanted objects.

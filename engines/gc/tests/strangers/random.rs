@@ -576,13 +576,21 @@ impl Drop for Say {
     }
 }
 
+/// How many times the seeds of every day, by `SKINFLINT_TIMES`: by hand, for millions of operations.
+fn times() -> u64 {
+    std::env::var("SKINFLINT_TIMES").map_or(1, |times| times.parse().expect("a number"))
+}
+
 fn runs(count: u64, acts: usize, config: &Config) {
     let seeds = match std::env::var("SKINFLINT_SEED") {
         Ok(seed) => vec![seed.parse().expect("SKINFLINT_SEED is a number")],
         Err(_) if cfg!(miri) => vec![1],
-        Err(_) => (1..=count).collect(),
+        Err(_) => (1..=count * times()).collect(),
     };
     for seed in seeds {
+        if times() > 1 {
+            println!("seed {seed}, {acts} operations");
+        }
         let _say = Say(seed);
         World::new(config, seed).run(if cfg!(miri) { acts / 20 } else { acts });
     }

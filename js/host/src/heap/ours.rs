@@ -11,7 +11,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::time::Instant;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use boa_gc::skinflint::{self as ours, Growth, OutOfMemory, Strategy};
@@ -25,7 +25,6 @@ pub const NAME: &str = "skinflint";
 thread_local! {
     /// Objects freed in pauses and by other threads, as events told it.
     static FREED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
     static RECORDING: RefCell<Option<std::path::PathBuf>> = const { RefCell::new(None) };
 }
 
@@ -91,7 +90,6 @@ pub fn system<T>(work: impl FnOnce() -> T) -> T {
 
 /// Sets the heap up.
 pub fn start(settings: &Settings) -> Result<()> {
-    BEGAN.set(Some(Instant::now()));
     ours::set_client_bytes(Some(crate::counted::bytes));
     ours::separate_system(!settings.no_separate);
     ours::on_event(Some(heard));
@@ -109,6 +107,8 @@ pub fn start(settings: &Settings) -> Result<()> {
         }));
         RECORDING.set(Some(path.clone()));
     }
+    crate::beside::begin(settings.beside);
+    ours::on_ended(settings.beside.map(|_| ring as fn()));
     if let Some(every) = settings.stress {
         ours::stress(every);
     }
@@ -132,6 +132,20 @@ pub fn start(settings: &Settings) -> Result<()> {
         });
     }
     Ok(())
+}
+
+fn ring() {
+    crate::beside::ring(false);
+}
+
+/// What ended objects held, by who freed it.
+pub fn outside_freed() -> Option<crate::beside::Counts> {
+    Some(crate::beside::counts())
+}
+
+/// Chunks of all tenants by the arenas in use, and what keeps those that one arena keeps.
+pub fn chunks() -> Option<String> {
+    ours::chunks().ok().map(|chunks| chunks.json())
 }
 
 fn placement(placed: ours::Placement) -> Placement {
@@ -208,10 +222,10 @@ pub fn collect_all() {
     boa_gc::force_collect();
 }
 
-/// The event loop has nothing to do.
-pub fn idle() {
-    let began = BEGAN.get().get_or_insert_with(Instant::now).elapsed();
-    ours::tick(u64::try_from(began.as_nanos()).unwrap_or(u64::MAX));
+/// The event loop has nothing to do; `now` is the programs' time.
+pub fn idle(now: Duration) {
+    ours::tick(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+    crate::beside::ring(true);
 }
 
 /// Returns the words of a panic that was a tenant's limit; `None` for any other.
