@@ -128,6 +128,7 @@ pub fn at_exit() {
             }
         },
     };
+    alloc::tell_untouched();
     let mut figures = Snapshot::new();
     if snapshot(&mut figures, true) {
         let mut out = Out::to(file);
