@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   initfirst   our constructor before every other one (begin.B1)
+//!   first.ld    what every program runs in one place (lib.M5)
 //! ```
 //!
 //! Not here: `-Bsymbolic-functions`. No exported function is called by its name here, except the operators that must
@@ -9,5 +10,8 @@
 
 fn main() {
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,initfirst");
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{here}/first.ld");
+    println!("cargo::rerun-if-changed=first.ld");
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "operators.h"
+
 static char *volatile block;
 static volatile char sink;
 
@@ -46,6 +48,15 @@ static void double_remote(void) { make_it(40); thread(drop_it); thread(drop_it);
 static void double_mixed(void) { make_it(40); thread(drop_it); drop_it(); }
 static void inside_small(void) { make_it(48); free(at(16)); }
 static void inside_large(void) { make_it(400000); free(at(8192)); }
+
+static void delete_other_size(void) { delete_one_sized(new_one(41), 24); }
+static void delete_other_size_large(void) { delete_array_sized(new_array(400000), 400016); }
+static void delete_other_size_aligned(void) { delete_one_sized_aligned(new_one_aligned(100, 64), 128, 64); }
+static void free_other_size(void) { if (free_sized) free_sized(malloc(41), 40); }
+static void delete_an_array(void) { delete_one(new_array(40)); }
+static void free_an_array(void) { free(new_array(40)); }
+static void delete_one_as_array(void) { delete_array(new_one(40)); }
+static void delete_one_as_array_aligned(void) { delete_array_aligned(new_one_aligned(100, 64), 64); }
 
 static void foreign(void) {
     static char bytes[64];
@@ -148,6 +159,8 @@ static const struct {
     FAULT(large_behind), FAULT(large_before), FAULT(large_slack), FAULT(large_late),
     FAULT(small_behind), FAULT(small_fill), FAULT(small_realloc), FAULT(late_write), FAULT(late_write_reused),
     FAULT(kept_behind), FAULT(late_write_exit), FAULT(large_front),
+    FAULT(delete_other_size), FAULT(delete_other_size_large), FAULT(delete_other_size_aligned), FAULT(free_other_size),
+    FAULT(delete_an_array), FAULT(free_an_array), FAULT(delete_one_as_array), FAULT(delete_one_as_array_aligned),
     FAULT(late_read), FAULT(late_read_thread), FAULT(late_store), FAULT(sample_behind),
     FAULT(sample_before), FAULT(own_handler), FAULT(own_fault), FAULT(wild), FAULT(contents),
 };

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "operators.h"
+
 enum { THREADS = 4, SLOTS = 300, ROUNDS = 12000, MAPPINGS = 40000 };
 
 struct held {
@@ -160,6 +162,28 @@ static void aligned(void) {
     for (int i = 0; i < 4000; i++) free(blocks[i]);
 }
 
+// Each way of C++ to make a block, and each that may end it: with its size and without, and by free where a library's own
+// operator does that.
+static void operators(void) {
+    static const size_t SIZES[] = {0, 1, 7, 16, 40, 41, 1000, 32760, 32768, 32769, 400000};
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        size_t n = SIZES[i];
+        delete_one(new_one(n)), delete_one_sized(new_one(n), n);
+        delete_array(new_array(n)), delete_array_sized(new_array(n), n);
+        delete_one(new_one_or_null(n, NULL)), delete_array(new_array_or_null(n, NULL));
+        for (size_t align = 32; align <= 8192; align *= 4) {
+            delete_one_aligned(new_one_aligned(n, align), align);
+            delete_one_sized_aligned(new_one_aligned(n, align), n, align);
+            delete_array_aligned(new_array_aligned(n, align), align);
+            delete_array_sized_aligned(new_array_aligned(n, align), n, align);
+        }
+        free(new_one(n)), delete_one(malloc(n)), delete_array(malloc(n));
+        if (free_sized) free_sized(malloc(n), n), free_aligned_sized(aligned_alloc(64, n), 64, n);
+    }
+    delete_one_sized(NULL, 8), delete_array_sized(NULL, 8), delete_array(NULL);
+    if (free_sized) free_sized(NULL, 8);
+}
+
 int main(void) {
     pthread_key_t key;
     pthread_key_create(&key, at_end);
@@ -169,6 +193,7 @@ int main(void) {
     children();
     for (int i = 0; i < THREADS; i++) pthread_join(ids[i], NULL);
     aligned();
+    operators();
     mappings();
     errno = 77;
     free(malloc(40));

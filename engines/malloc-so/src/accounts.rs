@@ -111,12 +111,21 @@ impl Out {
 }
 
 /// Writes the figures to where SKINFLINT_STATS says, if anywhere: 1 is stderr, any other value a file's name.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn at_exit() {
     // SAFETY: written before there were threads.
     let name = unsafe { &*WHERE.0.get() };
     let length = name.iter().position(|&b| b == 0).unwrap_or(0);
-    let file = match name.get(..length).unwrap_or(&[]) {
-        b"" | b"0" => return,
+    match name.get(..length).unwrap_or(&[]) {
+        b"" | b"0" => (),
+        name => write_to(name),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn write_to(name: &[u8]) {
+    let file = match name {
         b"1" => 2,
         name => match open(name) {
             Some(file) => file,

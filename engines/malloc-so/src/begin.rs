@@ -35,6 +35,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `envp` is the environment, closed by a null pointer.
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     plugins::prepare();
     rights::begin();
@@ -90,6 +91,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
     core::ptr::null()
 }
 
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe extern "C" fn end() {
     endpoint::close();
     accounts::at_exit();

@@ -131,6 +131,7 @@ unsafe fn text<'a>(value: *const c_char) -> &'a [u8] {
 ///
 /// # Safety
 /// C strings or null; before there are threads.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
     // SAFETY: as the caller promises.
     let (value, runtime) = unsafe { (text(value), text(runtime)) };
@@ -185,6 +186,7 @@ fn complain(what: &[u8]) {
     sys::stderr(b"; skinflint memory will show less of this process\n");
 }
 
+#[unsafe(link_section = ".text.skinflint_first")]
 fn folder() -> Name {
     // ORDER: written when there was one thread.
     if OF_USER.load(Ordering::Relaxed) != 0 {
@@ -203,6 +205,7 @@ fn folder() -> Name {
 }
 
 /// Starts the thread, if there is to be one.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn open() {
     if folder().used == 0 {
         return;
@@ -288,6 +291,7 @@ fn address(name: &Name) -> libc::sockaddr_un {
 
 /// Removes the socket's name when the process ends. Sockets that are being opened at this very moment, and those of
 /// processes that end otherwise, stay behind: K5, and `skinflint memory` clears them away.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn close() {
     if folder().used > 0 {
         let name = socket_name();

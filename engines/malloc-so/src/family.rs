@@ -9,7 +9,7 @@
 //!     pages, `posix_memalign`'s way to fail. The rest is one jump.
 //! F2  `errno` is ENOMEM after each failure and untouched otherwise; `posix_memalign` never touches it (its manual says
 //!     so; glibc's sets ENOMEM nevertheless).
-//! F3  Sizes that C23's `free_sized` passes are ignored: the engine knows the block.
+//! F3  The size that C23's `free_sized` passes is compared by a hardened process only: the engine knows the block.
 //!
 //! The functions that only differ in name have the same body, so that the compiler makes one of them.
 //!
@@ -64,6 +64,7 @@ macro_rules! exported {
         /// # Safety
         /// As its manual page says.
         #[unsafe(no_mangle)]
+        #[unsafe(link_section = ".text.skinflint_first")]
         pub unsafe extern "C" fn $name $arguments $(-> $result)? $body
     };
 }
@@ -73,10 +74,33 @@ exported! { malloc __libc_malloc: (size: usize) -> *mut u8 {
     unsafe { alloc::malloc(size) }
 }}
 
-exported! { free cfree __libc_free __libc_cfree free_sized free_aligned_sized: (block: *mut u8) {
-    // SAFETY: as the caller promises. The other arguments of `free_sized` stay in registers (F3).
+exported! { free cfree __libc_free __libc_cfree: (block: *mut u8) {
+    // SAFETY: as the caller promises.
     unsafe { alloc::free(block) }
 }}
+
+exported! { free_sized: (block: *mut u8, size: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { free_of_size(block, size) }
+}}
+
+exported! { free_aligned_sized: (block: *mut u8, _align: usize, size: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { free_of_size(block, size) }
+}}
+
+/// Frees a block of so many bytes (F3).
+///
+/// # Safety
+/// As for `free`.
+#[inline]
+unsafe fn free_of_size(block: *mut u8, size: usize) {
+    if alloc::forms::are_checked() && !alloc::forms::has_size(block, size) {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { alloc::free(block) }
+}
 
 exported! { calloc __libc_calloc: (count: usize, each: usize) -> *mut u8 {
     // SAFETY: as the caller promises.

@@ -8,13 +8,15 @@
 //! N1  A program may replace `new` and `delete` and leave the others: the standard defines those by the replaced ones
 //!     (`new[]` calls `new`, `delete(p, n)` calls `delete(p)`). So only `new(n)`, `new(n, align)`, `delete(p)` and
 //!     `delete(p, align)` are ours; all others jump to what the *program* means by these names, through the global
-//!     offset table: one instruction. (Binding them here, `-Bsymbolic-functions`, would free the program's own blocks
-//!     as ours.)
+//!     offset table: one instruction, behind a test where a hardened process checks something. (Binding them here,
+//!     `-Bsymbolic-functions`, would free the program's own blocks as ours.)
 //! N2  Nothing is thrown here. When memory runs out the call goes on, by a jump, to the next `operator new` behind us,
 //!     with the same arguments: libstdc++'s calls `malloc`, calls the new-handler, throws. The jump leaves no frame of
 //!     ours, so none has to be unwound; a test of the built library checks that it stays a jump.
 //! N3  With no C++ library in the process the program cannot catch: one line, and abort.
 //! N4  A library that is preloaded before us and has operators of these names is no replacement: it calls us.
+//! N5  Blocks have a form, of `new` or of `new[]`, only while these and both deletes are all ours: what replaces one of them
+//!     makes and takes blocks of its own.
 //!
 //! `__hot_cold_t` are hints that LLVM makes from a profile: two temperatures. Both are treated alike here.
 //!
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn _Znwm(size: usize) -> *mut u8 {
         if block.is_null() {
             return new_goes_on(size);
         }
-        block
+        noted(block, false)
     }
 }
 
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut
         if block.is_null() {
             return new_aligned_goes_on(size, align);
         }
-        block
+        noted(block, false)
     }
 }
 
@@ -243,7 +245,7 @@ fn is_in_program(address: usize) -> bool {
 /// those, libstdc++ has to do it; and also where memory runs out, since the new-handler is called. Behind a recorder
 /// libstdc++'s `try` would call the recorder, which calls us: then null is returned at once.
 macro_rules! nothrow {
-    ($name:ident($($argument:ident: $kind:ty),*), $($throwing:literal)* => $block:expr, $goes_on:ident) => {
+    ($name:ident($($argument:ident: $kind:ty),*), $array:literal, $($throwing:literal)* => $block:expr, $goes_on:ident) => {
         #[doc = concat!("`", stringify!($name), "`: returns null instead of throwing.")]
         ///
         /// # Safety
@@ -257,7 +259,7 @@ macro_rules! nothrow {
                 if !whose.contains(&Whose::Programs) {
                     let block = $block;
                     if !block.is_null() || whose.contains(&Whose::Another) {
-                        return block;
+                        return noted(block, $array);
                     }
                 }
                 $goes_on($($argument),*)
@@ -267,19 +269,19 @@ macro_rules! nothrow {
 }
 
 nothrow!(
-    _ZnwmRKSt9nothrow_t(size: usize, token: *const u8),
+    _ZnwmRKSt9nothrow_t(size: usize, token: *const u8), false,
     "_Znwm" => alloc::malloc(size), new_nothrow_goes_on
 );
 nothrow!(
-    _ZnamRKSt9nothrow_t(size: usize, token: *const u8),
+    _ZnamRKSt9nothrow_t(size: usize, token: *const u8), true,
     "_Znam" "_Znwm" => alloc::malloc(size), new_array_nothrow_goes_on
 );
 nothrow!(
-    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8),
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8), false,
     "_ZnwmSt11align_val_t" => aligned_or_null(size, align), new_aligned_nothrow_goes_on
 );
 nothrow!(
-    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8),
+    _ZnamSt11align_val_tRKSt9nothrow_t(size: usize, align: usize, token: *const u8), true,
     "_ZnamSt11align_val_t" "_ZnwmSt11align_val_t" => aligned_or_null(size, align),
     new_array_aligned_nothrow_goes_on
 );
@@ -330,14 +332,8 @@ macro_rules! by_another {
 }
 
 by_another! {
-    _Znam = "_Znwm";
-    _ZnamSt11align_val_t = "_ZnwmSt11align_val_t";
-    _ZdaPv = "_ZdlPv";
-    _ZdlPvm = "_ZdlPv";
-    _ZdaPvm = "_ZdaPv";
     _ZdlPvRKSt9nothrow_t = "_ZdlPv";
     _ZdaPvRKSt9nothrow_t = "_ZdaPv";
-    _ZdaPvSt11align_val_t = "_ZdlPvSt11align_val_t";
     _ZdlPvSt11align_val_tRKSt9nothrow_t = "_ZdlPvSt11align_val_t";
     _ZdaPvSt11align_val_tRKSt9nothrow_t = "_ZdaPvSt11align_val_t";
     _Znwm12__hot_cold_t = "_Znwm";
@@ -350,7 +346,168 @@ by_another! {
     _ZnamSt11align_val_tRKSt9nothrow_t12__hot_cold_t = "_ZnamSt11align_val_tRKSt9nothrow_t";
 }
 
-by_another! { third_is_second:
-    _ZdlPvmSt11align_val_t = "_ZdlPvSt11align_val_t";
-    _ZdaPvmSt11align_val_t = "_ZdaPvSt11align_val_t";
+/// A `delete`, aligned or not: what is not aligned does not read the second argument.
+type Delete = unsafe extern "C" fn(*mut u8, usize);
+
+/// Stands for the size of a block of `delete[]` whose size is not named.
+const ARRAY: usize = usize::MAX;
+
+/// Deletes that are another one, as the program means it (N1), after what a hardened process checks: the size, or the form
+/// of an array. Cost otherwise: a comparison with memory and a branch.
+macro_rules! checked_delete {
+    ($($name:ident($($argument:ident),*) = $other:literal($align:expr), of $size:expr;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`, by another operator.")]
+        ///
+        /// # Safety
+        /// As for the other operator.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(block: *mut u8, $($argument: usize),*) {
+            let other = meant!($other);
+            // SAFETY: the operator of this name has this type; as the caller promises.
+            unsafe {
+                if alloc::forms::are_checked() {
+                    return delete_checked(block, $align, $size, other);
+                }
+                core::mem::transmute::<usize, Delete>(other)(block, $align)
+            }
+        }
+    )*};
+}
+
+checked_delete! {
+    _ZdaPv() = "_ZdlPv"(0), of ARRAY;
+    _ZdaPvSt11align_val_t(align) = "_ZdlPvSt11align_val_t"(align), of ARRAY;
+    _ZdlPvm(size) = "_ZdlPv"(0), of size;
+    _ZdaPvm(size) = "_ZdaPv"(0), of size;
+    _ZdlPvmSt11align_val_t(size, align) = "_ZdlPvSt11align_val_t"(align), of size;
+    _ZdaPvmSt11align_val_t(size, align) = "_ZdaPvSt11align_val_t"(align), of size;
+}
+
+/// Checks a block, and goes on to the operator of the given address if it is as it should be.
+///
+/// # Safety
+/// As for that operator.
+#[cold]
+#[inline(never)]
+unsafe fn delete_checked(block: *mut u8, align: usize, size: usize, other: usize) {
+    let sound = if size == ARRAY {
+        !forms_are_ours() || alloc::forms::leaves_as_array(block)
+    } else {
+        whose(other) != Whose::Ours || alloc::forms::has_size(block, size)
+    };
+    if sound {
+        // SAFETY: as the caller promises.
+        unsafe { core::mem::transmute::<usize, Delete>(other)(block, align) }
+    }
+}
+
+/// `operator new` as the program means it, by a jump.
+#[unsafe(naked)]
+unsafe extern "C" fn new_as_meant(size: usize) -> *mut u8 {
+    naked_asm!("jmp qword ptr [rip + _Znwm@GOTPCREL]")
+}
+
+/// `operator new` with an alignment as the program means it, by a jump.
+#[unsafe(naked)]
+unsafe extern "C" fn new_aligned_as_meant(size: usize, align: usize) -> *mut u8 {
+    naked_asm!("jmp qword ptr [rip + _ZnwmSt11align_val_t@GOTPCREL]")
+}
+
+/// `operator new[](size_t)`: what the program means by `operator new`, unless the form is to be noted.
+///
+/// # Safety
+/// As for `malloc`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Znam(size: usize) -> *mut u8 {
+    // SAFETY: as the caller promises; N2.
+    unsafe {
+        if alloc::forms::are_checked() {
+            let block = array_with_form(size, 1);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        new_as_meant(size)
+    }
+}
+
+/// `operator new[](size_t, align_val_t)`: what the program means by `operator new` with an alignment, unless the form is to
+/// be noted.
+///
+/// # Safety
+/// As for `malloc`.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut u8 {
+    // SAFETY: as the caller promises; N2.
+    unsafe {
+        if alloc::forms::are_checked() {
+            let block = array_with_form(size, align);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        new_aligned_as_meant(size, align)
+    }
+}
+
+/// Returns a block of `new[]` that has its form. Null: the operator that the program means is asked (N5), or memory ran out.
+///
+/// # Safety
+/// As for `malloc`.
+#[cold]
+#[inline(never)]
+unsafe fn array_with_form(size: usize, align: usize) -> *mut u8 {
+    if !forms_are_ours() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: as the caller promises.
+    let block = unsafe {
+        if align == 1 {
+            alloc::malloc(size)
+        } else {
+            aligned_or_null(size, align)
+        }
+    };
+    if !block.is_null() {
+        alloc::forms::note(block, true);
+    }
+    block
+}
+
+/// Notes the form of a block, in a hardened process (N5).
+#[inline(always)]
+fn noted(block: *mut u8, array: bool) -> *mut u8 {
+    if alloc::forms::are_checked() {
+        note(block, array);
+    }
+    block
+}
+
+#[cold]
+#[inline(never)]
+fn note(block: *mut u8, array: bool) {
+    if !block.is_null() && forms_are_ours() {
+        alloc::forms::note(block, array);
+    }
+}
+
+/// Reports whether all operators by which a block gets and loses a form are this library's (N5).
+fn forms_are_ours() -> bool {
+    [
+        meant!("_Znwm"),
+        meant!("_Znam"),
+        meant!("_ZdlPv"),
+        meant!("_ZdaPv"),
+    ]
+    .into_iter()
+    .chain([
+        meant!("_ZnwmSt11align_val_t"),
+        meant!("_ZnamSt11align_val_t"),
+        meant!("_ZdlPvSt11align_val_t"),
+        meant!("_ZdaPvSt11align_val_t"),
+    ])
+    .all(|operator| whose(operator) == Whose::Ours)
 }

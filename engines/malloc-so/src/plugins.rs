@@ -61,6 +61,7 @@ static SEEN_ADDED: AtomicU64 = AtomicU64::new(0);
 /// Notes the modules that the program was started with: before its first thread, by our constructor or a constructor
 /// that opens modules before it.
 #[cold]
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn prepare() {
     // ORDER: Relaxed throughout; one thread.
     if !DLSYM.load(Ordering::Relaxed).is_null() {
@@ -176,6 +177,7 @@ unsafe extern "C" fn before_dlsym() -> *mut c_void {
 /// # Safety
 /// As its manual page says.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.skinflint_first")]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
     naked_asm!(

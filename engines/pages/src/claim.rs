@@ -154,6 +154,7 @@ impl Pool {
     }
 
     #[cold]
+    #[unsafe(link_section = ".text.skinflint_first")]
     fn hold_down_slow(&mut self) {
         let over = self.touched_pages - self.touched_max;
         let slack = self.slack_pages.saturating_add(self.learned_pages);

@@ -175,6 +175,7 @@ impl Pool {
     /// nothing has changed then, except that dirty runs may have been purged.
     ///
     /// Cost: two loads to find a run of the same length, and twenty stores.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn take(&mut self, pages: u32, align_pages: u32) -> Option<Run> {
         let met = pages > 0 && pages <= MAX_PAGES && align_pages.is_power_of_two();
         if !met || self.region.base() == 0 {
@@ -401,6 +402,7 @@ impl Pool {
     }
 
     /// Puts pages that are in no run into the free runs, joined with neighbours of their state on both sides.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub(crate) fn insert(&mut self, page: u32, pages: u32, state: u8) {
         let equal = |offset: &u32| self.at(*offset).state.get() == state;
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
@@ -500,6 +502,7 @@ impl Pool {
 
     /// Takes pages out of a free run. `false`, and nothing has changed: it would have to be split in two, and there is
     /// no descriptor for the second part.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub(crate) fn carve(&mut self, offset: u32, page: u32, pages: u32) -> bool {
         let run = self.at(offset);
         let (first, end, state, tick) =
@@ -584,6 +587,7 @@ impl Pool {
         None
     }
 
+    #[unsafe(link_section = ".text.skinflint_first")]
     fn take_fitting(&mut self, state: u8, pages: u32, align: u32) -> Option<Run> {
         let (offset, page) = self.find(state, pages, align)?;
         if !self.carve(offset, page, pages) {

@@ -139,6 +139,7 @@ impl Region {
     /// Chooses the base and maps the first pieces. A region that has its addresses keeps them.
     ///
     /// Returns false if the kernel refused everything; nothing is mapped then.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn place(&mut self, options: &Options) -> bool {
         if self.base != 0 {
             return true;
@@ -178,6 +179,7 @@ impl Region {
     }
 
     /// Maps all of the first pieces, or none.
+    #[unsafe(link_section = ".text.skinflint_first")]
     fn place_pieces(&mut self, base: usize, first: usize) -> bool {
         let meta = base - MAP_SPAN - META_SPAN;
         let map = base - MAP_SPAN;

@@ -31,6 +31,7 @@ const WORTH_PURGING: u32 = 16 * PAGE_UNITS as u32;
 impl Region {
     /// Returns a zeroed descriptor of `units` units, as an offset from META, never 0. One that was freed with as many
     /// units is used again. `None`: the kernel refused.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn desc_alloc(&mut self, units: u32) -> Option<u32> {
         if units == 0 || self.base() == 0 {
             return None;
@@ -71,6 +72,7 @@ impl Region {
 
     /// Returns zeroed metadata that is no descriptor and is never freed. `align` is a power of two of at least 64
     /// bytes. `None`: the kernel refused.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn meta_alloc(&mut self, bytes: usize, align: usize) -> Option<u32> {
         let possible = bytes <= META_SPAN && align <= META_SPAN && align.is_power_of_two();
         if self.base() == 0 || !possible {
@@ -124,6 +126,7 @@ impl Region {
 
     /// Takes a unit out of those that are kept (U1), zero only in kind and owner. `None`: all kept units are used up,
     /// and the kernel refused more.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub(crate) fn desc_alloc_kept(&mut self) -> Option<u32> {
         if let Some(offset) = self.pop_unclean(1) {
             return Some(offset);

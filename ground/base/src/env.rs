@@ -40,6 +40,7 @@ pub struct Variable {
 
 impl Variable {
     /// Returns the name without the zero byte.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn name(&self) -> &'static str {
         match self.name_z.split_last() {
             Some((0, name)) => core::str::from_utf8(name).unwrap_or(""),

@@ -97,6 +97,7 @@ impl Startup {
 
     /// Returns the function of this name in the objects behind ours: what `dlsym(RTLD_NEXT)` returns. Null if there is
     /// none. Cost: one look-up in a hash table for each object.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn behind(&self, name: &CStr) -> *mut c_void {
         self.each(self.own)
             .skip(1)
@@ -108,6 +109,7 @@ impl Startup {
 
     /// Returns the first function of this name in all objects: the one that the program's modules are bound to. With
     /// `libraries_only` the program itself is left out. Null if there is none.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub fn first(&self, name: &CStr, libraries_only: bool) -> *mut c_void {
         self.each(self.first)
             .skip(usize::from(libraries_only))
@@ -213,6 +215,7 @@ impl LinkMap {
 ///
 /// # Safety
 /// As for [`tables`], and the object stays loaded.
+#[unsafe(link_section = ".text.skinflint_first")]
 unsafe fn defined(bias: u64, dynamic: *const [u64; 2], name: &CStr) -> *mut c_void {
     // SAFETY: as the caller promises; the tables are as long as their heads say.
     unsafe {

@@ -30,6 +30,12 @@ pub enum Fault {
     ResizeInside,
     /// An address of the heap is resized at which there is no block.
     ResizeUnknown,
+    /// A block is freed with another size than it was requested with.
+    Size,
+    /// A block of `new[]` is freed by `delete` or `free`.
+    ArrayAsOne,
+    /// A block of `new` is freed by `delete[]`.
+    OneAsArray,
 }
 
 /// The reaction to a fault.
@@ -106,6 +112,9 @@ pub fn words(fault: Fault) -> &'static [u8] {
         Fault::ResizeFree => b"realloc of a block that is free already: ",
         Fault::ResizeInside => b"realloc of an address inside a block: ",
         Fault::ResizeUnknown => b"realloc of an address at which there is no block: ",
+        Fault::Size => b"a block is freed with another size than it has: ",
+        Fault::ArrayAsOne => b"a block of new[] is freed, and not by delete[]: ",
+        Fault::OneAsArray => b"delete[] of a block of new: ",
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   malloc ──► pool: a dirty run of that length, or another, or new pages ──► descriptor at MAP[first]
-//!   realloc ──► gives its end back │ takes the free run behind it │ moves its pages by mremap │ copies
+//!   realloc ──► stays in its run │ gives its end back │ takes the free run behind it │ moves its pages by mremap │ copies
 //!   free ──► pool, dirty: the next block of its length gets the same pages
 //! ```
 //!
@@ -182,6 +182,13 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
     // walks the page map under it finds every page in some run.
     unsafe {
         let (start, have) = ((*large).start, (*large).pages);
+        // What the run has is enough, and nothing is to be given back: a block that grows keeps the eighth that it got for
+        // that when it moved. With the pool's lock for each step of 16 bytes, `pattern realloc16` took twice the time.
+        // ORDER: a statistic.
+        if want == have || want < have && n >= (*large).requested.load(Ordering::Relaxed) {
+            (*large).requested.store(n, Ordering::Relaxed); // ORDER: as above
+            return true;
+        }
         let page = page_of(start);
         let who = who();
         publish_kept();
@@ -352,6 +359,8 @@ pub unsafe fn forget_large(large: *mut Large) -> bool {
 mod tests {
     use super::*;
     use crate::heaps::hints::{START_PAGES, STARTER};
+    use crate::heaps::pool::POOL_LOCK;
+    use crate::heaps::thread;
     use crate::mechanism::lock::NOBODY;
     use crate::services::trim::trim;
     use crate::test_engine::alone;
@@ -423,6 +432,37 @@ mod tests {
             }
         }
         assert!(seen.len() <= 8, "{} descriptors", seen.len());
+    }
+
+    /// Steps within a run need no pool: neither those within a page, nor those into what the block got when it moved.
+    #[test]
+    fn a_block_that_grows_within_its_run_takes_no_lock() {
+        let _alone = alone();
+        const PAGES: usize = 40;
+        // A thread without a heap would wait for itself (lock.K1).
+        if tls::get().is_null() {
+            thread::enter();
+        }
+        let (block, _) = malloc(PAGES * PAGE, 1);
+        // SAFETY: a live block.
+        let large = unsafe { find(block) }.expect("it is there");
+        // SAFETY: as above.
+        let resized = |n: usize| unsafe { resize_in_place(large, n) };
+        // SAFETY: as above.
+        unsafe { requested(block, 36 * PAGE) };
+        assert!(POOL_LOCK.lock(who()));
+        let within = [36 * PAGE, 37 * PAGE + 16, PAGES * PAGE].map(resized);
+        let smaller = [PAGES * PAGE - 16, 36 * PAGE].map(resized);
+        let longer = resized(PAGES * PAGE + 1);
+        POOL_LOCK.unlock();
+        assert_eq!((within, longer), ([true; 3], false));
+        assert_eq!(smaller, [true, false], "pages of its end are given back");
+        // SAFETY: as above.
+        let pages = || unsafe { (*large).pages };
+        assert_eq!(pages(), PAGES as u32);
+        assert!(resized(36 * PAGE) && pages() == 36);
+        // SAFETY: as above, freed once.
+        unsafe { free(block) };
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn allow_huge_pages() {
 }
 
 /// Runs `work` with the pool. `None`: this thread holds its lock already (a signal handler).
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     if !POOL_LOCK.lock(who) {
         return None;
@@ -85,6 +86,7 @@ fn publish(pool: &Pool) {
 
 /// Maps the range, once. `false`: the OS refuses.
 #[cold]
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn start(who: Who) -> bool {
     with_pool(who, |pool| {
         if base() != 0 {
@@ -135,6 +137,7 @@ pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
 }
 
 /// Makes a heap; null if the OS refuses.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn new_heap(who: Who) -> *mut Heap {
     let made = with_pool(who, |pool| {
         let size = core::mem::size_of::<Heap>();

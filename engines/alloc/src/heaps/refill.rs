@@ -36,6 +36,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn fill(&self, class: usize) -> u32 {
         let bounds = &self.magazine(class).bounds;
         let room = self.room_of(class);
@@ -99,6 +100,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner; the span is on no list, and R was collected.
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn make_current(&self, span: *mut Span) -> *mut Span {
         // SAFETY: a span of this heap.
         let this = unsafe { &*span };
@@ -196,23 +198,28 @@ impl Heap {
             // magazine of a thread that is gone; it is found with its next free.)
             return None;
         }
+        // ORDER: the lock is held, here and below.
+        let first = list.load(Ordering::Relaxed);
+        if first == 0 {
+            return None;
+        }
+        let mut next = first;
         for _ in 0..FULL_LOOKS {
-            // ORDER: the lock is held.
-            let head = list.load(Ordering::Relaxed);
-            if head == 0 {
-                return None;
-            }
             // SAFETY: lists hold live descriptors (heap.H3).
-            let span = unsafe { &*at::<Span>(head) };
+            let span = unsafe { &*at::<Span>(next) };
             // ORDER: own (span.S2); what other threads freed was drained just now, and the count set by it.
             let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
             if !untouched && span.free_slots() > 0 && !changes::is_meshed(span) {
+                list.store(next, Ordering::Relaxed); // ORDER: as above
                 // SAFETY: as the caller promises.
                 return unsafe { self.pop(list) };
             }
-            // ORDER: as above.
-            list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
+            next = span.next.load(Ordering::Relaxed); // ORDER: as above
+            if next == first {
+                break;
+            }
         }
+        list.store(next, Ordering::Relaxed); // ORDER: as above
         None
     }
 
@@ -222,6 +229,7 @@ impl Heap {
     ///
     /// # Safety
     /// The caller owns the heap.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn refill(&self, class: usize) -> Option<*mut u8> {
         if !self.lock.lock(self.who()) {
             return None;
@@ -294,6 +302,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn next_span(&self, class: usize) -> *mut Span {
         // SAFETY: the owner calls, with the lock.
         unsafe {

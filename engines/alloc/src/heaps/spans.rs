@@ -51,6 +51,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn new_span(&self, class: usize) -> (*mut Span, bool) {
         // SAFETY: as the caller promises.
         let (span, untouched) = unsafe { self.any_span(class) };

@@ -35,6 +35,7 @@ static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 /// Gives this thread a heap; returns null if there is no memory for one.
 #[cold]
 #[inline(never)]
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn enter() -> *mut Heap {
     if !pool::start(NOBODY) {
         return core::ptr::null_mut();
@@ -52,6 +53,7 @@ pub fn enter() -> *mut Heap {
 }
 
 /// Returns an idle heap, else a new one. It is the caller's until [`leave`].
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn adopt() -> *mut Heap {
     let idle = with_pool(NOBODY, |_| {
         // SAFETY: heaps stay (pool.G4).

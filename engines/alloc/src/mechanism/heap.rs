@@ -280,6 +280,7 @@ impl Heap {
     /// # Safety
     /// The caller owns the heap.
     #[inline(never)]
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn pop_block(&self, class: usize) -> *mut u8 {
         // SAFETY: as the caller promises; classes have magazines.
         unsafe {

@@ -137,6 +137,7 @@ pub fn offset_of<T>(object: *const T) -> u32 {
 }
 
 /// Sets BASE and META (G1). The lock under which the range is mapped is held.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn set_base(base: usize) {
     // ORDER: G1; the lock's release publishes it to threads that come through it, blocks to the others.
     // [reason: handed]
@@ -145,6 +146,7 @@ pub fn set_base(base: usize) {
 }
 
 /// Raises LIMIT (G2). The pool's lock is held.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn extend(bytes: usize) {
     // ORDER: Release, though readers need none: a thread that has a block below it got it afterwards (G2).
     // [reason: handed]

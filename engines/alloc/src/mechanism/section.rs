@@ -117,6 +117,7 @@ pub unsafe fn begin(offset: isize, bytes: u32) -> bool {
 }
 
 /// Reports whether the kernel restarts this thread's sections (E2).
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn serves_this_thread() -> bool {
     // ORDER: set at start, and a number by itself.
     let at = AREA.load(Ordering::Relaxed);

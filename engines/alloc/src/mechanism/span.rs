@@ -234,6 +234,7 @@ impl Span {
     ///
     /// # Safety
     /// The descriptor has `units` units, no fewer than [`units_for`] the slots, and only the caller uses it.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub unsafe fn init(span: *mut Span, run: (u32, u32), class: usize, units: u32, owner: u32) {
         let (page, pages) = run;
         let info = class::get(class);

@@ -112,6 +112,7 @@ fn number(root: &[u8], group: &[u8], name: &[u8]) -> Option<usize> {
 }
 
 /// Reads as much of a file as there is room for. `path` ends with a zero.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn read<'a>(path: &[u8], into: &'a mut [u8]) -> Option<&'a [u8]> {
     // SAFETY: the path is closed; the kernel writes to a buffer of ours, no more than its length.
     let read = unsafe {

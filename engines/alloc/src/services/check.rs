@@ -69,6 +69,7 @@ pub fn watch(level: u32, every: u32) {
 }
 
 /// Writes how many checks held, if any were made; for the end of the process.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn say() {
     // ORDER: a statistic.
     let made = MADE.load(Ordering::Relaxed);

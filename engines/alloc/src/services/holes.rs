@@ -229,6 +229,7 @@ unsafe fn purge_span(span: &Span, batch: &mut Batch) -> u32 {
 ///
 /// # Safety
 /// The heap's lock is held by its owner.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn before_growing(heap: &Heap) {
     // ORDER: the owner's own, and hints.
     let pages = heap.pages.load(Ordering::Relaxed);

@@ -75,6 +75,7 @@ pub enum Way {
 }
 
 /// Looks for what sections need (section.E1), once at the start of the process. Without this call heaps are asked.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn begin() {
     // SAFETY: names of the C library's, closed by a zero; found, they are variables of these types.
     let (offset, bytes) = unsafe {

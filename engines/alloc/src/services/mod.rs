@@ -15,6 +15,7 @@ pub mod cgroup;
 pub mod check;
 #[cfg(feature = "fit")]
 pub mod fit;
+pub mod forms;
 pub mod handles;
 #[cfg(feature = "harden")]
 mod harden;

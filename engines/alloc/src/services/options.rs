@@ -68,6 +68,7 @@ const CHECK_EVERY: u32 = 64;
 ///
 /// # Safety
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn begin(envp: *const *const c_char) {
     idle::begin();
     // SAFETY: getauxval reads what the kernel left on the stack.
@@ -95,6 +96,8 @@ pub unsafe fn begin(envp: *const *const c_char) {
 }
 
 /// Takes one variable, named without its prefix, or reports what is wrong with it.
+#[cold]
+#[inline(never)]
 fn take(settings: &mut Settings, name: &[u8], value: &'static CStr) {
     let known = env::ALL
         .iter()

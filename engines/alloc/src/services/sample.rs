@@ -125,6 +125,7 @@ pub fn reseed(seed: u64, divisor: u32) {
 }
 
 /// Handles a budget that a small request has used up. `true`: the request is a sample (Q1).
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn take(heap: &Heap) -> bool {
     let mut due = false;
     // ORDER: this thread's own, throughout (heap.H1).

@@ -213,17 +213,63 @@ fn functions_of_libc_are_taken_by_their_version() {
 #[test]
 fn a_failing_new_goes_on_by_a_jump() {
     let text = asked("objdump", &["-d", "--no-show-raw-insn"]);
-    for name in ["_Znwm", "_ZnwmSt11align_val_t"] {
+    for (name, next) in [
+        ("_Znwm", "goes_on"),
+        ("_ZnwmSt11align_val_t", "goes_on"),
+        ("_Znam", "as_meant"),
+        ("_ZnamSt11align_val_t", "as_meant"),
+    ] {
         let head = format!("<{name}>:");
         let body = text.lines().skip_while(|line| !line.ends_with(&head));
         let going_on: Vec<&str> = body
             .take_while(|line| !line.trim().is_empty())
-            .filter(|line| line.contains("goes_on"))
+            .filter(|line| line.contains(next))
             .collect();
         assert!(!going_on.is_empty(), "{name}");
         for line in going_on {
             let instruction = line.split_whitespace().nth(1).unwrap_or("");
             assert!(instruction.starts_with('j'), "{name}: {line}");
+        }
+    }
+}
+
+/// What every program runs is mapped by one page fault (the library's `lib.M5`): the code begins where such a fault's pages do, and
+/// these functions are among its first 64 KiB.
+#[test]
+fn what_every_program_runs_comes_first() {
+    const AROUND: u64 = 0x1_0000;
+    let address = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+    let sections = asked("objdump", &["-h"]);
+    let begin = sections
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.get(1) == Some(&".text"))
+        .map(|words| address(words[3]))
+        .expect("code");
+    assert_eq!(begin % AROUND, 0, "{begin:#x}");
+    let symbols = asked("nm", &["--demangle"]);
+    for name in [
+        "malloc",
+        "free",
+        "dlsym",
+        "skinflint::begin::begin",
+        "skinflint::begin::end",
+        "skinflint_alloc::services::options::begin",
+        "skinflint_alloc::heaps::thread::enter",
+        "skinflint_pages::pool::Pool::take",
+        "skinflint_base::loader::defined",
+    ] {
+        let at: Vec<u64> = symbols
+            .lines()
+            .filter(|line| {
+                line.split_once(' ')
+                    .is_some_and(|(_, rest)| rest[2..] == *name)
+            })
+            .map(|line| address(&line[..16]))
+            .collect();
+        assert!(!at.is_empty(), "{name}");
+        for at in at {
+            assert!(at - begin < AROUND, "{name} at {at:#x}");
         }
     }
 }

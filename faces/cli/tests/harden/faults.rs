@@ -150,6 +150,63 @@ fn a_byte_behind_a_small_block_is_found_when_it_is_freed_or_moved() {
 }
 
 #[test]
+fn a_size_that_is_not_the_blocks_is_told() {
+    const SIZE: &str = "a block is freed with another size than it has: 0x";
+    for (name, check, off, sizes) in [
+        (
+            "delete_other_size",
+            "canary",
+            "guard,zero",
+            "41 bytes and not 24",
+        ),
+        (
+            "delete_other_size",
+            "sample,canary",
+            "sample",
+            "41 bytes and not 24",
+        ),
+        (
+            "delete_other_size_large",
+            "guard",
+            "canary",
+            "400000 bytes and not 400016",
+        ),
+        (
+            "delete_other_size_aligned",
+            "canary",
+            "guard",
+            "100 bytes and not 128",
+        ),
+        (
+            "free_other_size",
+            "quarantine",
+            "zero",
+            "41 bytes and not 40",
+        ),
+    ] {
+        told(name, check, off, ABORTED, &[SIZE, ", of ", sizes]);
+    }
+}
+
+#[test]
+fn an_array_is_freed_as_one_and_nothing_else_is() {
+    let array = ["a block of new[] is freed, and not by delete[]: 0x"];
+    let one = ["delete[] of a block of new: 0x"];
+    for check in ["canary", "quarantine"] {
+        told("delete_an_array", check, "guard,zero", ABORTED, &array);
+        told("free_an_array", check, "guard,zero", ABORTED, &array);
+        told("delete_one_as_array", check, "guard,zero", ABORTED, &one);
+        told(
+            "delete_one_as_array_aligned",
+            check,
+            "guard,zero",
+            ABORTED,
+            &one,
+        );
+    }
+}
+
+#[test]
 fn a_late_write_is_found_when_the_block_leaves_or_comes_back() {
     let place = [WRITTEN, ", byte 8 of 48 "];
     told("late_write", "quarantine", "canary,zero", ABORTED, &place);

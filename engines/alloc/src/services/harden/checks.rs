@@ -12,6 +12,7 @@ use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
 
 use super::fill::{check_unchanged, wipe};
+use super::trailer::Form;
 use super::{
     guard, handler, quarantine, report, sampled, stacks, story, trailer, untouched, waiting,
 };
@@ -54,6 +55,7 @@ const EARLY_BYTES: usize = 1 << 20;
 static EARLY: Early = Early([const { AtomicU64::new(0) }; EARLY_BYTES / 16 / 64]);
 
 /// Begins the checks. To be called once, while there is only one thread (harden.Y2).
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn begin(checks: u32, sample_every: u32, quarantine_bytes: usize) {
     let mut checks = checks;
     if checks & modes::QUARANTINE != 0 {
@@ -289,6 +291,10 @@ unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
     if !has(modes::CANARY) {
         wipe(p, size);
         return true;
+    }
+    if let Some((_, Form::Array)) = trailer::form(p, size) {
+        fault::report(Fault::ArrayAsOne, p);
+        return false;
     }
     match trailer::claim(p, size) {
         trailer::Claim::Whole => {}

@@ -20,6 +20,7 @@
 
 mod checks;
 mod fill;
+pub mod forms;
 mod guard;
 mod handler;
 mod last;

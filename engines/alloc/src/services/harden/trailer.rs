@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   slot  [ n bytes requested │ fill … │ 48 bits of a hash, 16 of n ]
-//!                                         of address, n, "live" or "freed", and a secret
+//!                                         of address, n, "live" or "freed", and a secret; then the form
 //! ```
 //!
 //! T1  The trailer changes from live to freed in one step, so one thread claims the block.
@@ -17,6 +17,21 @@ pub const BYTES: usize = 8;
 
 const LIVE: u64 = 0x9e37_79b9_7f4a_7c15;
 const FREED: u64 = 0xc2b2_ae3d_27d4_eb4f;
+
+/// The operator of C++ that a block came by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Another call, as malloc.
+    Plain,
+    /// `new`.
+    One,
+    /// `new[]`.
+    Array,
+}
+
+/// What a form adds to the hash: every byte of it, so that no overwritten byte makes one form of another.
+const ONE: u64 = 0x9d3b_51c7_a6e4 << 16;
+const ARRAY: u64 = 0x5ae1_b62d_4f93 << 16;
 
 /// The state in which a free finds a block.
 pub enum Claim {
@@ -61,6 +76,28 @@ fn word(p: usize, n: usize, kind: u64) -> u64 {
     (hash ^ hash >> 31) << 16 | n as u64
 }
 
+/// Returns the trailer of a live block.
+fn live(p: usize, n: usize, form: Form) -> u64 {
+    word(p, n, LIVE)
+        ^ match form {
+            Form::Plain => 0,
+            Form::One => ONE,
+            Form::Array => ARRAY,
+        }
+}
+
+/// Reads the trailer of a live block: the bytes requested and the form. `None`: it is none, or overwritten.
+fn read(p: usize, found: u64, size: usize) -> Option<(usize, Form)> {
+    let n = found as u16 as usize;
+    let form = match found ^ word(p, n, LIVE) {
+        0 => Form::Plain,
+        ONE => Form::One,
+        ARRAY => Form::Array,
+        _ => return None,
+    };
+    (n <= size - BYTES).then_some((n, form))
+}
+
 fn at(p: *const u8, size: usize) -> &'static AtomicU64 {
     // SAFETY: slots are multiples of 16 long and aligned, and their last eight bytes are ours while the
     // checks are on.
@@ -84,19 +121,29 @@ pub fn put(p: *mut u8, n: usize, size: usize) {
     // SAFETY: the slot is the caller's, and n + BYTES <= size.
     unsafe { core::ptr::write_bytes(p.add(n), fill(), size - BYTES - n) };
     // ORDER: after the fill, for the look at exit (last.L1). [reason: look]
-    at(p, size).store(word(p as usize, n, LIVE), Ordering::Release);
+    at(p, size).store(live(p as usize, n, Form::Plain), Ordering::Release);
+}
+
+/// Gives a live block a form, unless its trailer was overwritten.
+pub fn set_form(p: *const u8, size: usize, form: Form) {
+    let here = at(p, size);
+    // ORDER: a thread that frees the block meanwhile wins (T1); nothing else is passed on. [reason: winner]
+    let _ = here.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |found| {
+        read(p as usize, found, size).map(|(n, _)| live(p as usize, n, form))
+    });
+}
+
+/// Returns the requested bytes of a live block and its form. `None`: its trailer was overwritten.
+pub fn form(p: *const u8, size: usize) -> Option<(usize, Form)> {
+    // ORDER: the caller's own block.
+    read(p as usize, at(p, size).load(Ordering::Relaxed), size)
 }
 
 /// Returns the requested bytes of a live block; if the trailer was overwritten, all that cannot be the trailer.
 pub fn requested(p: *const u8, size: usize) -> usize {
     // ORDER: the caller's own block.
     let found = at(p, size).load(Ordering::Relaxed);
-    let n = found as u16 as usize;
-    if n <= size - BYTES && found == word(p as usize, n, LIVE) {
-        n
-    } else {
-        size - BYTES
-    }
+    read(p as usize, found, size).map_or(size - BYTES, |(n, _)| n)
 }
 
 /// Marks a block as freed (T1).
@@ -110,7 +157,7 @@ pub fn claim(p: *const u8, size: usize) -> Claim {
         if fits && found == word(p as usize, n, FREED) {
             return Claim::Freed;
         }
-        let whole = fits && found == word(p as usize, n, LIVE);
+        let whole = read(p as usize, found, size).is_some();
         let known = if fits { n } else { 0 };
         let freed = word(p as usize, known, FREED);
         // ORDER: one of two threads that free the block wins; nothing else is passed on. [reason: winner]
@@ -145,8 +192,7 @@ pub fn changed(p: *const u8, size: usize) -> Option<(usize, usize)> {
     let is_live = || {
         // ORDER: before the fill, which was written first. Another thread may free the block. [reason: look]
         let found = here.load(Ordering::Acquire);
-        let n = found as u16 as usize;
-        (n <= size - BYTES && found == word(p as usize, n, LIVE)).then_some(n)
+        read(p as usize, found, size).map(|(n, _)| n)
     };
     let n = is_live()?;
     let first = (n..size - BYTES)
@@ -207,6 +253,23 @@ mod tests {
         assert_eq!(changed(p, 64), Some((20, 33)));
         let _ = claim(p, 64);
         assert_eq!(changed(p, 64), None, "freed");
+    }
+
+    #[test]
+    fn a_form_changes_nothing_else() {
+        let mut slot = Slot([7; 64]);
+        let p = slot.0.as_mut_ptr();
+        for kind in [Form::Plain, Form::One, Form::Array] {
+            put(p, 33, 64);
+            set_form(p, 64, kind);
+            assert_eq!(form(p, 64), Some((33, kind)));
+            assert_eq!((requested(p, 64), changed(p, 64)), (33, None));
+            assert!(matches!(claim(p, 64), Claim::Whole));
+            assert!(is_freed(p, 64));
+            set_form(p, 64, kind);
+            assert!(is_freed(p, 64), "a freed block has no form");
+            assert_eq!(form(p, 64), None);
+        }
     }
 
     #[test]
