@@ -18,6 +18,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import idle  # noqa: E402
 import judge  # noqa: E402
 import measure  # noqa: E402
+import mesh  # noqa: E402
 import peers  # noqa: E402
 import real  # noqa: E402
 import run  # noqa: E402
@@ -338,6 +339,23 @@ class Words(unittest.TestCase):
                                    "--subject", "glibc", "--rounds", "1", "--work", folder], capture_output=True, text=True, timeout=300)
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             self.assertIn("MISSED", done.stdout)
+
+
+
+class Meshing(unittest.TestCase):
+    @staticmethod
+    def row(name="256", meshed=60, offered=99, read=1.0, write=1.0):
+        mib = {way: mesh.Found(bytes_ * mesh.MIB, 1, 0, 1) for way, bytes_ in
+               (("plain", 100), ("offered", offered), ("meshed", meshed))}
+        times = {} if name == "redis" else {"read": read, "write": write, "copy": 3.0}
+        return {"name": name, "floor": 100 * mesh.MIB, **mib, **times}
+
+    def test_each_bar_can_be_missed(self):
+        row = self.row
+        self.assertTrue(mesh.verdict([row(), row("redis", meshed=68)]))
+        for missed in ([row(meshed=66)], [row(offered=97)], [row(read=1.04), row()], [row(write=1.31)],
+                       [row(meshed=30), row("redis", meshed=96)]):
+            self.assertFalse(mesh.verdict(missed))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ pub use services::rights::{filtered, filtering, has_the_first_threads_rights};
 pub use services::sample::{Estimate, reseed};
 pub use services::stats_text::{to_buffer, write_json};
 pub use services::trim::{trim, trim_hidden};
-pub use services::{forms, hidden, last_look, options, stats};
+pub use services::{forms, hidden, last_look, options, stats, tell_untouched};
 
 /// The invariants, checked on demand, and handles for tests.
 pub mod check {

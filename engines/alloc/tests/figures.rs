@@ -181,6 +181,12 @@ fn the_process_has_as_much_as_the_kernel_says() {
     assert!(ours.abs_diff(theirs) < 4 << 20, "{ours} and {theirs}");
     assert_eq!(ours % 1_024, 0);
     assert!(figures.resident_bytes() < ours, "{figures:?}");
+    assert!(
+        (1..=ours).contains(&figures.process_proportional),
+        "{figures:?}"
+    );
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").expect("procfs");
+    assert_eq!(figures.merged_bytes.is_some(), rollup.contains("KSM:"));
     assert!(figures.resident_bytes() > 20 << 20);
     assert!(figures.metadata_resident > 0 && figures.metadata_resident <= figures.metadata_bytes);
     end([block]);
@@ -245,6 +251,8 @@ fn each_figure_stands_under_its_name() {
     let mut figures = by_hand();
     figures.measured = true;
     figures.process_resident = 12_345;
+    figures.process_proportional = 12_344;
+    figures.merged_bytes = Some(12_343);
     let text = text_of(&figures);
     for (place, number) in [
         ("/mapped_bytes", usize::MAX),
@@ -258,6 +266,8 @@ fn each_figure_stands_under_its_name() {
         ("/metadata_mapped_bytes", 90),
         ("/metadata_resident_bytes", 10),
         ("/process_resident_bytes", 12_345),
+        ("/process_proportional_bytes", 12_344),
+        ("/merged_bytes", 12_343),
         ("/trimmable_bytes", 105),
         ("/magazines_bytes", 0),
         ("/live/small_blocks", 101),
@@ -285,6 +295,8 @@ fn each_figure_stands_under_its_name() {
 fn what_was_not_measured_is_absent() {
     let mut figures = by_hand();
     figures.process_resident = 12_345;
+    figures.process_proportional = 12_344;
+    figures.merged_bytes = Some(12_343);
     figures.sampled = false;
     figures.balanced = false;
     let text = text_of(&figures);
@@ -293,6 +305,8 @@ fn what_was_not_measured_is_absent() {
         "/resident",
         "/resident_bytes",
         "/process_resident_bytes",
+        "/process_proportional_bytes",
+        "/merged_bytes",
         "/live/requested_bytes",
         "/live/samples",
     ] {

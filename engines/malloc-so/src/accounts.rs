@@ -137,6 +137,7 @@ fn write_to(name: &[u8]) {
             }
         },
     };
+    alloc::tell_untouched();
     let mut figures = Snapshot::new();
     if snapshot(&mut figures, true) {
         let mut out = Out::to(file);

@@ -360,8 +360,8 @@ pub struct Books {
     pub live_not_resident_bytes: u64,
     /// The rows; they add up to `resident_bytes`.
     pub rows: Vec<BookRow>,
-    /// Figures that lie across or beyond the rows, and are in no sum: `swapped`, `huge-pages`. A missing row
-    /// was not measured.
+    /// Figures that lie across or beyond the rows, and are in no sum: `swapped`, `huge-pages`, `merged`. A missing row
+    /// was not measured, or of `merged` there is nothing.
     pub beside: Vec<BookRow>,
     /// How the figures were obtained, and what could not be distinguished.
     pub notes: Vec<String>,

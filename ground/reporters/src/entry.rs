@@ -132,9 +132,14 @@ pub fn is_built_in(path: &str) -> bool {
         || path.starts_with("explicit/stacks");
     may_be
         && (BUILT_IN.iter().any(|tree| below(tree))
-            || ["resident", "resident-by-kind", "resident-unique"]
-                .iter()
-                .any(|tree| below(tree))
+            || [
+                "resident",
+                "resident-by-kind",
+                "resident-unique",
+                "resident-merged",
+            ]
+            .iter()
+            .any(|tree| below(tree))
             || path == "explicit/stacks")
 }
 

@@ -157,6 +157,7 @@ struct Mapping {
     name: Text<1024>,
     rss: u64,
     pss: u64,
+    merged: u64,
     private: u64,
     swap: u64,
     anonymous: u64,
@@ -182,6 +183,7 @@ impl Mapping {
             name: Text::of(format_args!("{}", Plain(name.trim()))),
             rss: 0,
             pss: 0,
+            merged: 0,
             private: 0,
             swap: 0,
             anonymous: 0,
@@ -195,6 +197,7 @@ impl Mapping {
         let to = match field {
             "Rss" => &mut self.rss,
             "Pss" => &mut self.pss,
+            "KSM" => &mut self.merged,
             "Private_Clean" | "Private_Dirty" => &mut self.private,
             "Swap" => &mut self.swap,
             "Anonymous" => &mut self.anonymous,
@@ -224,6 +227,7 @@ impl fmt::Display for Plain<'_> {
 struct Sums {
     rss: u64,
     pss: u64,
+    merged: u64,
     private: u64,
     swap: u64,
     anonymous: u64,
@@ -344,6 +348,7 @@ impl Out<'_> {
         let (is_stack, bss_of) = what;
         sums.rss += mapping.rss;
         sums.pss += mapping.pss;
+        sums.merged += mapping.merged;
         sums.private += mapping.private;
         sums.swap += mapping.swap;
         let name = mapping.name.str();
@@ -412,6 +417,12 @@ impl Out<'_> {
                 "pss",
                 sums.pss,
                 "Resident memory, a page shared by n processes counted as one n-th.",
+            ),
+            (
+                "resident-merged",
+                sums.merged,
+                "Resident memory at addresses whose page the kernel merged with others (KSM): RSS counts each address, PSS and \
+                 control groups the page.",
             ),
             ("swap", sums.swap, "Memory that is in swap space."),
             ("vsize", facts.vsize, "Address space, resident or not."),

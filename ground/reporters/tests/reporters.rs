@@ -206,6 +206,7 @@ fn rows_of_the_process_and_of_its_allocator_are_not_for_reporters() {
         "resident/mine",
         "resident-by-kind/mine",
         "resident-unique",
+        "resident-merged",
         "pss",
         "swap",
         "vsize",

@@ -1,7 +1,7 @@
 //! The spans that the purger is to look at: where a span's bits lie, and who sets them.
 //!
 //! ```text
-//!   page ─► group of 4,096 pages (16 MiB): GROUPS, a bit each ─► 64 words in META, made with the group's first span
+//!   page ─► group of 4,096 pages (16 MiB): GROUPS, a bit each ─► words in META, made with the group's first span
 //! ```
 //!
 //! J1  A span's bit is that of its first page. The words of its group are there before the span is.
@@ -9,6 +9,8 @@
 //!     an event, which notes it (`events`). The purger sets the countdown as it looks (round.O4); all that sets it to
 //!     another number notes the span.
 //! J3  What other threads free is told through the notified stack, which owner and purger drain: both note the span.
+//! J4  A third bit for each page says that the span which begins there has meshed pages (`mesh`): it is used last. It is
+//!     a hint, set under the heap's lock, and cleared when blocks are taken from the span.
 //!
 //! Not here: the bits themselves (`changed`), the purger's rounds (`holes`).
 
@@ -28,7 +30,14 @@ static WORDS: [AtomicU32; GROUPS_MAX] = [const { AtomicU32::new(0) }; GROUPS_MAX
 /// Groups in which a bit may be set: a bit each.
 static GROUPS: [AtomicU64; GROUPS_MAX / 64] = [const { AtomicU64::new(0) }; GROUPS_MAX / 64];
 
-fn words(group: u32) -> Option<&'static [Changed; GROUP_WORDS as usize]> {
+/// The bits of a group's pages.
+#[repr(C)]
+struct Words {
+    changed: [Changed; GROUP_WORDS as usize],
+    meshed: [AtomicU64; GROUP_WORDS as usize],
+}
+
+fn words(group: u32) -> Option<&'static Words> {
     // ORDER: Acquire meets the Release of `cover`; who has a page of the group got it after that. [reason: handed]
     let offset = WORDS.get(group as usize)?.load(Ordering::Acquire);
     // SAFETY: words of META, which stay, made by `cover`.
@@ -46,7 +55,7 @@ pub fn cover(pool: &mut Pool, page: u32) -> bool {
     if word.load(Ordering::Relaxed) != 0 {
         return true;
     }
-    let bytes = size_of::<[Changed; GROUP_WORDS as usize]>();
+    let bytes = size_of::<Words>();
     let Some(offset) = pool.region.meta_alloc(bytes, 64) else {
         return false;
     };
@@ -62,28 +71,54 @@ pub fn note(span: &Span) {
 
 /// Does what [`note`] does, for the span that begins on a page.
 pub fn note_page(page: u32) {
-    if let Some((word, bit)) = bit_of(page) {
+    if let Some((words, i, bit)) = bit_of(page) {
         let (groups, group) = place(page / GROUP_PAGES);
-        word.note(bit, groups, group);
+        words.changed[i].note(bit, groups, group);
     }
+}
+
+/// Notes whether pages of a span are meshed (J4). The heap's lock is held. Cost if that was so: two loads.
+#[inline]
+pub fn set_meshed(span: &Span, meshed: bool) {
+    if let Some((words, i, bit)) = bit_of(span.page()) {
+        let word = &words.meshed[i];
+        // ORDER: a hint; the heap's lock orders what is said of one span.
+        if (word.load(Ordering::Relaxed) & bit != 0) == meshed {
+            return;
+        }
+        match meshed {
+            true => word.fetch_or(bit, Ordering::Relaxed), // ORDER: as above
+            false => word.fetch_and(!bit, Ordering::Relaxed), // ORDER: as above
+        };
+    }
+}
+
+/// Reports whether pages of a span are meshed (J4). The heap's lock is held.
+#[inline]
+pub fn is_meshed(span: &Span) -> bool {
+    // ORDER: as above.
+    bit_of(span.page())
+        .is_some_and(|(words, i, bit)| words.meshed[i].load(Ordering::Relaxed) & bit != 0)
 }
 
 /// Has the span that begins on a page, which was taken, wait for the next round. The purge lock is held (changed.Q3).
 pub fn wait_on(page: u32) {
-    if let Some((word, bit)) = bit_of(page) {
+    if let Some((words, i, bit)) = bit_of(page) {
         let (groups, group) = place(page / GROUP_PAGES);
-        word.wait(bit, groups, group);
+        words.changed[i].wait(bit, groups, group);
     }
 }
 
-fn bit_of(page: u32) -> Option<(&'static Changed, u64)> {
-    let word = &words(page / GROUP_PAGES)?[(page % GROUP_PAGES / WORD_PAGES) as usize];
-    Some((word, 1 << (page % WORD_PAGES)))
+/// Returns a page's words, and which of them, and its bit there.
+fn bit_of(page: u32) -> Option<(&'static Words, usize, u64)> {
+    let words = words(page / GROUP_PAGES)?;
+    let i = (page % GROUP_PAGES / WORD_PAGES) as usize;
+    Some((words, i, 1 << (page % WORD_PAGES)))
 }
 
-/// Reports whether the span that begins on a page is noted, or waits; for the checker.
+/// Reports whether the span that begins on a page is noted, or waits.
 pub fn is_noted(page: u32) -> bool {
-    bit_of(page).is_some_and(|(word, bit)| word.either() & bit != 0)
+    bit_of(page).is_some_and(|(words, i, bit)| words.changed[i].either() & bit != 0)
 }
 
 /// Takes the bits of the first group from `group` on that has any, and calls `found` for each, with the page, and with
@@ -97,6 +132,7 @@ pub fn take_group(group: u32, end: u32, mut found: impl FnMut(u32, bool)) -> Opt
         && changed::begin(groups, bit)
     {
         for (word, first) in words
+            .changed
             .iter()
             .zip((0..).map(|i| group * GROUP_PAGES + i * WORD_PAGES))
         {

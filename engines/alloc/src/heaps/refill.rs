@@ -1,8 +1,10 @@
 //! The slow path of malloc: a magazine is filled, the next span is found.
 //!
 //! ```text
-//!   magazine ◄── current span ◄── partial, empty, full again ◄── another heap's ◄── new
+//!   magazine ◄── current span ◄── partial, empty, full again ◄── another heap's ◄── meshed ◄── new
 //! ```
+//!
+//! A free slot of a meshed page is used last: the first write there costs a page that the kernel had saved (`mesh`).
 //!
 //! Not here: what a heap is made of (`heap`), where new spans come from (`spans`).
 
@@ -19,6 +21,9 @@ use crate::mechanism::{publish, remote};
 
 /// The most spans of the full list that are looked at before a new span is made.
 const FULL_LOOKS: u32 = 16;
+
+/// The most meshed spans that are passed over in a look for a partial one that is not.
+const MESHED_LOOKS: u32 = 16;
 
 /// Pages from which on a warm heap is cooled by a heap that needs a span: 1 MiB.
 const STEAL_WARM_PAGES: u32 = 256;
@@ -106,6 +111,7 @@ impl Heap {
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (span.S2, span.S6)
         changes::note(this);
+        changes::set_meshed(this, false);
         self.mags[this.class()].current.set(span);
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
@@ -152,6 +158,33 @@ impl Heap {
         Some(span)
     }
 
+    /// Does what [`Heap::pop`] does for the partial list, unless the first spans there are meshed. What became partial since then
+    /// is at the end.
+    ///
+    /// # Safety
+    /// The heap's lock is held by its owner.
+    unsafe fn pop_unmeshed(&self, class: usize) -> Option<*mut Span> {
+        let list = &self.partial[class];
+        for _ in 0..MESHED_LOOKS {
+            // ORDER: the lock is held, throughout.
+            let head = list.load(Ordering::Relaxed);
+            // SAFETY: lists hold live descriptors (heap.H3).
+            let first = (head != 0).then(|| unsafe { &*at::<Span>(head) })?;
+            if !changes::is_meshed(first) {
+                // SAFETY: as the caller promises.
+                return unsafe { self.pop(list) };
+            }
+            let last = first.prev.load(Ordering::Relaxed); // ORDER: as above
+            // SAFETY: as above.
+            let to = match changes::is_meshed(unsafe { &*at::<Span>(last) }) {
+                false => last,
+                true => first.next.load(Ordering::Relaxed), // ORDER: as above
+            };
+            list.store(to, Ordering::Relaxed); // ORDER: as above
+        }
+        None
+    }
+
     /// Takes a span of the full list that has free slots after all: looks at a few, and goes on from there the next
     /// time.
     ///
@@ -176,7 +209,7 @@ impl Heap {
             let span = unsafe { &*at::<Span>(next) };
             // ORDER: own (span.S2); what other threads freed was drained just now, and the count set by it.
             let untouched = span.left.load(Ordering::Relaxed) == event_of(span.slots as usize);
-            if !untouched && span.free_slots() > 0 {
+            if !untouched && span.free_slots() > 0 && !changes::is_meshed(span) {
                 list.store(next, Ordering::Relaxed); // ORDER: as above
                 // SAFETY: as the caller promises.
                 return unsafe { self.pop(list) };
@@ -284,10 +317,11 @@ impl Heap {
             }
             self.retire_current(class);
             let found = self
-                .pop(&self.partial[class])
+                .pop_unmeshed(class)
                 .or_else(|| self.pop(&self.empty[class]))
                 .or_else(|| self.refreed(class))
-                .or_else(|| self.steal(class));
+                .or_else(|| self.steal(class))
+                .or_else(|| self.pop(&self.partial[class]));
             if let Some(span) = found {
                 return self.make_current(span);
             }
@@ -341,7 +375,8 @@ impl Heap {
                     }
                     // ORDER: as above.
                     if other.warm.load(Ordering::Relaxed) == 0 {
-                        found = other.pop(&other.partial[class]);
+                        let meshed = || other.pop(&other.partial[class]);
+                        found = other.pop_unmeshed(class).or_else(meshed);
                     }
                 }
             }

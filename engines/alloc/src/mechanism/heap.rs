@@ -127,6 +127,10 @@ pub struct Heap {
     pub refills_seen: AtomicU32,
     /// Number of spans that slow paths took between the purger's last two rounds.
     pub wanted: AtomicU32,
+    /// Whether nothing has changed since its pages were meshed (`mesh`), how many they were then, and how many different.
+    pub mesh_done: AtomicU32,
+    pub meshed_pages: AtomicU32,
+    pub meshed_groups: AtomicU32,
     /// Whether a fork left the heap here without its thread, with blocks in its magazines (fork.W3).
     pub orphan: AtomicU32,
     /// Offset of a tenant's newest large block.
@@ -145,6 +149,8 @@ pub struct Heap {
     pub seen: AtomicU64,
     /// The time since when walks have found the same (`idle`); 0: that has been seen to.
     pub same_since_ns: AtomicU64,
+    /// The time at which the purger last saw that slow paths had taken spans (`mesh`).
+    pub wanted_ns: AtomicU64,
     /// Number of times that its magazines were taken from its thread.
     pub takes: AtomicU32,
     pushed: Line,

@@ -11,25 +11,33 @@
 //!     the block itself is not touched. The kernel compares and merges under write protection of its own, and the
 //!     first write to a merged page gives that address a page of its own again.
 //! M3  A slot that has the right bytes already is read and not written: a write would undo what was merged.
-//! M4  Pages are of one class, and their slots lie alike in them; of one heap: no block of a tenant's is compared with those
-//!     of another.
+//!     So pages that are equal already are put together again first, and what lies free in all pages of a group is left as it
+//!     is if it is the same in all; otherwise it is zero. What the program wiped before it freed it is wiped in all pages.
+//! M4  Pages are of one heap: no block of a tenant's is compared with those of another. Their classes may differ: a page is
+//!     known by which of its units of 16 bytes are live, since all sizes are multiples of that.
 //! M5  Nothing may rest on what free slots hold: not under hardening, and a slot that is handed out by calloc is zeroed
 //!     as every small block is.
-//! M6  It is done when the purger has nothing else to do, a batch of pages in a tick, under the purge lock.
+//! M6  Only cold spans are meshed: their heap's slow paths have taken none for some ticks, and they have lost no block lately
+//!     (changes.J2). A batch of pages is looked at in a tick, under the purge lock: when the purger has nothing else to do,
+//!     as long as no more than a second of processor time is owed, at a hundredth of a processor; and while other heaps
+//!     work, when nothing is owed. A heap that has not changed since is not looked at again.
+//! M7  A span with meshed pages is marked, and its free slots are used last (changes.J4). A block that was freed there and is in a
+//!     magazine is used as any other.
 //!
 //! Resident memory as the kernel counts it for a process (RSS) has each mapping; its proportional share (PSS), control
 //! groups and MemAvailable have what there is.
 //!
-//! Not here: when (`purger`), the merging, which is the kernel's (`/sys/kernel/mm/ksm`).
-
-use core::ops::Range;
+//! Not here: which pages go together (`groups`), when (`purger`), the merging, which is the kernel's (`/sys/kernel/mm/ksm`).
 
 use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_base::sys;
 use skinflint_pages::PAGE;
 
+mod groups;
+
+use super::batch::PURGE_LOCK;
 use crate::heaps::pool::{heaps, with_pool};
-use crate::heaps::slow;
+use crate::heaps::{changes, slow};
 use crate::mechanism::class;
 use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::Heap;
@@ -38,25 +46,27 @@ use crate::mechanism::map::map_entry;
 use crate::mechanism::range::{at, base, limit, meta, offset_of};
 use crate::mechanism::span::{KIND_SMALL, Span};
 use crate::mechanism::{publish, remote};
+use groups::{Candidate, Group, MEMBERS, Mask, UNIT, WORDS, group, not, overlap, runs, set};
 
-/// Pages taken into account together: 16 MiB, some ten milliseconds of work.
-const BATCH: usize = 4_096;
-/// The most spans for which a look holds the lock.
-const CHUNK: u32 = 64;
-/// Groups that a page is tried against, the latest first.
-const TRIED: usize = 256;
-/// The most pages of a group.
-const MEMBERS: usize = 64;
-/// Words of a page's mask: a page has up to 256 slots.
-const WORDS: usize = 4;
-
-/// Number of pages that lie in groups of two and more, as of the last time that all were looked at, and of those groups.
-pub static PAGES: AtomicU64 = AtomicU64::new(0);
-pub static GROUPS: AtomicU64 = AtomicU64::new(0);
+/// Pages taken into account together: 64 MiB.
+const BATCH: usize = 16_384;
+/// Pages looked at or written in a part: some milliseconds, for which a fork may have to wait.
+const PART: usize = 2_048;
+/// The most spans for which a look holds the lock: a third of a millisecond, since their pages are read.
+const CHUNK: u32 = 16;
+/// The time for which a heap's slow paths have taken no span when it is meshed: six ticks.
+const COLD_NS: u64 = 1_500_000_000;
+/// The time that pays for a part, as a multiple of what it took, and what may be owed by a heap at rest.
+const SHARE: u64 = 100;
+const SLACK_NS: u64 = 100_000_000_000;
+/// Slots of up to so many bytes are so many in a page that it matters whether they lie alike in two of them.
+const ALIKE_MAX: usize = 1_024;
 /// Number of pages whose free slots were written so far.
 pub static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static WANTED: AtomicU32 = AtomicU32::new(0);
+/// When all is paid for (M6); under the purge lock.
+static PAID_NS: AtomicU64 = AtomicU64::new(0);
 
 /// One page's bytes, put together; under the purge lock.
 static IMAGE: Guarded<Image> = Guarded::new(Image([0; PAGE]));
@@ -89,22 +99,20 @@ pub fn want(when: When) {
     WANTED.store(u32::from(on), Ordering::Relaxed); // ORDER: set at start
 }
 
-/// A page with live and free slots.
+/// What comes next for the heap under way.
 #[derive(Clone, Copy)]
-struct Candidate {
-    mask: [u64; WORDS],
-    page: u32,
-    /// Which of its span's pages it is, if that matters to how slots lie in it.
-    key: u32,
-    /// The next member of its group, by one more than its place; 0: none.
-    next: u32,
+enum Step {
+    /// Pages are taken down.
+    Gather,
+    /// They are put into groups, of which there are so many.
+    Write { groups: usize },
 }
 
-#[derive(Clone, Copy)]
-struct Group {
-    mask: [u64; WORDS],
-    first: u32,
-    members: u32,
+/// What follows a part of a step.
+enum Next {
+    More,
+    Group,
+    Heap,
 }
 
 /// How far it is. Dropping it loses nothing but work.
@@ -115,8 +123,14 @@ pub struct Mesh {
     class: usize,
     list: usize,
     visit: u8,
-    pages: u64,
-    groups: u64,
+    step: Step,
+    room: Option<Room>,
+    /// Pages taken down, groups written, and whether all of the heap's pages were taken down.
+    count: usize,
+    written: usize,
+    is_last: bool,
+    pages: u32,
+    groups: u32,
 }
 
 impl Mesh {
@@ -128,105 +142,167 @@ impl Mesh {
             class: 0,
             list: 0,
             visit: 0,
+            step: Step::Gather,
+            room: None,
+            count: 0,
+            written: 0,
+            is_last: false,
             pages: 0,
             groups: 0,
         }
     }
 
-    /// Meshes a batch of pages. `true`: all were looked at, or nothing is to be meshed. The purge lock is held.
+    /// Reports whether a part may be made now: `rests`, if the program's heaps do (M6). `None`: not before long.
+    pub fn may(&self, now_ns: u64, rests: bool) -> Option<bool> {
+        // ORDER: under the purge lock, or a look.
+        let owing = PAID_NS.load(Ordering::Relaxed).saturating_sub(now_ns);
+        match rests {
+            false => Some(owing == 0),
+            // What was begun goes on when a part more is paid for.
+            true if owing > SLACK_NS && self.heap == 0 => None,
+            true => Some(owing <= SLACK_NS),
+        }
+    }
+
+    /// Notes what a part took (M6).
+    pub fn pay(now_ns: u64, cpu_ns: u64) {
+        // ORDER: as above; the purger alone pays.
+        let paid_ns = PAID_NS.load(Ordering::Relaxed).max(now_ns);
+        PAID_NS.store(paid_ns + SHARE * cpu_ns, Ordering::Relaxed); // ORDER: as above
+    }
+
+    /// Looks at some pages, or writes some. `true`: all were looked at, or nothing is to be meshed.
     pub fn part(&mut self) -> bool {
         // ORDER: set at start.
         if WANTED.load(Ordering::Relaxed) == 0 || slow::HARDENED.load(Ordering::Relaxed) != 0 {
             return true;
         }
+        self.room = self.room.take().or_else(Room::map);
+        let Some(room) = self.room.take() else {
+            return true;
+        };
         if self.heap == 0 && !self.begin() {
             return true;
         }
-        let Some(room) = Room::map() else {
-            return true;
-        };
-        loop {
-            let count = self.gather(room.candidates());
-            if count > 0 {
-                self.mesh(&room, count);
-            }
-            if count + MAX_PAGES_OF_A_SPAN > BATCH {
-                return false;
-            }
-            if !self.go_on() {
-                // ORDER: statistics.
-                PAGES.store(self.pages, Ordering::Relaxed);
-                GROUPS.store(self.groups, Ordering::Relaxed);
+        let mut left = PART;
+        while left > 0 {
+            if !PURGE_LOCK.lock(self.who) {
                 return true;
             }
-            // One class in a tick, of those that have any.
-            if count > 0 {
-                return false;
+            let next = match self.step {
+                Step::Gather => self.gather_some(&room, &mut left),
+                Step::Write { groups } => self.write_some(&room, groups, &mut left),
+            };
+            PURGE_LOCK.unlock();
+            match next {
+                Next::More => {}
+                Next::Group => {
+                    let groups = group(
+                        &mut room.candidates()[..self.count],
+                        room.groups(),
+                        room.order(),
+                    );
+                    (self.step, self.written) = (Step::Write { groups }, 0);
+                }
+                Next::Heap if !self.next_heap() => return true,
+                Next::Heap => {}
             }
         }
+        self.room = Some(room);
+        false
     }
 
-    /// Meshes the pages that were taken down.
-    fn mesh(&mut self, room: &Room, count: usize) {
+    /// Takes down pages, `left` at most.
+    fn gather_some(&mut self, room: &Room, left: &mut usize) -> Next {
+        let to = BATCH.min(self.count + (*left).max(MAX_PAGES_OF_A_SPAN));
+        let (got, is_over) = self.gather(&mut room.candidates()[self.count..to]);
+        self.count += got;
+        // An empty list is a look, too.
+        *left = left.saturating_sub(got + 1);
+        let is_full = self.count + MAX_PAGES_OF_A_SPAN > BATCH;
+        self.is_last = is_over && !self.next_list();
+        if self.is_last || is_full {
+            return Next::Group;
+        }
+        if !is_over {
+            *left = 0;
+        }
+        Next::More
+    }
+
+    /// Writes groups, with about `left` pages.
+    fn write_some(&mut self, room: &Room, groups: usize, left: &mut usize) -> Next {
         // SAFETY: heaps stay (pool.G4).
         let heap = unsafe { &*at::<Heap>(self.heap) };
-        let groups = group(&mut room.candidates()[..count], room.groups());
-        for one in &room.groups()[..groups] {
+        while self.written < groups && *left > 0 {
+            let one = &room.groups()[self.written];
+            self.written += 1;
+            *left = left.saturating_sub(one.members as usize);
             if one.members > 1 {
-                let kept = mesh(heap, self.who, self.class, room.candidates(), one);
-                self.pages += u64::from(kept);
-                self.groups += u64::from(kept > 0);
+                let kept = mesh(heap, self.who, room.candidates(), one);
+                self.pages += kept;
+                self.groups += u32::from(kept > 0);
             }
         }
+        if self.written < groups {
+            return Next::More;
+        }
+        (self.step, self.count) = (Step::Gather, 0);
+        if self.is_last { Next::Heap } else { Next::More }
     }
 
     fn begin(&mut self) -> bool {
         const MERGEABLE: i32 = 12;
         // SAFETY: the heap's own range; the advice changes no content.
         let known = unsafe { sys::advise(base() as *mut u8, limit(), MERGEABLE) };
-        let Some(heap) = heaps().next().filter(|_| known) else {
-            return false;
-        };
-        self.at(heap);
-        true
+        known && self.at_next(heaps().find(|heap| is_cold(heap)))
+    }
+
+    fn at_next(&mut self, heap: Option<&Heap>) -> bool {
+        if let Some(heap) = heap {
+            self.at(heap);
+        }
+        heap.is_some()
     }
 
     fn at(&mut self, heap: &Heap) {
         self.heap = offset_of(heap);
-        (self.class, self.list) = (0, 0);
+        (self.class, self.list, self.pages, self.groups) = (0, 0, 0, 0);
+        // From here on, what changes is to be seen again.
+        heap.mesh_done.store(1, Ordering::Relaxed); // ORDER: under the purge lock
         // ORDER: only distinct numbers are wanted, as in `holes`.
         self.visit = (heap.walks.fetch_add(1, Ordering::Relaxed) % 255 + 1) as u8;
     }
 
-    /// Goes on to the next list, class or heap. `false`: there is none.
-    fn go_on(&mut self) -> bool {
+    /// Goes on to the next list of the heap. `false`: there is none.
+    fn next_list(&mut self) -> bool {
         self.list += 1;
         if self.list < 2 {
             return true;
         }
         (self.list, self.class) = (0, self.class + 1);
-        if self.class < class::count() {
-            return true;
-        }
-        let next = heaps()
-            .skip_while(|heap| offset_of(*heap) != self.heap)
-            .nth(1);
-        if let Some(heap) = next {
-            self.at(heap);
-        }
-        next.is_some()
+        self.class < class::count()
     }
 
-    /// Takes down pages of the list under way until there is no room, or no span that it has not seen; goes on with
-    /// further lists of the class only. Returns their number.
-    fn gather(&mut self, into: &mut [Candidate]) -> usize {
+    /// Goes on to the next heap. `false`: there is none.
+    fn next_heap(&mut self) -> bool {
+        // SAFETY: heaps stay (pool.G4).
+        let heap = unsafe { &*at::<Heap>(self.heap) };
+        // ORDER: statistics.
+        heap.meshed_pages.store(self.pages, Ordering::Relaxed);
+        heap.meshed_groups.store(self.groups, Ordering::Relaxed);
+        let mut rest = heaps().skip_while(|heap| offset_of(*heap) != self.heap);
+        rest.next();
+        self.at_next(rest.find(|heap| is_cold(heap)))
+    }
+
+    /// Takes down pages of the list under way until there is no room, or no span that it has not seen: returns their number,
+    /// and whether that was so.
+    fn gather(&mut self, into: &mut [Candidate]) -> (usize, bool) {
         // SAFETY: heaps stay (pool.G4).
         let heap = unsafe { &*at::<Heap>(self.heap) };
         let size = class::get(self.class).size as usize;
         let mut count = 0;
-        if 2 * size > PAGE {
-            return 0;
-        }
         let list = match self.list {
             0 => &heap.partial[self.class],
             _ => &heap.full[self.class],
@@ -239,37 +315,49 @@ impl Mesh {
                 // SAFETY: a listed span is live (heap.H3).
                 let span = (head != 0).then(|| unsafe { &*at::<Span>(head) });
                 let span = span.filter(|span| span.visit.load(Ordering::Relaxed) != self.visit);
-                let Some(span) = span.filter(|_| count + MAX_PAGES_OF_A_SPAN <= into.len()) else {
+                let has_room = count + MAX_PAGES_OF_A_SPAN <= into.len();
+                let Some(span) = span.filter(|_| has_room) else {
                     heap.lock.unlock();
-                    return count;
+                    return (count, span.is_none());
                 };
                 span.visit.store(self.visit, Ordering::Relaxed); // ORDER: as above
                 // ORDER: as above.
                 list.store(span.next.load(Ordering::Relaxed), Ordering::Relaxed);
-                count += take_down(span, size, &mut into[count..]);
+                changes::set_meshed(span, false);
+                if !changes::is_noted(span.page()) {
+                    // SAFETY: the lock is held, and the purge lock.
+                    count += unsafe { take_down(span, size, &mut into[count..]) };
+                }
             }
             heap.lock.unlock();
         }
-        count
+        (count, true)
     }
 }
 
 /// A span has 16 pages at most.
 const MAX_PAGES_OF_A_SPAN: usize = 16;
 
-/// Room for a batch, for the time of a part.
+/// Room for a batch. A child of a fork does not have it.
 struct Room(*mut u8);
 
 impl Room {
     const GROUPS_AT: usize = BATCH * core::mem::size_of::<Candidate>();
-    const BYTES: usize = Room::GROUPS_AT + BATCH * core::mem::size_of::<Group>();
+    const ORDER_AT: usize = Room::GROUPS_AT + BATCH * core::mem::size_of::<Group>();
+    const BYTES: usize = Room::ORDER_AT + BATCH * core::mem::size_of::<u16>();
 
     fn map() -> Option<Room> {
+        const DONTFORK: i32 = 10;
         let room = sys::map_private(Room::BYTES);
-        (!room.is_null()).then_some(Room(room))
+        if room.is_null() {
+            return None;
+        }
+        // SAFETY: a mapping of our own, which only this thread uses.
+        unsafe { sys::advise(room, Room::BYTES, DONTFORK) };
+        Some(Room(room))
     }
 
-    #[allow(clippy::mut_from_ref)] // the two parts of a mapping of our own; each is borrowed once at a time
+    #[allow(clippy::mut_from_ref)] // the three parts of a mapping of our own; each is borrowed once at a time
     fn candidates(&self) -> &mut [Candidate] {
         // SAFETY: mapped, zero is a value, and nothing else refers to it.
         unsafe { core::slice::from_raw_parts_mut(self.0.cast(), BATCH) }
@@ -280,6 +368,12 @@ impl Room {
         // SAFETY: as above.
         unsafe { core::slice::from_raw_parts_mut(self.0.add(Room::GROUPS_AT).cast(), BATCH) }
     }
+
+    #[allow(clippy::mut_from_ref)] // as above
+    fn order(&self) -> &mut [u16] {
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts_mut(self.0.add(Room::ORDER_AT).cast(), BATCH) }
+    }
 }
 
 impl Drop for Room {
@@ -289,8 +383,37 @@ impl Drop for Room {
     }
 }
 
-/// Takes down the pages of a span that have live slots and free ones, and are resident. The heap's lock is held.
-fn take_down(span: &Span, size: usize, into: &mut [Candidate]) -> usize {
+/// Reports whether a heap has stood still, and changed since it was meshed (M6).
+fn is_cold(heap: &Heap) -> bool {
+    // ORDER: the purger's own, and looks.
+    let is_new = heap.mesh_done.load(Ordering::Relaxed) == 0;
+    let has_pages = heap.pages.load(Ordering::Relaxed) > 0; // ORDER: as above
+    let seen = heap.refills_seen.load(Ordering::Relaxed); // ORDER: as above
+    let wanted_ns = heap.wanted_ns.load(Ordering::Relaxed); // ORDER: as above
+    is_new
+        && has_pages
+        && heap.refills.load(Ordering::Relaxed) == seen // ORDER: as above
+        && sys::monotonic_ns().saturating_sub(wanted_ns) >= COLD_NS
+}
+
+/// Returns how many pages lay in groups of two and more when they were last looked at, and how many groups there were.
+pub fn totals() -> (u64, u64) {
+    heaps()
+        .filter(|heap| heap.pages.load(Ordering::Relaxed) > 0) // ORDER: statistics
+        .fold((0, 0), |(pages, groups), heap| {
+            let more = heap.meshed_groups.load(Ordering::Relaxed); // ORDER: as above
+            (
+                pages + u64::from(heap.meshed_pages.load(Ordering::Relaxed)), // ORDER: as above
+                groups + u64::from(more),
+            )
+        })
+}
+
+/// Takes down the pages of a span that have live units and free ones, and are resident.
+///
+/// # Safety
+/// The heap's lock is held, and the purge lock.
+unsafe fn take_down(span: &Span, size: usize, into: &mut [Candidate]) -> usize {
     // ORDER: the lock is held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);
     let mut count = 0;
@@ -298,18 +421,16 @@ fn take_down(span: &Span, size: usize, into: &mut [Candidate]) -> usize {
         if clean >> index & 1 != 0 {
             continue;
         }
-        let slots = slots_of(span, size, index);
-        let (mask, live) = live_of(span, &slots);
-        if live > 0 && live < slots.len() {
+        let mask = live_of(span, size, index);
+        if mask != [0; WORDS] && mask != [u64::MAX; WORDS] {
             into[count] = Candidate {
                 mask,
+                // SAFETY: a page of a live span, as the caller promises.
+                hash: unsafe { hash_of(span.start() + index * PAGE) },
                 page: span.page() + index as u32,
-                key: if PAGE.is_multiple_of(size) {
-                    0
-                } else {
-                    index as u32
-                },
+                key: key_of(span, size, index),
                 next: 0,
+                placed: false,
             };
             count += 1;
         }
@@ -317,63 +438,44 @@ fn take_down(span: &Span, size: usize, into: &mut [Candidate]) -> usize {
     count
 }
 
-/// Returns the slots that touch a page of a span.
-fn slots_of(span: &Span, size: usize, index: usize) -> Range<usize> {
+/// Returns a hash of a page's bytes, which the program may be writing (M2).
+///
+/// # Safety
+/// The page is mapped, and the purge lock is held.
+unsafe fn hash_of(page: usize) -> u64 {
+    // SAFETY: as the caller promises.
+    let image = unsafe {
+        let image = &mut (*IMAGE.get()).0;
+        copy(page, image);
+        image
+    };
+    let (words, _) = image.as_chunks::<8>();
+    words.iter().fold(0, |hash: u64, word| {
+        (hash.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(0x517c_c1b7_2722_0a95)
+    })
+}
+
+fn key_of(span: &Span, size: usize, index: usize) -> u32 {
+    if size > ALIKE_MAX {
+        return u32::MAX;
+    }
+    let index = if PAGE.is_multiple_of(size) { 0 } else { index };
+    (span.class() * MAX_PAGES_OF_A_SPAN + index) as u32
+}
+
+/// Returns which units of one of a span's pages are live. The heap's lock is held.
+fn live_of(span: &Span, size: usize, index: usize) -> Mask {
+    let page = index * PAGE..(index + 1) * PAGE;
     let slots = span.slots as usize;
-    let first = index * PAGE / size;
-    let end = ((index + 1) * PAGE).div_ceil(size);
-    first.min(slots)..end.min(slots)
-}
-
-/// Returns which of these slots are live, the first of them in the lowest bit, and how many. The heap's lock is held.
-fn live_of(span: &Span, slots: &Range<usize>) -> ([u64; WORDS], usize) {
-    let (mut mask, mut live) = ([0; WORDS], 0);
-    for (i, slot) in slots.clone().enumerate() {
+    let mut mask = [0; WORDS];
+    for slot in (page.start / size).min(slots)..page.end.div_ceil(size).min(slots) {
         if span.free_bits(slot / 64) >> (slot % 64) & 1 == 0 {
-            mask[i / 64] |= 1 << (i % 64);
-            live += 1;
+            let within = |at: usize| at.clamp(page.start, page.end) - page.start;
+            let (from, to) = (within(slot * size), within((slot + 1) * size));
+            set(&mut mask, from / UNIT..to.div_ceil(UNIT));
         }
     }
-    (mask, live)
-}
-
-fn overlap(a: &[u64; WORDS], b: &[u64; WORDS]) -> bool {
-    a.iter().zip(b).any(|(a, b)| a & b != 0)
-}
-
-/// Puts pages into groups in which no slot is live twice: the first that fits among the latest ones. Returns the number
-/// of groups.
-fn group(pages: &mut [Candidate], groups: &mut [Group]) -> usize {
-    let mut count = 0usize;
-    for key in 0..MAX_PAGES_OF_A_SPAN as u32 {
-        let begun = count;
-        for (i, page) in pages.iter_mut().enumerate() {
-            if page.key != key {
-                continue;
-            }
-            let oldest = begun.max(count.saturating_sub(TRIED));
-            let fits = (oldest..count).rev().find(|&at| {
-                groups[at].members < MEMBERS as u32 && !overlap(&groups[at].mask, &page.mask)
-            });
-            let at = fits.unwrap_or(count);
-            if fits.is_none() {
-                groups[at] = Group {
-                    mask: [0; WORDS],
-                    first: 0,
-                    members: 0,
-                };
-                count += 1;
-            }
-            let into = &mut groups[at];
-            into.mask
-                .iter_mut()
-                .zip(page.mask)
-                .for_each(|(a, b)| *a |= b);
-            page.next = core::mem::replace(&mut into.first, i as u32 + 1);
-            into.members += 1;
-        }
-    }
-    count
+    mask
 }
 
 /// A page that is meshed: its span, and which of its pages it is.
@@ -381,11 +483,11 @@ fn group(pages: &mut [Candidate], groups: &mut [Group]) -> usize {
 struct Member {
     span: u32,
     page: u32,
-    mask: [u64; WORDS],
+    mask: Mask,
 }
 
 /// Gives the pages of a group the same bytes; returns how many there are, or 0.
-fn mesh(heap: &Heap, who: Who, class: usize, pages: &[Candidate], group: &Group) -> u32 {
+fn mesh(heap: &Heap, who: Who, pages: &[Candidate], group: &Group) -> u32 {
     let none = Member {
         span: 0,
         page: 0,
@@ -403,10 +505,14 @@ fn mesh(heap: &Heap, who: Who, class: usize, pages: &[Candidate], group: &Group)
         return 0;
     }
     find(heap, who, &mut members[..count]);
-    let kept = agree(class, &mut members[..count]);
+    let kept = agree(&mut members[..count]);
     if kept > 1 {
-        // SAFETY: the lock is held, and members are pages of this heap's spans of this class; the purge lock, too.
-        unsafe { write(class, &members[..kept]) };
+        // SAFETY: the lock is held, and members are pages of this heap's spans; the purge lock, too.
+        unsafe { write(&members[..kept]) };
+        for member in &members[..kept] {
+            // SAFETY: as in `agree`.
+            changes::set_meshed(unsafe { &*at::<Span>(member.span) }, true);
+        }
     }
     heap.lock.unlock();
     if kept > 1 { kept as u32 } else { 0 }
@@ -432,23 +538,22 @@ fn find(heap: &Heap, who: Who, members: &mut [Member]) {
     });
 }
 
-/// Keeps the members, at the front, that are still of the class and in which no slot is live that is in another; returns
+/// Keeps the members, at the front, that are still the heap's and in which no unit is live that is in another; returns
 /// how many.
-fn agree(class: usize, members: &mut [Member]) -> usize {
-    let size = class::get(class).size as usize;
+fn agree(members: &mut [Member]) -> usize {
     let mut all = [0; WORDS];
     let mut kept = 0;
     for i in 0..members.len() {
         let mut member = members[i];
-        // SAFETY: found under the pool's lock, and the heap's is held since.
-        let span = unsafe { &*at::<Span>(member.span) };
-        if member.span == 0 || span.class() != class {
+        if member.span == 0 {
             continue;
         }
+        // SAFETY: found under the pool's lock, and the heap's is held since.
+        let span = unsafe { &*at::<Span>(member.span) };
         let index = (member.page - span.page()) as usize;
         // ORDER: the lock is held (span.S3).
         let is_clean = span.clean.load(Ordering::Relaxed) >> index & 1 != 0;
-        (member.mask, _) = live_of(span, &slots_of(span, size, index));
+        member.mask = live_of(span, span.size(), index);
         if !is_clean && !overlap(&all, &member.mask) {
             all.iter_mut().zip(member.mask).for_each(|(a, b)| *a |= b);
             members[kept] = member;
@@ -458,61 +563,55 @@ fn agree(class: usize, members: &mut [Member]) -> usize {
     kept
 }
 
-/// Calls `each` with the bytes in its page of every slot of a member, and whether the slot is live; and with the tail
-/// behind a span's last slot, which is free.
-fn parts(size: usize, member: &Member, mut each: impl FnMut(Range<usize>, bool)) {
-    // SAFETY: as in `agree`.
-    let span = unsafe { &*at::<Span>(member.span) };
-    let from = (member.page - span.page()) as usize * PAGE;
-    let slots = slots_of(span, size, from / PAGE);
-    let within = |at: usize| at.clamp(from, from + PAGE) - from;
-    for (i, slot) in slots.clone().enumerate() {
-        let is_live = member.mask[i / 64] >> (i % 64) & 1 != 0;
-        each(within(slot * size)..within((slot + 1) * size), is_live);
-    }
-    let tail = within(span.slots as usize * size)..PAGE;
-    if !tail.is_empty() {
-        each(tail, false);
-    }
-}
-
 /// Puts the live blocks of all members together, and writes them into the free slots of each.
 ///
 /// # Safety
 /// The heap's lock is held, and the purge lock; members agree.
-unsafe fn write(class: usize, members: &[Member]) {
-    let size = class::get(class).size as usize;
+unsafe fn write(members: &[Member]) {
     // SAFETY: the purge lock is held.
     let image = unsafe { &mut (*IMAGE.get()).0 };
-    image.fill(0);
+    let mut all = [0; WORDS];
     for member in members {
+        all.iter_mut().zip(member.mask).for_each(|(a, b)| *a |= b);
+    }
+    for (i, member) in members.iter().enumerate() {
         let page = base() + member.page as usize * PAGE;
-        parts(size, member, |bytes, is_live| {
-            if is_live {
-                // SAFETY: within the page and the image (M2).
-                unsafe { copy(page + bytes.start, &mut image[bytes]) };
+        if i == 0 {
+            // SAFETY: the member's page (M2).
+            unsafe { copy(page, image) };
+            continue;
+        }
+        // SAFETY: within the page and the image (M2).
+        runs(&member.mask, |bytes| unsafe {
+            copy(page + bytes.start, &mut image[bytes]);
+        });
+        // Free in all: the same in all, or zero (M3).
+        runs(&not(&all), |bytes| {
+            if bytes_at(page + bytes.start, bytes.len()) != &image[bytes.clone()] {
+                image[bytes].fill(0);
             }
         });
     }
     for member in members {
         let page = base() + member.page as usize * PAGE;
         let mut any = false;
-        parts(size, member, |bytes, is_live| {
-            if is_live {
-                return;
-            }
-            let at = (page + bytes.start) as *mut u8;
+        runs(&not(&member.mask), |bytes| {
+            let at = page + bytes.start;
             let wanted = &image[bytes];
-            // SAFETY: a free slot, which is the allocator's while the heap's lock is held (M1).
-            unsafe {
-                if core::slice::from_raw_parts(at, wanted.len()) != wanted {
-                    at.copy_from_nonoverlapping(wanted.as_ptr(), wanted.len());
-                    any = true;
-                }
+            if bytes_at(at, wanted.len()) != wanted {
+                // SAFETY: free slots, which are the allocator's while the heap's lock is held (M1).
+                unsafe { (at as *mut u8).copy_from_nonoverlapping(wanted.as_ptr(), wanted.len()) };
+                any = true;
             }
         });
         WRITTEN.fetch_add(u64::from(any), Ordering::Relaxed); // ORDER: a statistic
     }
+}
+
+/// Returns the bytes of a free slot, or of a part of one. The heap's lock is held (M1).
+fn bytes_at<'a>(at: usize, length: usize) -> &'a [u8] {
+    // SAFETY: mapped, and nobody writes it (M1).
+    unsafe { core::slice::from_raw_parts(at as *const u8, length) }
 }
 
 /// Copies bytes that the program may be writing (M2): in assembly, of which the compiler assumes nothing.

@@ -37,6 +37,12 @@ pub mod stats_text;
 mod table;
 pub mod trim;
 
+/// Tells of sampled blocks that the program kept and did not touch again.
+pub fn tell_untouched() {
+    #[cfg(feature = "harden")]
+    harden::tell_untouched();
+}
+
 /// Looks for damage to blocks that no free has found, at exit; without hardening there is nothing to look at.
 pub fn last_look() {
     #[cfg(feature = "harden")]

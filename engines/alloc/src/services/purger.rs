@@ -65,6 +65,8 @@ const PART: u32 = 2_048;
 const LONG_PART: u32 = 32_768;
 /// The pause between two parts of a stretch, in which whoever waits for the purge lock gets it.
 const BREATH_NS: u64 = 20_000;
+/// Parts of meshing in a tick, while nothing else is to be done.
+const MESH_PARTS: u32 = 4;
 const STACK_BYTES: usize = 64 * 1024;
 
 static ALLOWED: AtomicU32 = AtomicU32::new(1);
@@ -201,11 +203,16 @@ extern "C" fn main() {
         let missing = reserve::refill();
         if work.worked() || missing || core::mem::take(&mut hint) >= START_PAGES {
             quiet = 0;
+            // Heaps that stand still while others work.
+            work.meshed(false);
             return false;
         }
         quiet += 1;
-        // The net goes out while all is quiet: what it brings up is work.
-        if !work.round.cast() || quiet < QUIET_TICKS || !work.meshed() {
+        // The net goes out while all is quiet: what it brings up is work. What it noted last is looked at before the end.
+        if !work.round.cast() {
+            quiet = quiet.min(QUIET_TICKS - 3);
+        }
+        if quiet < QUIET_TICKS || !work.meshed(true) {
             return false;
         }
         quiet = 0;
@@ -343,13 +350,25 @@ impl Work {
         done
     }
 
-    /// Meshes a batch of pages, now that nothing else is left to do. `true`: all were looked at.
-    fn meshed(&mut self) -> bool {
-        if !PURGE_LOCK.lock(self.who) {
-            return true;
+    /// Meshes a batch of pages of heaps that stand still, if that is paid for, or all heaps rest (mesh.M6). `true`: all were
+    /// looked at, or nothing is to be done.
+    fn meshed(&mut self, rests: bool) -> bool {
+        match self.mesh.may(sys::monotonic_ns(), rests) {
+            None => return true,
+            Some(false) => return false,
+            Some(true) => {}
         }
-        let done = self.mesh.part();
-        PURGE_LOCK.unlock();
+        let cpu = sys::thread_cpu_ns();
+        let mut done = self.mesh.part();
+        for _ in 1..if rests { MESH_PARTS } else { 1 } {
+            if !done {
+                sys::futex_wait(&WAKE, WAKE.load(Ordering::Relaxed), BREATH_NS); // ORDER: as in `sleep`
+                done = self.mesh.part();
+            }
+        }
+        let cpu_ns = sys::thread_cpu_ns() - cpu;
+        Mesh::pay(sys::monotonic_ns(), cpu_ns);
+        CPU_NS.fetch_add(cpu_ns, Ordering::Relaxed); // ORDER: a statistic
         if done {
             self.mesh = Mesh::new(self.who);
         }

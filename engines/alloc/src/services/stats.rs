@@ -144,6 +144,11 @@ pub struct Snapshot {
     pub measured: bool,
     /// Resident memory of the process by `/proc/self/smaps_rollup`, if `resident` was measured.
     pub process_resident: usize,
+    /// The same, where a page that is mapped n times counts as one n-th at each address.
+    pub process_proportional: usize,
+    /// The part of `process_resident` at addresses whose page the kernel merged with others (KSM). RSS counts each address, PSS
+    /// and control groups the page. `None`: the kernel does not say (before Linux 6.6), or it was not asked.
+    pub merged_bytes: Option<usize>,
     /// Live small blocks.
     pub small_blocks: u64,
     /// Live large blocks.
@@ -220,6 +225,8 @@ impl Snapshot {
             metadata_resident: 0,
             measured: false,
             process_resident: 0,
+            process_proportional: 0,
+            merged_bytes: None,
             small_blocks: 0,
             large_blocks: 0,
             large_blocks_max: 0,
@@ -378,7 +385,11 @@ fn snapshot_as(who: Who, into: &mut Snapshot, residency: bool) -> bool {
     });
     into.sampled = slow::hardening().is_none();
     if residency {
-        into.process_resident = process_resident();
+        let mut text = [0u8; 1_024];
+        let text = cgroup::read(b"/proc/self/smaps_rollup\0", &mut text).unwrap_or(&[]);
+        into.process_resident = bytes_of(text, b"\nRss:").unwrap_or(0);
+        into.process_proportional = bytes_of(text, b"\nPss:").unwrap_or(0);
+        into.merged_bytes = bytes_of(text, b"\nKSM:");
     }
     done.is_some()
 }
@@ -638,6 +649,7 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
     into.large_bytes_max = runs::MOST_PAGES.load(Ordering::Relaxed) as usize * PAGE; // ORDER: as above
     into.trimmable_bytes += into.mapped.dirty;
     let hole_pages = of(&holes::PURGED);
+    let meshed = mesh::totals();
     into.events = Events {
         purged_pages: pool.purged_total + hole_pages,
         purged_hole_pages: hole_pages,
@@ -646,8 +658,8 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
         taken_blocks: of(&idle::TAKEN_BLOCKS),
         // ORDER: as above.
         purger_passes: u64::from(purger::PASSES.load(Ordering::Relaxed)),
-        meshed_pages: mesh::PAGES.load(Ordering::Relaxed), // ORDER: a statistic
-        meshed_groups: mesh::GROUPS.load(Ordering::Relaxed), // ORDER: a statistic
+        meshed_pages: meshed.0,
+        meshed_groups: meshed.1,
         purger_cpu_ns: of(&purger::CPU_NS),
         grown: pool.grown,
         refusals: reserve.refusals,
@@ -675,16 +687,13 @@ fn agree(into: &Snapshot, pool: &Pool, kept: usize) -> bool {
         && rows.others == (pool.hole_pages + pool.lost_pages) as usize * PAGE
 }
 
-/// Returns the resident bytes of the process; 0 if `/proc` cannot be read.
-fn process_resident() -> usize {
-    const LINE: &[u8] = b"\nRss:";
-    let mut text = [0u8; 256];
-    let text = cgroup::read(b"/proc/self/smaps_rollup\0", &mut text).unwrap_or(&[]);
-    let at = text.windows(LINE.len()).position(|part| part == LINE);
-    let rest = at.and_then(|at| text.get(at + LINE.len()..)).unwrap_or(&[]);
+/// Returns the bytes that a line of the kernel's text says, `KSM:     12 kB`, if there is one.
+fn bytes_of(text: &[u8], line: &[u8]) -> Option<usize> {
+    let at = text.windows(line.len()).position(|part| part == line)?;
+    let rest = text.get(at + line.len()..)?;
     let digits = rest
         .iter()
         .skip_while(|&&b| b == b' ')
         .take_while(|b| b.is_ascii_digit());
-    digits.fold(0, |sum: usize, b| sum * 10 + usize::from(b - b'0')) * 1_024
+    Some(digits.fold(0, |sum: usize, b| sum * 10 + usize::from(b - b'0')) * 1_024)
 }

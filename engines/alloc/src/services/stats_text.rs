@@ -160,6 +160,12 @@ pub fn write_json(snapshot: &Snapshot, sink: impl FnMut(&[u8])) {
         if snapshot.process_resident != 0 {
             out.bytes("process_resident_bytes", snapshot.process_resident);
         }
+        if snapshot.process_proportional != 0 {
+            out.bytes("process_proportional_bytes", snapshot.process_proportional);
+        }
+        if let Some(bytes) = snapshot.merged_bytes {
+            out.bytes("merged_bytes", bytes);
+        }
     }
     out.word("idle_threads", idle::way().word());
     out.bytes("trimmable_bytes", snapshot.trimmable_bytes);

@@ -6,11 +6,11 @@
 //!
 //! R1  Every row is in the table once, in the order of the report.
 //! R2  What is beside the rows is in none of their sums: swapped memory is not resident, and huge pages hold bytes
-//!     that other rows count by their owner.
+//!     that other rows count by their owner; so do pages that are mapped more than once.
 //!
 //! Not here: which byte goes where (`closing.rs`).
 
-use skinflint_trace::Mapping;
+use skinflint_trace::{Mapping, MappingKind};
 
 use super::parts::largest_parts;
 use crate::model::{BookPart, BookRow, Books};
@@ -61,7 +61,27 @@ pub(super) fn beside(mappings: &[&Mapping], limit: usize) -> Vec<BookRow> {
             &|mapping| mapping.huge_bytes.unwrap_or(0),
         ));
     }
+    let merged = row(
+        "merged",
+        "of it counted more than once",
+        "Anonymous bytes that RSS, and so these rows, count at each address, but PSS and control groups once: of pages that the \
+         kernel merged (KSM), or that parent and child share. Other rows have them by their owner.",
+        &more_than_once,
+    );
+    if merged.bytes > 0 {
+        rows.push(merged);
+    }
     rows
+}
+
+/// Returns by how much the anonymous memory of a mapping is resident beyond its proportional share. No share: it was not read.
+fn more_than_once(mapping: &Mapping) -> u64 {
+    match mapping.kind {
+        MappingKind::Heap | MappingKind::Stack | MappingKind::Anon if mapping.pss_bytes > 0 => {
+            mapping.rss_bytes.saturating_sub(mapping.pss_bytes)
+        }
+        _ => 0,
+    }
 }
 
 /// The rows, in the order of the report.
@@ -198,4 +218,35 @@ pub(crate) fn mapped_past(books: &mut Books) -> u64 {
     }
     row.meaning = PAST.into();
     past
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rss_counts_more_than_once_is_anonymous_memory_beyond_its_share() {
+        let of = |kind, rss_bytes, pss_bytes| Mapping {
+            kind,
+            rss_bytes,
+            pss_bytes,
+            ..Mapping::default()
+        };
+        let merged = |mappings: &[&Mapping]| {
+            let rows = beside(mappings, 9);
+            rows.into_iter()
+                .find(|row| row.id == "merged")
+                .map(|row| row.bytes)
+        };
+        let heap = of(MappingKind::Heap, 40_960, 8_192);
+        let anonymous = of(MappingKind::Anon, 8_192, 4_096);
+        let file = of(MappingKind::File, 8_192, 100);
+        let unread = of(MappingKind::Anon, 8_192, 0);
+        let whole = of(MappingKind::Stack, 8_192, 8_192);
+        assert_eq!(
+            merged(&[&heap, &file, &unread, &whole, &anonymous]),
+            Some(36_864)
+        );
+        assert_eq!(merged(&[&file, &unread, &whole]), None);
+    }
 }

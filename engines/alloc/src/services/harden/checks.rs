@@ -13,7 +13,9 @@ use skinflint_base::sys;
 
 use super::fill::{check_unchanged, wipe};
 use super::trailer::Form;
-use super::{guard, handler, points, quarantine, report, sampled, stacks, story, trailer, waiting};
+use super::{
+    guard, handler, points, quarantine, report, sampled, stacks, story, trailer, untouched, waiting,
+};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::requests::hold;
 use crate::heaps::slow::{HARDENED, Hardening};
@@ -166,6 +168,7 @@ unsafe fn malloc_small(heap: *mut Heap, n: usize) -> *mut u8 {
             && sampled::is_due(this)
             && let Some(block) = sampled::malloc(n, 16)
         {
+            untouched::ask(sys::monotonic_ns());
             return block;
         }
     }
@@ -234,6 +237,7 @@ fn memalign(align: usize, n: usize) -> Option<*mut u8> {
             && sampled::is_due(this)
             && let Some(block) = sampled::malloc(n, align.max(16))
         {
+            untouched::ask(sys::monotonic_ns());
             return Some(block);
         }
     }

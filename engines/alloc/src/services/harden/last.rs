@@ -12,9 +12,10 @@
 //! Not here: what is found when a block is freed (`checks`); large and sampled blocks that the program keeps.
 
 use skinflint_base::sync::Ordering;
+use skinflint_base::sys;
 
 use super::checks::is_bare;
-use super::{quarantine, trailer};
+use super::{quarantine, trailer, untouched};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::pool::with_pool;
 use crate::heaps::tls;
@@ -25,6 +26,13 @@ use crate::services::modes::{self, has};
 
 /// The looks that must find the same (L1).
 const LOOKS: usize = 4;
+
+/// Tells of sampled blocks that nothing touched again.
+pub fn tell_untouched() {
+    if has(modes::SAMPLE) {
+        untouched::tell(sys::monotonic_ns());
+    }
+}
 
 /// Looks at all blocks that wait, and at all that the program kept.
 pub fn last_look() {

@@ -35,7 +35,8 @@ mod stacks;
 mod stacks;
 mod story;
 mod trailer;
+mod untouched;
 mod waiting;
 
 pub use checks::{PATHS, after_fork, before_fork, begin, in_child};
-pub use last::last_look;
+pub use last::{last_look, tell_untouched};

@@ -15,7 +15,7 @@
 //!
 //! Not here: stacks (`stacks`), the signal (`handler`).
 
-use skinflint_base::sync::{AtomicU32, AtomicUsize, Ordering};
+use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use skinflint_base::sys;
 use skinflint_pages::PAGE;
 
@@ -29,7 +29,7 @@ use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Lock;
 
-const SLOTS: usize = 64;
+pub const SLOTS: usize = 64;
 /// Pages of a slot: those of the largest small block.
 const SLOT_PAGES: usize = 8;
 const STRIDE: usize = (SLOT_PAGES + 1) * PAGE;
@@ -40,15 +40,25 @@ const LIVE: u32 = 1;
 const DYING: u32 = 2;
 
 /// A slot's block, or the last one that it had.
-struct Slot {
+pub struct Slot {
     phase: AtomicU32,
     start: AtomicUsize,
-    bytes: AtomicUsize,
+    pub bytes: AtomicUsize,
+    /// When it got its block, and when it was asked about (`untouched`); 0: it was not.
+    pub born_ns: AtomicU64,
+    pub asked_ns: AtomicU64,
     /// Pages with access: first address and bytes.
     open: AtomicUsize,
     open_bytes: AtomicUsize,
-    born: Stack,
+    pub born: Stack,
     died: Stack,
+}
+
+/// A slot with a live block, and its pages.
+pub struct Live {
+    pub slot: &'static Slot,
+    pub pages: usize,
+    pub bytes: usize,
 }
 
 /// Free slots, oldest first.
@@ -63,6 +73,8 @@ static TABLE: [Slot; SLOTS] = [const {
         phase: AtomicU32::new(FREE),
         start: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
+        born_ns: AtomicU64::new(0),
+        asked_ns: AtomicU64::new(0),
         open: AtomicUsize::new(0),
         open_bytes: AtomicUsize::new(0),
         born: Stack::new(),
@@ -162,11 +174,35 @@ pub fn malloc(n: usize, align: usize) -> Option<*mut u8> {
         core::ptr::write_bytes(from as *mut u8, trailer::fill(), p - from);
         core::ptr::write_bytes((p + n) as *mut u8, trailer::fill(), from + bytes - p - n);
     }
+    this.born_ns.store(sys::monotonic_ns(), Ordering::Relaxed); // ORDER: as above
+    this.asked_ns.store(0, Ordering::Relaxed); // ORDER: as above
     this.died.clear();
     this.born.capture();
     // ORDER: Release meets the AcqRel of `free`, though the block came from here to there already. [reason: handed]
     this.phase.store(LIVE, Ordering::Release);
     Some(p as *mut u8)
+}
+
+/// Calls `each` for each block that seems to be live: it may be freed meanwhile.
+pub fn each_live(mut each: impl FnMut(Live)) {
+    for slot in &TABLE {
+        // ORDER: Acquire meets the Release of `malloc`. [reason: handed]
+        if slot.phase.load(Ordering::Acquire) == LIVE {
+            let (pages, bytes) = opened(slot);
+            each(Live { slot, pages, bytes });
+        }
+    }
+}
+
+/// Returns the slot whose pages begin at an address.
+pub fn slot_of_pages(from: usize) -> Option<usize> {
+    if !is_ours(from) {
+        return None;
+    }
+    // ORDER: a look.
+    TABLE
+        .iter()
+        .position(|slot| slot.open.load(Ordering::Relaxed) == from)
 }
 
 fn opened(slot: &Slot) -> (usize, usize) {

@@ -23,6 +23,7 @@
 use core::ops::Range;
 
 use skinflint_base::sync::Ordering;
+use skinflint_base::sys;
 use skinflint_pages::{OWNER_NONE, PAGE, purge::Batch};
 
 use super::super::idle;
@@ -140,6 +141,11 @@ fn head(heap: &Heap, who: Who, batch: &mut Batch, done: &mut Walked) {
     let refills = heap.refills.load(Ordering::Relaxed);
     let wanted = refills.wrapping_sub(heap.refills_seen.swap(refills, Ordering::Relaxed));
     heap.wanted.store(wanted, Ordering::Relaxed); // ORDER: own
+    if wanted > 0 {
+        let now_ns = sys::monotonic_ns();
+        heap.wanted_ns.store(now_ns, Ordering::Relaxed); // ORDER: own
+        heap.mesh_done.store(0, Ordering::Relaxed); // ORDER: own
+    }
     // ORDER: a look; the lock orders.
     if heap.usage.load(Ordering::Relaxed) == usage::THREAD {
         hear(heap, who);
@@ -405,6 +411,7 @@ unsafe fn look(
     let armed = span.left.load(Ordering::Relaxed) == 1; // ORDER: see span.S2
     if !armed {
         span.left.store(1, Ordering::Relaxed); // ORDER: as above
+        heap.mesh_done.store(0, Ordering::Relaxed); // ORDER: own
     }
     if pages == 0 {
         // Until the countdown is seen to have stayed (O6).
