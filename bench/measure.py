@@ -38,6 +38,7 @@ class Run:
     tree_cpu_s: float
     wall_s: float
     max_rss_kb: int
+    faults: int
     trace: str = ""
     trace_bytes: int = 0
 
@@ -226,7 +227,7 @@ def collect(workload, mode, scratch, status, driven, tree, wall):
     except OSError as error:
         raise Failed(f"{mode}: {workload.name} did not write its output ({error})\n{tail(scratch)}") from None
     return Run(status=use["status"], digest=hashed, cpu_s=(use["user_us"] + use["sys_us"]) / 1e6, tree_cpu_s=tree,
-               wall_s=wall, max_rss_kb=use["max_rss_kb"])
+               wall_s=wall, max_rss_kb=use["max_rss_kb"], faults=use["minor_faults"])
 
 
 def attach_trace(result, scratch, pid, keep_trace):

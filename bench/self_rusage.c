@@ -45,8 +45,8 @@ static int write_result(const char *out, pid_t pid, int status, double wall, str
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     fprintf(file,
             "{\"pid\": %d, \"status\": %d, \"user_us\": %lld, \"sys_us\": %lld, "
-            "\"wall_s\": %.6f, \"max_rss_kb\": %ld}\n",
-            (int)pid, code, micros(use->ru_utime), micros(use->ru_stime), wall, use->ru_maxrss);
+            "\"wall_s\": %.6f, \"max_rss_kb\": %ld, \"minor_faults\": %ld}\n",
+            (int)pid, code, micros(use->ru_utime), micros(use->ru_stime), wall, use->ru_maxrss, use->ru_minflt);
     return fclose(file) ? fail("cannot write", out) : 0;
 }
 

@@ -157,7 +157,7 @@ class OverheadJudge(unittest.TestCase):
 
     def test_changed_output_is_a_failure(self):
         def run(status, digest):
-            return measure.Run(status, digest, 1, 1, 1, 1)
+            return measure.Run(status, digest, 1, 1, 1, 1, 1)
         for other in (run(0, "b"), run(1, "a")):
             failed = {}
             overhead.compare_output({"plain": [run(0, "a")], "skinflint": [run(0, "a"), other]}, failed)

@@ -91,6 +91,7 @@ def probe(workload):
 class Cost:
     cpu_s: float
     peak_kb: int
+    faults: int
     outcome: str
 
 
@@ -109,11 +110,12 @@ def run(bench, workload, allocator):
             if "cannot be preloaded" in said.read():
                 raise measure.Failed(f"{allocator.name} was not preloaded\n{measure.tail(scratch)}")
         result = measure.collect(workload, allocator.name, scratch, status, driven, 0.0, wall)
-    return Cost(result.cpu_s, result.max_rss_kb, f"{result.status} {result.digest}")
+    return Cost(result.cpu_s, result.max_rss_kb, result.faults, f"{result.status} {result.digest}")
 
 
 def summary(costs):
     """Medians of the rounds, with the spread of the CPU time."""
     cpu = [cost.cpu_s for cost in costs]
     return {"cpu": statistics.median(cpu), "cpu_min": min(cpu), "cpu_max": max(cpu),
-            "peak": statistics.median(cost.peak_kb for cost in costs), "rounds": len(costs)}
+            "peak": statistics.median(cost.peak_kb for cost in costs),
+            "faults": statistics.median(cost.faults for cost in costs), "rounds": len(costs)}

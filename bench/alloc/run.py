@@ -138,6 +138,7 @@ def tables(result, names, tuned, subject):
     if result.get("real"):
         out.append(judge.table("Real programs, CPU seconds (user + system, median)", result["real"], names, "cpu", subject, 1, 3))
         out.append(judge.table("Real programs, peak RSS, MiB", result["real"], names, "peak", subject, 1 / 1024, 1))
+        out.append(judge.table("Real programs, page faults, thousands", result["real"], names, "faults", subject, 1 / 1000, 1))
     for threads, title in ((True, "Patterns of several threads"), (False, "Patterns of one thread")):
         rows = by_threads(result.get("patterns", {}), threads)
         if rows:

@@ -297,8 +297,8 @@ class Verdicts(unittest.TestCase):
 
     def test_changed_output_is_no_figure(self):
         failed = {}
-        cost = real.Cost(1.0, 1000, "0 aaaa")
-        speed.compare_outcomes("p", {"glibc": [cost], "x": [real.Cost(1.0, 1000, "0 bbbb")], "y": [cost]}, failed)
+        cost = real.Cost(1.0, 1000, 10, "0 aaaa")
+        speed.compare_outcomes("p", {"glibc": [cost], "x": [real.Cost(1.0, 1000, 10, "0 bbbb")], "y": [cost]}, failed)
         self.assertEqual(set(failed), {("p", "x")})
 
     def test_tables_hold_what_is_missing(self):

@@ -148,6 +148,9 @@ impl Region {
             return false;
         };
         self.huge_pages = options.huge_pages;
+        if self.huge_pages {
+            crate::purge::split_huge_pages();
+        }
         let mut random = Random::new(options.seed);
         for _ in 0..TRIES {
             let base = LOWEST + random.below(STEPS) as usize * STEP;

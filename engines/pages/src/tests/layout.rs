@@ -11,9 +11,9 @@
 use skinflint_base::random::Random;
 
 use super::*;
-use crate::os;
 use crate::pool::{CLAIMED, CLEAN, DIRTY};
 use crate::purge::Batch;
+use crate::{HUGE, os};
 
 const USED: u8 = 0;
 
@@ -486,4 +486,55 @@ fn the_heap_wants_no_huge_pages_and_is_one_mapping_however_often_it_grows() {
     }
     assert!(pool.grown > 1);
     one_plain_mapping(&pool);
+}
+
+/// Returns the bytes of HEAP that lie in huge pages.
+fn huge_bytes(pool: &Pool) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+    let base = format!("{:x}-", pool.region.base());
+    let of_heap = maps.split_once(&base).expect("the heap's mapping").1;
+    let line = of_heap
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kb = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kb.map_or(0, |kb| kb.parse::<usize>().expect("a number") << 10)
+}
+
+#[test]
+fn a_heap_placed_in_huge_pages_has_them_split_before_a_part_goes() {
+    let mut pool = Fresh(Pool::new());
+    let placed = pool.region.place(&Options {
+        huge_pages: true,
+        seed: 91 ^ u64::from(std::process::id()) << 32,
+        first_heap_bytes: 8 << 20,
+    });
+    assert!(placed, "no place for a region");
+    let page = take(&mut pool, 1_536);
+    for at in 0..1_536 {
+        write(&pool, page + at, u64::from(at));
+    }
+    let before = huge_bytes(&pool);
+    if before == 0 {
+        println!("not checked: the kernel gave no huge page");
+        return;
+    }
+    let splits = || {
+        let text = std::fs::read_to_string("/proc/vmstat").expect("a kernel's counters");
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix("thp_split_page "));
+        count.map_or(0, |count| count.parse::<u64>().expect("a number"))
+    };
+    let earlier = splits();
+    // A part of each, so that each is split.
+    for block in [0, 512, 1_024] {
+        pool.give(page + block + 100, 8, true);
+    }
+    pool.purge(24);
+    assert_eq!(pool.purged_total, 24);
+    // Without a split the kernel divides only the mapping, and keeps the memory.
+    let split = splits() - earlier;
+    assert!(split >= before as u64 / HUGE as u64, "{split}");
+    assert_eq!(read(&pool, page + 99), 99);
+    assert_eq!(read(&pool, page + 104), 0);
+    assert_eq!(read(&pool, page + 108), 108);
 }
