@@ -39,7 +39,7 @@ static void *found(const char *name)
     } while (0)
 
 /* A number of the figures, by the last of the names on the way: unique names only. */
-static long figure(const char *name)
+static __attribute__((unused)) long figure(const char *name)
 {
     static char text[65536];
     size_t length = CALL(skinflint_stats_json)(text, sizeof text);

@@ -36,6 +36,7 @@ pub use heaps::malloc::{calloc, malloc, memalign, realloc, usable_size};
 pub use heaps::private::PrivateHeap;
 pub use heaps::tenant::{Holds, Tenant};
 pub use heaps::{fork, neighbour};
+pub use services::cold;
 #[cfg(feature = "fit")]
 pub use services::fit;
 pub use services::purger::{allow as allow_purger, come_back, leave};
@@ -45,6 +46,7 @@ pub use services::sample::{Estimate, reseed};
 pub use services::stats_text::{to_buffer, write_json};
 pub use services::trim::{trim, trim_hidden};
 pub use services::{forms, hidden, last_look, options, stats, tell_untouched};
+pub use skinflint_pages::cold::Advice;
 
 /// The invariants, checked on demand, and handles for tests.
 pub mod check {

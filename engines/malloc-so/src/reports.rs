@@ -13,7 +13,7 @@
 //!
 //! Not here: figures beyond these (`skinflint_stats_json`).
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_long, c_void};
 
 use skinflint_alloc as alloc;
 use skinflint_base::sys;
@@ -102,6 +102,36 @@ pub unsafe extern "C" fn malloc_trim(_pad: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skinflint_trim() -> c_int {
     c_int::from(alloc::trim())
+}
+
+/// `skinflint_cool` (skinflint.h): tells the kernel of live pages that are cold. -1 and errno if it cannot.
+///
+/// # Safety
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn skinflint_cool(how: c_int) -> c_long {
+    const PAGE_OUT: c_int = 1;
+    const LARGE: c_int = 2;
+    let advice = match how & PAGE_OUT {
+        0 => alloc::Advice::Cold,
+        _ => alloc::Advice::PageOut,
+    };
+    let told = match how & !(PAGE_OUT | LARGE) {
+        0 => alloc::cold::cool(advice, how & LARGE != 0),
+        _ => return refused(libc::EINVAL),
+    };
+    match told {
+        Ok(bytes) => bytes as c_long,
+        Err(alloc::cold::Refusal::Busy) => refused(libc::EBUSY),
+        Err(alloc::cold::Refusal::Unknown) => refused(libc::ENOSYS),
+        Err(alloc::cold::Refusal::NoMemory) => refused(libc::ENOMEM),
+    }
+}
+
+fn refused(error: c_int) -> c_long {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = error };
+    -1
 }
 
 /// glibc's largest fast bin: `M_MXFAST` above it is refused.

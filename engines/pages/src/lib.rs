@@ -39,7 +39,7 @@
 //!
 //! Files: [`region`] addresses · `units` descriptors · `index` where runs are found · `buckets` runs by length · [`pool`] take, give and extend ·
 //! `claim` what is purged and when · `check` the invariants by brute force · [`purge`] the system call that gives pages
-//! back · `populate` the one that makes pages resident · `walk` runs listed one by one · [`os`] mapping, and its
+//! back · [`cold`] pages in use that are not needed soon · `populate` the one that makes pages resident · `walk` runs listed one by one · [`os`] mapping, and its
 //! refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
@@ -49,6 +49,7 @@
 mod buckets;
 mod check;
 mod claim;
+pub mod cold;
 mod index;
 pub mod os;
 pub mod pool;

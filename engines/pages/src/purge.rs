@@ -133,7 +133,7 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
     }
     let (mut first, mut taken) = (0, 0);
     while let Some(rest) = ranges.get_mut(first..).filter(|rest| !rest.is_empty()) {
-        let done = advise_many(rest);
+        let done = advise_many(rest, libc::MADV_DONTNEED);
         taken += done;
         let whole = skip(rest, done);
         // The range that stopped the kernel is at the head of what remains.
@@ -164,7 +164,7 @@ fn split(ranges: &[libc::iovec]) {
 }
 
 /// Returns how many ranges the first `done` bytes cover; the range after them loses the part that is done.
-fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
+pub(crate) fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
     let (mut done, mut whole) = (done, 0);
     for range in ranges.iter_mut() {
         if done < range.iov_len {
@@ -177,13 +177,13 @@ fn skip(ranges: &mut [libc::iovec], done: usize) -> usize {
     whole
 }
 
-/// Gives as many ranges back as the kernel takes in one call; returns their bytes.
-fn advise_many(ranges: &[libc::iovec]) -> usize {
+/// Advises about as many ranges as the kernel takes in one call; returns their bytes.
+pub(crate) fn advise_many(ranges: &[libc::iovec], advice: i32) -> usize {
     // ORDER: a hint that any thread may learn late; it has no partner.
     if ranges.len() < 2 || ONE_BY_ONE.load(Ordering::Relaxed) {
         return 0;
     }
-    // SAFETY: G2: no other code uses the ranges, and DONTNEED makes them zero.
+    // SAFETY: G2: no other code uses the ranges if the advice makes them zero; else their contents stay (cold.D1).
     let result = unsafe {
         sys::syscall(
             SYS_PROCESS_MADVISE,
@@ -191,7 +191,7 @@ fn advise_many(ranges: &[libc::iovec]) -> usize {
                 PIDFD_SELF as u64,
                 ranges.as_ptr() as u64,
                 ranges.len() as u64,
-                libc::MADV_DONTNEED as u64,
+                advice as u64,
                 0,
                 0,
             ],

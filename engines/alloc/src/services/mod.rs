@@ -3,7 +3,7 @@
 //! ```text
 //!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
 //!      ├─► names, parent              ├─► mesh     └─► rights
-//!      └─► harden, fit, check                                  table: what heaps call of all this
+//!      └─► harden, fit, check        cold                      table: what heaps call of all this
 //! ```
 //!
 //! Heaps know none of these files: they call through the table (`heaps::slow`).
@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod cgroup;
 pub mod check;
+pub mod cold;
 #[cfg(feature = "fit")]
 pub mod fit;
 pub mod forms;

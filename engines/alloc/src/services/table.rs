@@ -14,7 +14,7 @@ use skinflint_base::hook::LinkedAllocator;
 use skinflint_base::sync::Ordering;
 
 use super::batch::PURGE_LOCK;
-use super::{check, holes, purger, reserve, sample, stats_text, trim};
+use super::{check, cold, holes, purger, reserve, sample, stats_text, trim};
 use crate::heaps::malloc::usable_size;
 use crate::heaps::slow::{Hardening, LOOK, Paths};
 use crate::mechanism::lock::Who;
@@ -87,6 +87,7 @@ fn after_fork(who: Who) {
 
 fn in_child() {
     purger::forget();
+    cold::forget();
     reserve::forget();
     #[cfg(feature = "harden")]
     super::harden::in_child();

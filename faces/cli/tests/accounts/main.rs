@@ -108,6 +108,12 @@ fn sizes_that_no_system_has_are_no_pressure() {
     ok("pressure", &["silly"]);
 }
 
+/// Cold pages are told of, and stay what they are; where they go is seen in `make qemu-alloc`, which has a swap.
+#[test]
+fn cold_pages_are_told_of_on_request() {
+    ok("cool", &[]);
+}
+
 /// A cgroup for one test, removed when it is dropped.
 struct Group(PathBuf);
 

@@ -97,6 +97,7 @@ const EXPORTED: &[&str] = &[
     "setresuid",
     "setreuid",
     "setuid",
+    "skinflint_cool",
     "skinflint_heap_blocks",
     "skinflint_heap_bytes",
     "skinflint_heap_calloc",
