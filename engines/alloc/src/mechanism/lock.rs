@@ -55,10 +55,16 @@ impl Lock {
     /// Takes the lock if it is free. `false`: it is not.
     #[inline]
     pub fn try_lock(&self, who: Who) -> bool {
-        self.0
+        let taken = self
+            .0
             // ORDER: Acquire meets the Release in `unlock`: what the last holder wrote is seen. [model: lock_of_three]
             .compare_exchange(0, who.0, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+            .is_ok();
+        #[cfg(all(feature = "counted", not(test)))]
+        if taken {
+            super::counted::taken(core::ptr::from_ref(self).addr());
+        }
+        taken
     }
 
     /// Takes the lock. `false`: this thread has it already (K1). Cost uncontended: one compare-exchange.

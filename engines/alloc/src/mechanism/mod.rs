@@ -15,6 +15,8 @@ pub mod bits;
 pub mod branch;
 pub mod changed;
 pub mod class;
+#[cfg(all(feature = "counted", not(test)))]
+pub mod counted;
 pub mod entry;
 pub mod grown;
 pub mod guarded;

@@ -37,6 +37,23 @@ pub fn takes_from_idle() -> bool {
     idle::way() == idle::Way::Taken
 }
 
+/// Has each lock that is taken told of, and says which of them it is.
+#[cfg(all(feature = "counted", not(test)))]
+pub mod counted {
+    pub use crate::mechanism::counted::watch;
+
+    /// Returns what a lock guards, by its address.
+    pub fn name(lock: usize) -> &'static str {
+        use crate::heaps::pool::POOL_LOCK;
+        use crate::services::batch::PURGE_LOCK;
+        match lock {
+            _ if lock == (&raw const POOL_LOCK).addr() => "pool",
+            _ if lock == (&raw const PURGE_LOCK).addr() => "purge",
+            _ => "heaps",
+        }
+    }
+}
+
 /// Returns the number of heaps, with a thread or without.
 pub fn heaps() -> usize {
     pool::heaps().count()
