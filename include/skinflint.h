@@ -96,7 +96,7 @@ int skinflint_set_reserve(size_t bytes);
  *
  * The result is the bytes that the kernel was told of, swapped out before or not; locked memory is not counted. -1 with
  * errno EINVAL: unknown bits; EBUSY: another thread is in it; ENOSYS: Linux before 5.4; ENOMEM. Thread-safe; not for signal
- * handlers. Takes some 50 ns a span of 4 to 64 KiB, and 0.1 % of the heap from the first call on; paging out takes as long
+ * handlers. Looks at each span of 4 to 64 KiB, and takes 0.1 % of the heap from the first call on; paging out takes as long
  * as the swap does, during which other threads may allocate.
  */
 #define SKINFLINT_PAGE_OUT 1

@@ -117,7 +117,12 @@ fn needs_hosts(options: &[OsString]) -> bool {
             .map(str::to_owned)
             .or_else(|| (word == "--only").then(next)?)
     });
-    let without = |part: &str| matches!(part, "trees" | "finalize" | "chunks" | "freelists" | "snapshot");
+    let without = |part: &str| {
+        matches!(
+            part,
+            "trees" | "finalize" | "chunks" | "freelists" | "snapshot"
+        )
+    };
     only.is_none_or(|parts| !parts.split(',').all(without))
 }
 

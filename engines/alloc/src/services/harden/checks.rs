@@ -158,6 +158,7 @@ unsafe fn malloc_small(heap: *mut Heap, n: usize) -> *mut u8 {
             if points::is_due(this, n)
                 && let Some(block) = sampled::malloc(n, 16)
             {
+                untouched::ask(sys::monotonic_ns());
                 return block;
             }
             // SAFETY: the heap is this thread's.
