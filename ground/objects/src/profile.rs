@@ -63,9 +63,9 @@ impl Sum {
 pub struct Group {
     /// All that were allocated.
     pub allocated: Sum,
-    /// Those that lived at the end.
+    /// Objects that were alive when the trace ended.
     pub survivors: Sum,
-    /// Those that died, by the length of their lives ([`SPANS`] and one more).
+    /// Objects that died, counted by lifetime: a row for each of [`SPANS`], and one for all longer lives.
     pub lives: [Sum; SPANS.len() + 1],
 }
 

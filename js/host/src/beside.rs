@@ -194,7 +194,7 @@ mod tests {
         // SAFETY: nothing is freed: a block that `hand` takes is written to the list, which is emptied below.
         let handed = |bytes: usize| unsafe { hand(std::ptr::null_mut(), of(bytes)) };
         assert!(!handed(1000), "no object ends");
-        // Whoever asks for a block of an object that ends comes here.
+        // `hand` comes here while an object ends.
         let over = |bytes: usize| hand_over(std::ptr::null_mut(), of(bytes));
         let before = counts();
         assert!(!over(99), "too small");

@@ -81,7 +81,7 @@ pub struct Report {
     pub reasons: BTreeMap<String, u64>,
     /// Who freed objects while programs ran (phases open and then).
     pub freed: Option<Freed>,
-    /// Who freed what ended objects held outside of the heap, until the end.
+    /// Blocks outside of the heap that ended objects held, by the thread that freed them, over the whole run.
     pub outside_freed: Option<Counts>,
     /// Work at allocations that counts as no pause.
     pub slices: Option<Slices>,
