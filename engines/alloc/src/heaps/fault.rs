@@ -178,6 +178,13 @@ impl<const BYTES: usize> Line<BYTES> {
         self.add(&[b'0' + (number % 10) as u8]);
     }
 
+    /// Adds the size of the block that the line is about.
+    pub fn add_size(&mut self, bytes: usize) {
+        self.add(b", of ");
+        self.add_number(bytes as u64);
+        self.add(b" bytes");
+    }
+
     /// Returns the bytes of the line.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]

@@ -316,9 +316,7 @@ unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
         }
         trailer::Claim::Damaged(n, at) => fault::report_more(Fault::Overrun, p, |line| {
             if let Some(n) = n {
-                line.add(b", of ");
-                line.add_number(n as u64);
-                line.add(b" bytes");
+                line.add_size(n);
             }
             line.add(b", at byte ");
             line.add_number(at as u64);
@@ -331,17 +329,19 @@ unsafe fn before_free_small(span: &Span, p: *mut u8) -> bool {
     true
 }
 
+/// Returns the descriptor of what lies at an address. `None`: it is not in HEAP.
+pub fn span_at(p: *const u8) -> Option<&'static Span> {
+    let distance = (p as usize).wrapping_sub(base());
+    // SAFETY: below the limit.
+    (distance < limit()).then(|| unsafe { &*descriptor(distance) })
+}
+
 /// Returns the usable bytes of a block: exactly the requested ones, where those are known. `None`: it is not ours.
 fn usable(p: *const u8) -> Option<usize> {
     if sampled::is_ours(p as usize) {
         return sampled::usable(p);
     }
-    let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
-        return None;
-    }
-    // SAFETY: below the limit.
-    let span = unsafe { &*descriptor(distance) };
+    let span = span_at(p)?;
     // ORDER: the kind of a live block's descriptor does not change.
     match span.kind.load(Ordering::Relaxed) {
         KIND_SMALL if has(modes::CANARY) && !is_bare(span, p) => {
@@ -380,12 +380,7 @@ fn resize_fault(p: *mut u8) -> Option<Fault> {
     if sampled::is_ours(p as usize) {
         return sampled::resize_fault(p);
     }
-    let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
-        return None;
-    }
-    // SAFETY: below the limit.
-    let span = unsafe { &*descriptor(distance) };
+    let span = span_at(p)?;
     // ORDER: the kind of a live block's descriptor does not change.
     let waits = match span.kind.load(Ordering::Relaxed) {
         KIND_SMALL => has(modes::CANARY) && !is_bare(span, p) && trailer::is_freed(p, span.size()),

@@ -14,24 +14,20 @@
 
 use skinflint_base::sync::Ordering;
 
-use super::checks::is_bare;
+use super::checks::{is_bare, span_at};
 use super::trailer::{self, Form};
 use super::{guard, sampled};
 use crate::heaps::fault::{self, Fault};
 use crate::heaps::large;
-use crate::mechanism::map::descriptor;
-use crate::mechanism::range::{base, limit};
 use crate::mechanism::span::{KIND_LARGE, KIND_SMALL, Span};
 use crate::services::modes::{self, has};
 
 /// Returns the span of a small block that has a trailer.
 fn with_trailer(p: *const u8) -> Option<&'static Span> {
-    let distance = (p as usize).wrapping_sub(base());
-    if !has(modes::CANARY) || distance >= limit() {
+    if !has(modes::CANARY) {
         return None;
     }
-    // SAFETY: below the limit.
-    let span = unsafe { &*descriptor(distance) };
+    let span = span_at(p)?;
     // ORDER: the kind of a live block's descriptor does not change.
     let small = span.kind.load(Ordering::Relaxed) == KIND_SMALL;
     // An address inside a block is for the free that follows to tell.
@@ -58,14 +54,8 @@ fn requested(p: *mut u8) -> Option<usize> {
     if sampled::is_ours(p as usize) {
         return sampled::usable(p);
     }
-    let distance = (p as usize).wrapping_sub(base());
-    if distance >= limit() {
-        return None;
-    }
-    // SAFETY: below the limit.
-    let span = unsafe { &*descriptor(distance) };
     // ORDER: the kind of a live block's descriptor does not change.
-    if span.kind.load(Ordering::Relaxed) != KIND_LARGE {
+    if span_at(p)?.kind.load(Ordering::Relaxed) != KIND_LARGE {
         return None;
     }
     // SAFETY: `p` is in HEAP; a found block is live.
@@ -77,14 +67,12 @@ fn requested(p: *mut u8) -> Option<usize> {
 
 /// Compares the size that a free names with the one that was requested. `false`: it was told, and the block stays.
 pub fn has_size(p: *mut u8, n: usize) -> bool {
-    let wrong = (!p.is_null()).then(|| requested(p)).flatten();
-    let Some(asked) = wrong.filter(|&asked| asked != n.max(1)) else {
+    let Some(asked) = requested(p).filter(|&asked| asked != n.max(1)) else {
         return true;
     };
     fault::report_more(Fault::Size, p, |line| {
-        line.add(b", of ");
-        line.add_number(asked as u64);
-        line.add(b" bytes and not ");
+        line.add_size(asked);
+        line.add(b" and not ");
         line.add_number(n as u64);
     });
     false

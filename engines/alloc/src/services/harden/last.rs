@@ -71,9 +71,8 @@ fn look_at(span: &Span) {
         };
         if (1..LOOKS).all(|_| trailer::changed(p, size) == Some((n, first))) {
             fault::report_more(Fault::Overrun, p, |line| {
-                line.add(b", of ");
-                line.add_number(n as u64);
-                line.add(b" bytes, at byte ");
+                line.add_size(n);
+                line.add(b", at byte ");
                 line.add_number(first as u64);
                 line.add(b", found at exit");
             });

@@ -36,18 +36,16 @@ pub unsafe fn before_free(p: *mut u8) -> bool {
         let slack = (*large).slack as usize;
         if let Some(at) = (n..n + slack).find(|&i| *p.add(i) != trailer::fill()) {
             fault::report_more(Fault::Overrun, p, |line| {
-                line.add(b", of ");
-                line.add_number(n as u64);
-                line.add(b" bytes, at byte ");
+                line.add_size(n);
+                line.add(b", at byte ");
                 line.add_number(at as u64);
             });
         }
         let front = front(large);
         if let Some(before) = (1..=front).find(|&i| *p.sub(i) != trailer::fill()) {
             fault::report_more(Fault::Overrun, p, |line| {
-                line.add(b", of ");
-                line.add_number(n as u64);
-                line.add(b" bytes, ");
+                line.add_size(n);
+                line.add(b", ");
                 line.add_number(before as u64);
                 line.add(b" before its start");
             });
