@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use boa_engine::context::time::{Clock, JsInstant};
+use skinflint_js_options::host::cpu_time;
 
 /// A tab's clock; all tabs share one.
 pub struct TabClock {
@@ -92,20 +93,6 @@ impl Clock for TabClock {
     fn system_time_millis(&self) -> i64 {
         i64::try_from((self.epoch + self.elapsed()).as_millis()).unwrap_or(i64::MAX)
     }
-}
-
-/// Processor time of all threads of the process.
-pub fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: C's contract: a clock that Linux has, and room for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.unsigned_abs() as u32,
-    )
 }
 
 /// Bytes that the kernel counts as resident; `None` where it does not say.

@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::clock::cpu_time;
 use crate::pauses::{Pauses, Summary};
 use skinflint_js_options::LogFormat;
+use skinflint_js_options::host::cpu_time;
 
 #[cfg(feature = "ours")]
 mod ours;

@@ -24,12 +24,10 @@ mod run;
 mod tab;
 pub mod watch;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::Parser as _;
-use skinflint_js_options::JsArgs;
+use skinflint_js_options::{JsArgs, host};
 
 /// The parts of a program that the build chooses.
 pub struct Build {
@@ -57,9 +55,6 @@ static MALLOC_IS_SYSTEM: OnceLock<bool> = OnceLock::new();
 /// The allocator's own figures ([`Build::allocator`]).
 static ALLOCATOR: OnceLock<fn() -> String> = OnceLock::new();
 
-/// The engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
-const STACK_BYTES: usize = 1 << 30;
-
 /// The environment, for our allocator's settings (`SKINFLINT_DECAY_MS` and the like).
 pub fn environment() -> *const *const libc::c_char {
     // SAFETY: a pointer that libc has set before `main`; nothing here changes the environment.
@@ -71,77 +66,23 @@ const BOA: &str = "0.22.0";
 
 /// Runs the command line. Status: 0; 1 if a program failed; 2 for wrong use.
 pub fn main(build: Build) -> ExitCode {
-    let args = match JsArgs::try_parse() {
-        Ok(args) => args,
-        Err(error) => {
-            let code = if error.use_stderr() { 2 } else { 0 };
-            // A closed pipe is success.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
-    };
     MALLOC_IS_SYSTEM.get_or_init(|| build.malloc == "system");
     build.arena.map(|make| ARENA.get_or_init(|| make));
     build.allocator.map(|ask| ALLOCATOR.get_or_init(|| ask));
     // What a tab's panic was is in its failure.
     std::panic::set_hook(Box::new(|_| {}));
-    let engine = std::thread::Builder::new()
-        .name("engine".to_owned())
-        .stack_size(STACK_BYTES);
-    let status = match engine.spawn(move || engine_thread(&args, &build)) {
-        Ok(thread) => thread.join().unwrap_or(2),
-        Err(error) => {
-            say(&format!(
-                "no thread for the engine: {error}; look at `ulimit -v`"
-            ));
-            2
-        }
-    };
-    let _ = std::io::stdout().flush();
-    ExitCode::from(status)
+    host::main(move |args| engine_thread(args, &build))
 }
 
 fn engine_thread(args: &JsArgs, build: &Build) -> u8 {
     if args.driven {
-        return match run::driven(args, build) {
-            Ok(()) => 0,
-            Err(error) => {
-                say(&format!("{error:#}"));
-                2
-            }
-        };
+        return run::driven(args, build).map_or_else(|error| host::refused(&error), |()| 0);
     }
-    let report = match run::run(args, build) {
-        Ok(report) => report,
-        Err(error) => {
-            say(&format!("{error:#}"));
-            return 2;
+    match run::run(args, build) {
+        Ok(report) => {
+            let line = args.json.then(|| serde_json::to_string(&report));
+            host::tell(&report.outcomes(), line, || report.text())
         }
-    };
-    let mut status = 0;
-    for row in &report.programs {
-        if let Some(failure) = &row.failure {
-            status = 1;
-            say(&format!(
-                "tab {}: {}: {}",
-                row.tab,
-                row.file,
-                failure.text()
-            ));
-        }
+        Err(error) => host::refused(&error),
     }
-    if args.json {
-        let done = serde_json::to_string(&report).map(|line| writeln!(std::io::stdout(), "{line}"));
-        if let Err(error) = done {
-            say(&format!("the report cannot be written: {error}"));
-            return 2;
-        }
-    } else {
-        let _ = write!(std::io::stderr(), "{}", report.text());
-    }
-    status
-}
-
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "skinflint js: {text}");
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use skinflint_js_options::host::{self, Outcome};
 
 use crate::beside::Counts;
 use crate::heap::{Event, Freed, Left, Placement, Row, Slices};
@@ -140,7 +141,7 @@ impl Report {
             "skinflint js: heap {}, malloc {}, Boa {}; {:.0} ms of processor time\n",
             self.heap, self.malloc, self.boa, self.cpu_ms
         );
-        self.say_programs(&mut text);
+        host::write_programs(&mut text, &self.outcomes(), TENANTS_SHOWN);
         let _ = writeln!(
             text,
             "\n{:<22}{:>6}{:>14}{:>14}{:>14}{:>14}",
@@ -172,32 +173,19 @@ impl Report {
         text
     }
 
-    fn say_programs(&self, text: &mut String) {
-        let failed = self
-            .programs
-            .iter()
-            .filter(|row| row.failure.is_some())
-            .count();
-        let _ = writeln!(text, "{} programs, {failed} failed", self.programs.len());
-        // Of many tabs with one program each line would be the same.
-        let shown = self.programs.iter().take(TENANTS_SHOWN);
-        for row in shown {
-            let result = row.result.as_deref().unwrap_or("");
-            let end = if row.failure.is_some() {
-                "failed"
-            } else {
-                "done"
-            };
-            let _ = writeln!(
-                text,
-                "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {result}",
-                row.tab, row.cpu_ms, row.file
-            );
-        }
-        if let Some(rest @ [_, ..]) = self.programs.get(TENANTS_SHOWN..) {
-            let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
-            let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
-        }
+    /// Returns what became of the programs.
+    pub fn outcomes(&self) -> Vec<Outcome<'_>> {
+        let rows = self.programs.iter().map(|row| Outcome {
+            tab: row.tab,
+            file: &row.file,
+            failure: row
+                .failure
+                .as_ref()
+                .map(|failure| failure.text().to_owned()),
+            result: row.result.as_deref(),
+            cpu_ms: row.cpu_ms,
+        });
+        rows.collect()
     }
 
     fn say_placements(&self, text: &mut String) {

@@ -20,13 +20,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::Build;
-use crate::clock::{TabClock, cpu_time, resident_bytes};
+use crate::clock::{TabClock, resident_bytes};
 use crate::driven;
 use crate::heap::{self, Freed, Left, Placement, Settings};
 use crate::natives::Output;
 use crate::report::{Instant, ProgramRow, Report};
 use crate::tab::{Program, Tab};
 use crate::watch;
+use skinflint_js_options::host::cpu_time;
 use skinflint_js_options::{ClockOf, Close, Heap, JsArgs, Malloc};
 
 /// Resident bytes stand still if they fall by less than this share from one look to the next (R3).

@@ -34,10 +34,11 @@ use boa_engine::{
 use serde::Serialize;
 
 use crate::Arena;
-use crate::clock::{TabClock, cpu_time};
+use crate::clock::TabClock;
 use crate::heap::{self, Left, Placement, Row, Tenant};
 use crate::jobs::{Jobs, Timed};
 use crate::natives::{self, Output, TabState};
+use skinflint_js_options::host::cpu_time;
 
 /// Depth of calls; the engine's own limit (512) is less than EarleyBoyer needs.
 const RECURSION: usize = 10_000;

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use skinflint_js_options::host::{self, Outcome};
 
 /// Why a program failed.
 #[derive(Serialize, Debug)]
@@ -66,36 +67,25 @@ fn mib(bytes: u64) -> String {
 const SHOWN: usize = 8;
 
 impl Report {
+    /// Returns what became of the programs.
+    pub(crate) fn outcomes(&self) -> Vec<Outcome<'_>> {
+        let rows = self.programs.iter().map(|row| Outcome {
+            tab: row.tab,
+            file: &row.file,
+            failure: row.failure.as_ref().map(|failure| failure.text.clone()),
+            result: row.result.as_deref(),
+            cpu_ms: row.cpu_ms,
+        });
+        rows.collect()
+    }
+
     /// Returns the text for people.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "skinflint js: QuickJS-ng {}, malloc {}; {:.0} ms of processor time\n",
             self.quickjs, self.malloc, self.cpu_ms
         );
-        let failed = self.programs.iter().filter(|row| row.failure.is_some());
-        let _ = writeln!(
-            text,
-            "{} programs, {} failed",
-            self.programs.len(),
-            failed.count()
-        );
-        for row in self.programs.iter().take(SHOWN) {
-            let end = if row.failure.is_some() {
-                "failed"
-            } else {
-                "done"
-            };
-            let result = row.result.as_deref().unwrap_or("");
-            let _ = writeln!(
-                text,
-                "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {result}",
-                row.tab, row.cpu_ms, row.file
-            );
-        }
-        if let Some(rest @ [_, ..]) = self.programs.get(SHOWN..) {
-            let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
-            let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
-        }
+        host::write_programs(&mut text, &self.outcomes(), SHOWN);
         let _ = writeln!(
             text,
             "\n{:<22}{:>6}{:>14}{:>14}{:>14}",

@@ -14,12 +14,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant as Now};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use skinflint_js_options::host::cpu_time;
 use skinflint_js_options::{ClockOf, Close, Engine, JsArgs};
 
 use crate::engine;
 use crate::memory::Malloc;
 use crate::report::{Instant, Report, TenantRow};
-use crate::tab::{Program, Tab, cpu_time};
+use crate::tab::{Program, Tab};
 
 /// Resident bytes stand still if they fall by less than this share from one look to the next.
 const STILL: f64 = 0.005;

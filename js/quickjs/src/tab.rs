@@ -10,6 +10,8 @@
 
 use std::time::{Duration, Instant};
 
+use skinflint_js_options::host::cpu_time;
+
 use crate::engine::Engine;
 use crate::memory::{Malloc, Memory};
 use crate::report::{Failure, ProgramRow, TenantRow};
@@ -145,18 +147,4 @@ impl Tab {
             output_cut: self.cut,
         }
     }
-}
-
-/// Processor time of all threads of the process.
-pub(crate) fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: C's contract: a clock that Linux has, and room for the answer.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.unsigned_abs() as u32,
-    )
 }

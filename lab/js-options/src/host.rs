@@ -1,0 +1,139 @@
+//! What each JavaScript host does around its engine: options in, a thread for the engine, failures, report and status out.
+//!
+//! ```text
+//!   argv ─► JsArgs ─► a thread with the engine's stack ─► work ─► Outcome ─► stderr or one line of JSON ─► status
+//! ```
+//!
+//! Not here: engines, and what their reports hold (`js/`).
+
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+
+use crate::JsArgs;
+
+/// Bytes of the engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
+const STACK_BYTES: usize = 1 << 30;
+
+/// Runs a host's command line, `work` on a thread with the engine's stack. Status: that of `work`; 2 for wrong use.
+pub fn main(work: impl FnOnce(&JsArgs) -> u8 + Send + 'static) -> ExitCode {
+    let args = match JsArgs::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            // A closed pipe is success.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let engine = std::thread::Builder::new()
+        .name("engine".to_owned())
+        .stack_size(STACK_BYTES);
+    let status = match engine.spawn(move || work(&args)) {
+        Ok(thread) => thread.join().unwrap_or(2),
+        Err(error) => {
+            say(&format!(
+                "no thread for the engine: {error}; look at `ulimit -v`"
+            ));
+            2
+        }
+    };
+    let _ = std::io::stdout().flush();
+    ExitCode::from(status)
+}
+
+/// Says an error of the whole run, and returns its status.
+pub fn refused(error: &anyhow::Error) -> u8 {
+    say(&format!("{error:#}"));
+    2
+}
+
+/// What became of a program.
+pub struct Outcome<'a> {
+    /// Number of its tab, from 1.
+    pub tab: usize,
+    /// Its file, as it was named.
+    pub file: &'a str,
+    /// What it ended by, if it failed.
+    pub failure: Option<String>,
+    /// Its value, as text.
+    pub result: Option<&'a str>,
+    /// Milliseconds of processor time.
+    pub cpu_ms: f64,
+}
+
+/// Says the failures and the report, and returns the status: 1 if a program failed, 2 if the report cannot be written.
+///
+/// `line` is the report as one line of JSON, where that was asked for; else `text` goes to stderr.
+pub fn tell<E: Display>(
+    outcomes: &[Outcome],
+    line: Option<Result<String, E>>,
+    text: impl FnOnce() -> String,
+) -> u8 {
+    let failed = outcomes
+        .iter()
+        .filter_map(|outcome| Some((outcome, outcome.failure.as_ref()?)));
+    let mut status = 0;
+    for (outcome, failure) in failed {
+        status = 1;
+        say(&format!("tab {}: {}: {failure}", outcome.tab, outcome.file));
+    }
+    match line {
+        // A closed pipe is success.
+        Some(Ok(line)) => drop(writeln!(std::io::stdout(), "{line}")),
+        Some(Err(error)) => {
+            say(&format!("the report cannot be written: {error}"));
+            return 2;
+        }
+        None => drop(write!(std::io::stderr(), "{}", text())),
+    }
+    status
+}
+
+/// Writes a line for each of the first programs, since of many tabs with one program each line would be the same, and one for
+/// the rest.
+pub fn write_programs(text: &mut String, outcomes: &[Outcome], shown: usize) {
+    let failed = outcomes.iter().filter(|row| row.failure.is_some()).count();
+    let _ = writeln!(text, "{} programs, {failed} failed", outcomes.len());
+    for row in outcomes.iter().take(shown) {
+        let end = if row.failure.is_some() {
+            "failed"
+        } else {
+            "done"
+        };
+        let _ = writeln!(
+            text,
+            "  tab {:<4} {end:<7}{:>9.0} ms CPU  {}  {}",
+            row.tab,
+            row.cpu_ms,
+            row.file,
+            row.result.unwrap_or("")
+        );
+    }
+    if let Some(rest @ [_, ..]) = outcomes.get(shown..) {
+        let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
+        let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
+    }
+}
+
+/// Returns the processor time of all threads of the process.
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: C's contract: a clock that Linux has, and room for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+/// Writes a line to stderr.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "skinflint js: {text}");
+}
