@@ -50,4 +50,4 @@ pub use buf::Buf;
 pub use bus::{Bus, Level, Listener, Mailbox, Rebuild};
 pub use discard::{Discardable, Discards};
 pub use measure::HeapBytes;
-pub use store::{Budget, Cache, Verdict};
+pub use store::{Budget, Cache, Verdict, Why};

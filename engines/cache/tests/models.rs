@@ -20,6 +20,11 @@
 // The crate uses the rest.
 #![allow(dead_code)]
 
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std::task::Wake;
+
 use skinflint_interleave::{Arc, Mutex, Watched, check, thread};
 
 #[path = "../src/store/flight.rs"]
@@ -117,6 +122,108 @@ fn a_failure_wakes_those_who_wait() {
         }
         // Nothing is left over: the next thread makes it, or finds it.
         assert_eq!(cache.join(Some(9)), Ok(9));
+    });
+}
+
+/// Wakes the thread that polls.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls a future to its end, and sleeps between.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(std::sync::Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+impl Cache {
+    /// Looks the key up by a future; `fails`: its `make` returns an error.
+    async fn join_async(&self, make: usize, fails: bool) -> Result<usize, ()> {
+        if let Some(value) = self.look() {
+            return Ok(value);
+        }
+        let make = async {
+            *self.made.lock().expect("no panic") += 1;
+            if fails {
+                return Err(());
+            }
+            *self.entry.lock().expect("no panic") = Some(make);
+            Ok(make)
+        };
+        let look = || self.look();
+        self.flights.fetch_async(7, &7, look, make, || ()).await
+    }
+}
+
+/// Two futures on two threads miss the same key: it is made once, and both have it.
+///
+/// Fails if the end of a flight does not wake futures, or if `Flights::fetch_async` does not look again before it makes.
+#[test]
+fn futures_have_a_value_made_once() {
+    check(PREEMPTIONS, || {
+        let cache = Arc::new(Cache::new());
+        let others = [
+            {
+                let cache = cache.clone();
+                thread::spawn(move || block_on(cache.join_async(1, false)).expect("made"))
+            },
+            {
+                let cache = cache.clone();
+                thread::spawn(move || block_on(cache.join_async(2, false)).expect("made"))
+            },
+        ];
+        let values = others.map(|other| other.join().expect("ends"));
+        assert_eq!(values[0], values[1]);
+        assert_eq!(*cache.made.lock().expect("no panic"), 1);
+        assert_eq!(cache.join(Some(9)), Ok(values[0]));
+    });
+}
+
+/// A thread fails while a future waits for it: the future leads next. A thread does not wait for the future (flight.G6).
+///
+/// Fails if the end of a flight does not wake futures.
+#[test]
+fn a_lost_lead_goes_to_a_future() {
+    check(PREEMPTIONS, || {
+        let cache = Arc::new(Cache::new());
+        let other = {
+            let cache = cache.clone();
+            thread::spawn(move || cache.join(None))
+        };
+        let mine = block_on(cache.join_async(9, false));
+        assert_eq!(mine, Ok(9));
+        assert!(matches!(
+            other.join().expect("ends"),
+            Ok(9) | Err(Joined::Own(()))
+        ));
+    });
+}
+
+/// Two futures wait or lead while a third fails: nobody sleeps for ever.
+///
+/// Fails if the end of a flight wakes no future, or only one.
+#[test]
+fn a_future_that_fails_wakes_the_others() {
+    check(PREEMPTIONS, || {
+        let cache = Arc::new(Cache::new());
+        let others = [1, 2].map(|value| {
+            let cache = cache.clone();
+            thread::spawn(move || block_on(cache.join_async(value, value == 1)))
+        });
+        let mine = block_on(cache.join_async(9, false)).expect("made");
+        let [failed, other] = others.map(|other| other.join().expect("ends"));
+        assert!(failed.is_err() || failed == Ok(mine));
+        assert_eq!(other, Ok(mine));
     });
 }
 

@@ -73,6 +73,7 @@ fn safe_functions(content: &str) -> Vec<(String, usize)> {
         }
         let rest = code.strip_prefix("pub ");
         let rest = rest.map(|rest| rest.strip_prefix("const ").unwrap_or(rest));
+        let rest = rest.map(|rest| rest.strip_prefix("async ").unwrap_or(rest));
         if let Some(rest) = rest.and_then(|rest| rest.strip_prefix("fn ")) {
             let is_name = |c: char| c.is_alphanumeric() || c == '_';
             let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     const CODE: &str = "impl A {\n    pub fn new() -> A {}\n    pub const fn get(&self) {}\n    pub unsafe fn raw() {}\n    \
-                        pub(crate) fn own() {}\n}\n// pub fn said() {}\nimpl B {\n    pub fn new() -> B {}\n}\n\
+                        pub(crate) fn own() {}\n}\n// pub fn said() {}\nimpl B {\n    pub fn new() -> B {}\n    pub async fn wait() {}\n}\n\
                         #[cfg(test)]\nmod tests {\n    pub fn tested() {}\n}\n";
 
     fn faults(document: &str) -> Vec<String> {
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn each_safe_function_has_a_line_and_each_line_a_function() {
         let head = "## `engines/gc/src/a.rs`\n\n| function | why |\n|---|---|\n";
-        let rows = "| `A::new` | a value |\n| `A::get` | a value |\n| `B::new` | a value |\n";
+        let rows = "| `A::new` | a value |\n| `A::get` | a value |\n| `B::new` | a value |\n| `B::wait` | a value |\n";
         assert_eq!(faults(&format!("{head}{rows}")), [""; 0]);
         let missing = faults(&format!("{head}| `A::new` | a value |\n| `A::get` | |\n"));
         let line = |line, name: &str| {
@@ -137,10 +138,10 @@ mod tests {
                 "engines/gc/src/a.rs:{line} `{name}` is not in {AUDIT}: say there why it can be safe"
             )
         };
-        assert_eq!(missing, [line(3, "get"), line(9, "new")]);
+        assert_eq!(missing, [line(3, "get"), line(9, "new"), line(10, "wait")]);
         let more = faults(&format!("{head}{rows}| `A::raw` | it is not |\n"));
-        let what = format!("{AUDIT}:8 engines/gc/src/a.rs has no safe public function `raw`");
+        let what = format!("{AUDIT}:9 engines/gc/src/a.rs has no safe public function `raw`");
         assert_eq!(more, [what]);
-        assert_eq!(faults("").len(), 3);
+        assert_eq!(faults("").len(), 4);
     }
 }

@@ -3,15 +3,21 @@
 //! ```text
 //!   enter(key) ─► not being made ─► Lead ─► look again, make, put in ─► land(value) ──┐
 //!              └► being made ─► waits ◄───── the value │ Failed │ Panicked ◄─ dropped ┘
+//!   a thread sleeps until then; a future leaves its waker
 //! ```
 //!
-//! G1  At most one flight of a key. It ends in one way: with a value, or without, when its lead is dropped.
+//! G1  At most one flight of a key that a thread leads, and one that a future leads. It ends in one way: with a value, or
+//!     without, when its lead is dropped.
 //! G2  A value is put into the cache before its flight ends, and the thread that leads looks again before it makes: a
 //!     thread that missed just before does not make the value once more.
 //! G3  A thread that waits holds nothing and leads nothing: a thread that is making a value does not wait for another
 //!     one ([`may_wait`]), so two threads that need each other's values make both.
-//! G4  Every waiting thread is woken when the flight ends, however it ends.
+//! G4  Every waiting thread and future is woken when the flight ends, however it ends. So no wake-up is lost with a
+//!     future that is dropped while it waits, and a future that is dropped while it leads hands on the lead.
 //! G5  Threads that wait in vain see why: the leading thread's `make` failed, or panicked.
+//! G6  A future waits for whoever makes the value. A thread never waits for a future: it may be that thread which would
+//!     have to poll it. What a future polls while it makes a value does not wait, either (G3).
+//! G7  Wakers are cloned, woken and dropped while no lock is held. A flight has a place for as many as wait at a time.
 //!
 //! Cost: a lock and a walk over what is being made, for each miss; a hit does not come here. The models run this very
 //! file, [`Flights::fetch`] whole (`tests/models.rs`).
@@ -20,6 +26,9 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
 
 use crate::sync::{Arc, Condvar, Mutex, locked, waited};
 
@@ -44,7 +53,8 @@ impl fmt::Display for Lost {
 impl std::error::Error for Lost {}
 
 enum State<V> {
-    Up,
+    /// Futures that wait have places here; a place is free again when its future was dropped.
+    Up(Vec<Option<Waker>>),
     Landed(V),
     Lost(Lost),
 }
@@ -52,8 +62,16 @@ enum State<V> {
 struct Flight<K, V> {
     hash: u64,
     key: K,
+    by: By,
     state: Mutex<State<V>>,
     ended: Condvar,
+}
+
+/// Who leads a flight (G6).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Thread,
+    Future,
 }
 
 /// The values that are being made for one cache.
@@ -104,6 +122,22 @@ fn may_wait() -> bool {
     MAKING.with(Cell::get) == 0
 }
 
+/// Marks that this thread makes a value.
+struct Making;
+
+impl Making {
+    fn enter() -> Making {
+        MAKING.with(|making| making.set(making.get() + 1));
+        Making
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        MAKING.with(|making| making.set(making.get() - 1));
+    }
+}
+
 impl<K: Eq + Clone, V: Clone> Flights<K, V> {
     /// Creates the list without a flight.
     pub fn new() -> Flights<K, V> {
@@ -133,6 +167,7 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
             }
             Entered::Lost(why) => Err(Joined::Lost(why)),
             Entered::Lead(lead) => {
+                let _making = Making::enter();
                 // G2: it may have been put in since.
                 let value = match peek() {
                     Some(value) => value,
@@ -144,40 +179,92 @@ impl<K: Eq + Clone, V: Clone> Flights<K, V> {
         }
     }
 
-    /// Leads the flight of a key, or waits until it ends. Only for a thread that [`may_wait`].
-    fn enter(&self, hash: u64, key: &K) -> Entered<'_, K, V> {
-        let flight = {
-            let mut all = locked(&self.0);
-            let found = all.iter().find(|one| one.hash == hash && one.key == *key);
-            match found.map(Arc::clone) {
-                Some(flight) => flight,
-                None => {
-                    let flight = Arc::new(Flight {
-                        hash,
-                        key: key.clone(),
-                        state: Mutex::new(State::Up),
-                        ended: Condvar::new(),
-                    });
-                    all.push(Arc::clone(&flight));
-                    drop(all);
-                    MAKING.with(|making| making.set(making.get() + 1));
-                    return Entered::Lead(Lead { of: self, flight });
+    /// Does what [`Flights::fetch`] does for a future, which waits without a thread. `make` is polled if this future
+    /// leads; of futures that waited in vain one leads next.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub async fn fetch_async<E>(
+        &self,
+        hash: u64,
+        key: &K,
+        peek: impl Fn() -> Option<V>,
+        make: impl Future<Output = Result<V, E>>,
+        joined: impl FnOnce(),
+    ) -> Result<V, E> {
+        let mut make = pin!(make);
+        let make = poll_fn(|context| {
+            let _making = Making::enter();
+            make.as_mut().poll(context)
+        });
+        if !may_wait() {
+            return make.await;
+        }
+        loop {
+            match self.find_or_lead(hash, key, By::Future) {
+                Ok(lead) => {
+                    // G2.
+                    let value = match peek() {
+                        Some(value) => value,
+                        None => make.await?,
+                    };
+                    lead.land(value.clone());
+                    return Ok(value);
+                }
+                Err(flight) => {
+                    if let Ok(value) = (Wait { flight, at: None }).await {
+                        joined();
+                        return Ok(value);
+                    }
                 }
             }
+        }
+    }
+
+    /// Leads a flight of a key, if there is none that the caller may wait for (G6).
+    fn find_or_lead(
+        &self,
+        hash: u64,
+        key: &K,
+        by: By,
+    ) -> Result<Lead<'_, K, V>, Arc<Flight<K, V>>> {
+        let mut all = locked(&self.0);
+        let is_it = |one: &&Arc<Flight<K, V>>| {
+            one.hash == hash && (by == By::Future || one.by == by) && one.key == *key
+        };
+        if let Some(flight) = all.iter().find(is_it) {
+            return Err(Arc::clone(flight));
+        }
+        let flight = Arc::new(Flight {
+            hash,
+            key: key.clone(),
+            by,
+            state: Mutex::new(State::Up(Vec::new())),
+            ended: Condvar::new(),
+        });
+        all.push(Arc::clone(&flight));
+        Ok(Lead { of: self, flight })
+    }
+
+    /// Leads the flight of a key, or waits until it ends. Only for a thread that [`may_wait`].
+    fn enter(&self, hash: u64, key: &K) -> Entered<'_, K, V> {
+        let flight = match self.find_or_lead(hash, key, By::Thread) {
+            Ok(lead) => return Entered::Lead(lead),
+            Err(flight) => flight,
         };
         let mut state = locked(&flight.state);
         loop {
             match &*state {
                 State::Landed(value) => return Entered::Landed(value.clone()),
                 State::Lost(why) => return Entered::Lost(*why),
-                State::Up => state = waited(&flight.ended, state),
+                State::Up(_) => state = waited(&flight.ended, state),
             }
         }
     }
 }
 
 impl<K, V> Flights<K, V> {
-    /// Returns the number of threads that wait for a flight: each of them gets its result. Not in models.
+    /// Returns the number of threads and futures that wait for a flight: each of them gets its result. Not in models.
     #[cfg(not(loom))]
     pub fn waiting(&self) -> usize {
         let all = locked(&self.0);
@@ -196,8 +283,11 @@ impl<K, V> Flights<K, V> {
         }
         drop(all);
         drop(gone);
-        *locked(&flight.state) = state;
+        let before = core::mem::replace(&mut *locked(&flight.state), state);
         flight.ended.notify_all();
+        if let State::Up(wakers) = before {
+            wakers.into_iter().flatten().for_each(Waker::wake);
+        }
     }
 }
 
@@ -216,8 +306,7 @@ impl<K, V> Lead<'_, K, V> {
 
 impl<K, V> Drop for Lead<'_, K, V> {
     fn drop(&mut self) {
-        MAKING.with(|making| making.set(making.get() - 1));
-        let is_up = matches!(*locked(&self.flight.state), State::Up);
+        let is_up = matches!(*locked(&self.flight.state), State::Up(_));
         if is_up {
             let why = match std::thread::panicking() {
                 true => Lost::Panicked,
@@ -225,5 +314,46 @@ impl<K, V> Drop for Lead<'_, K, V> {
             };
             self.of.end(&self.flight, State::Lost(why));
         }
+    }
+}
+
+/// A future's wait for a flight. Dropped, it gives its place back (G7).
+struct Wait<K, V> {
+    flight: Arc<Flight<K, V>>,
+    at: Option<usize>,
+}
+
+impl<K, V: Clone> Future for Wait<K, V> {
+    type Output = Result<V, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut waker = Some(context.waker().clone());
+        let Wait { flight, at: place } = &mut *self;
+        let result = match &mut *locked(&flight.state) {
+            State::Landed(value) => Poll::Ready(Ok(value.clone())),
+            State::Lost(why) => Poll::Ready(Err(*why)),
+            State::Up(wakers) => {
+                let free = || wakers.iter().position(Option::is_none);
+                let at = place.or_else(free).unwrap_or(wakers.len());
+                match wakers.get_mut(at) {
+                    Some(place) => core::mem::swap(place, &mut waker),
+                    None => wakers.push(waker.take()),
+                }
+                *place = Some(at);
+                Poll::Pending
+            }
+        };
+        drop(waker);
+        result
+    }
+}
+
+impl<K, V> Drop for Wait<K, V> {
+    fn drop(&mut self) {
+        let waker = match (&mut *locked(&self.flight.state), self.at) {
+            (State::Up(wakers), Some(at)) => wakers[at].take(),
+            _ => None,
+        };
+        drop(waker);
     }
 }

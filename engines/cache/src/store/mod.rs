@@ -22,6 +22,11 @@
 //!     its value even if the cache does not take it. If it fails or panics, [`Cache::get_or_join`] reports that to all
 //!     that waited, while with [`Cache::get_or_make`] and [`Cache::get_or_try_make`] the next of them makes it. A
 //!     thread that is making a value does not wait.
+//! X7  A listener learns of each entry that came in and went, once, with the way it went ([`Why`]): none of the cache's
+//!     locks is held, the sums of X4 hold already, and the entry is dropped afterwards. Entries that go with the cache
+//!     itself are not told.
+//! X8  A value is found for less than its lifetime after it was put in, however often it is used: a lookup that comes
+//!     later misses, and takes it out.
 //!
 //! Threads: a cache is shared by reference; each shard has a lock, held for some hundred nanoseconds, or while entries
 //! go.
@@ -36,9 +41,11 @@ mod budget;
 mod clock;
 mod flight;
 mod index;
+mod listen;
 mod shard;
 mod sketch;
 mod stats;
+mod tasks;
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -54,7 +61,9 @@ pub use budget::{Budget, Member};
 pub use clock::Clock;
 use flight::Flights;
 pub use flight::{Joined, Lost};
-use shard::{Inserted, Shard, Trash};
+use listen::Told;
+pub use listen::Why;
+use shard::{Before, Inserted, Shard, Trash};
 pub use stats::{ASKED_EACH, PAGE_NS, PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
 
 /// Number of entries that go under one hold of the lock.
@@ -68,6 +77,7 @@ pub struct Builder {
     name: String,
     limit: usize,
     idle: Option<Duration>,
+    lifetime: Option<Duration>,
     rebuild: Rebuild,
     shards: usize,
     clock: Clock,
@@ -86,6 +96,22 @@ impl Builder {
     pub fn idle(mut self, time: Duration) -> Builder {
         self.idle = Some(time);
         self
+    }
+
+    /// Sets the time after which an entry goes, counted from when it was put in, though it is used (X8). A part of a
+    /// millisecond counts as a whole one. Without it, entries have no lifetime.
+    pub fn lifetime(mut self, time: Duration) -> Builder {
+        self.lifetime = Some(time);
+        self
+    }
+
+    fn lifetime_ms(&self) -> Option<u64> {
+        let ms = |time: Duration| {
+            time.as_nanos()
+                .div_ceil(1_000_000)
+                .min(u64::MAX as u128 - 1)
+        };
+        self.lifetime.map(|time| ms(time) as u64)
     }
 
     /// Sets what it costs to make an entry again, which decides when pressure asks this cache. Without it:
@@ -121,18 +147,43 @@ impl Builder {
         K: Eq + Hash + Clone + HeapBytes + Send + Sync + 'static,
         V: Clone + HeapBytes + Send + 'static,
     {
+        self.create(None)
+    }
+
+    /// Creates a cache that passes each entry that goes to `told`, with the way it went (X7). It runs on the thread that
+    /// made the entry go, the bus's too, and may use the cache; of two threads' entries with one key either may be
+    /// told first. It must not wait for a thread that inserts: that one may be waiting for the budget, which settles on
+    /// this thread. If it panics, so does the call that made the entry go, and the rest of what went with it is not told.
+    pub fn build_told<K, V>(
+        self,
+        told: impl Fn(&K, &V, Why) + Send + Sync + 'static,
+    ) -> Arc<Cache<K, V>>
+    where
+        K: Eq + Hash + Clone + HeapBytes + Send + Sync + 'static,
+        V: Clone + HeapBytes + Send + 'static,
+    {
+        self.create(Some(Box::new(told)))
+    }
+
+    fn create<K, V>(self, told: Told<K, V>) -> Arc<Cache<K, V>>
+    where
+        K: Eq + Hash + Clone + HeapBytes + Send + Sync + 'static,
+        V: Clone + HeapBytes + Send + 'static,
+    {
         let limit = match &self.budget {
             Some(budget) => self.limit.min(budget.limit_bytes()),
             None => self.limit,
         };
         let each = limit / self.shards;
+        let lifetime_ms = self.lifetime_ms().unwrap_or(u64::MAX);
         let cache = Arc::new(Cache {
             shards: (0..self.shards)
-                .map(|_| Mutex::new(Shard::new(each)))
+                .map(|_| Mutex::new(Shard::new(each, lifetime_ms)))
                 .collect(),
             allowed: AtomicUsize::new(limit),
             limit,
             flights: Flights::new(),
+            told,
             counts: Counts::default(),
             hasher: RandomState::new(),
             share: self.budget.as_ref().map(Share::of),
@@ -186,6 +237,7 @@ pub struct Cache<K, V> {
     allowed: AtomicUsize,
     limit: usize,
     flights: Flights<K, V>,
+    told: Told<K, V>,
     counts: Counts,
     hasher: RandomState,
     share: Option<Share>,
@@ -199,6 +251,7 @@ impl Cache<(), ()> {
             name: name.into(),
             limit: 64 << 20,
             idle: None,
+            lifetime: None,
             rebuild: Rebuild::Compute,
             shards: 1,
             clock: Clock::real(),
@@ -240,8 +293,9 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let now_ms = self.how.clock.now_ms();
+        let mut trash = Trash::new();
         let mut shard = self.lock(hash);
-        let found = shard.get(hash, now_ms, |other| other.borrow() == key);
+        let found = shard.get(hash, now_ms, |other| other.borrow() == key, &mut trash);
         let result = found.map(|(value, cost_ns)| {
             count(&self.counts.saved_ns, cost_ns);
             count(&self.counts.recent_ns, cost_ns);
@@ -251,6 +305,10 @@ where
         match result {
             Some(_) => count(&self.counts.hits, 1),
             None => count(&self.counts.misses, 1),
+        }
+        if !trash.0.is_empty() {
+            count(&self.counts.expired, 1);
+            self.went(&trash);
         }
         result
     }
@@ -322,7 +380,7 @@ where
         V: Clone,
     {
         let hash = self.hasher.hash_one(key);
-        let peek = || self.lock(hash).peek(hash, |other| other == key).cloned();
+        let peek = || self.peek(hash, key);
         let known = if counted { self.get(key) } else { peek() };
         if let Some(value) = known {
             return Ok(value);
@@ -330,6 +388,16 @@ where
         let make = || self.made(key, make);
         let joined = || count(&self.counts.joined, 1);
         self.flights.fetch(hash, key, peek, make, joined)
+    }
+
+    /// Returns the value of a key, and counts nothing: for a second look.
+    fn peek(&self, hash: u64, key: &K) -> Option<V>
+    where
+        V: Clone,
+    {
+        let now_ms = self.how.clock.now_ms();
+        let shard = self.lock(hash);
+        shard.peek(hash, now_ms, |other| other == key).cloned()
     }
 
     fn made<E>(&self, key: &K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<V, E>
@@ -368,10 +436,12 @@ where
         let refused = u64::from(inserted != Inserted::Kept);
         count(&self.counts.refused, refused);
         count(&self.counts.evicted, trash.0.len() as u64 - refused);
-        drop(trash);
+        // The sums first: a listener or a value that panics leaves them right.
         if let Some(share) = &self.share {
             share.change(change);
         }
+        self.tell(&trash);
+        drop(trash);
         inserted == Inserted::Kept
     }
 
@@ -383,17 +453,30 @@ where
     {
         let hash = self.hasher.hash_one(key);
         let mut trash = Trash::new();
-        self.lock(hash)
-            .remove(hash, |other| other.borrow() == key, &mut trash);
+        self.lock(hash).remove(
+            hash,
+            Why::Removed,
+            |other| other.borrow() == key,
+            &mut trash,
+        );
         let there = !trash.0.is_empty();
         count(&self.counts.removed, u64::from(there));
         self.went(&trash);
         there
     }
 
+    /// Tells the budget, then the listener, of entries that went. No lock is held.
     fn went(&self, trash: &Trash<K, V>) {
         if let Some(share) = &self.share {
             share.change(-(trash.bytes() as isize));
+        }
+        self.tell(trash);
+    }
+
+    fn tell(&self, trash: &Trash<K, V>) {
+        if let Some(told) = &self.told {
+            let each = trash.0.iter();
+            each.for_each(|gone| told(&gone.entry.0, &gone.entry.1, gone.why));
         }
     }
 
@@ -452,20 +535,26 @@ where
         }
     }
 
-    /// Drops entries that were not used for the idle time; returns the bytes dropped. The bus calls this; without a
+    /// Drops entries that were not used for the idle time, or whose lifetime is over; returns the bytes dropped. The bus calls this; without a
     /// bus, a timer of the program should.
     pub fn expire(&self) -> usize {
-        let Some(idle) = self.how.idle else { return 0 };
-        let Some(before_ms) = self.how.clock.now_ms().checked_sub(idle.as_millis() as u64) else {
-            return 0;
+        let now_ms = self.how.clock.now_ms();
+        let idle_ms = self.how.idle.map(|idle| idle.as_millis() as u64);
+        let lifetime_ms = self.how.lifetime_ms();
+        let before = Before {
+            used_ms: idle_ms.map_or(0, |idle| now_ms.saturating_sub(idle)),
+            born_ms: lifetime_ms.and_then(|lifetime| now_ms.checked_sub(lifetime)),
         };
+        if before.used_ms == 0 && before.born_ms.is_none() {
+            return 0;
+        }
         let mut dropped = 0;
         for shard in &self.shards {
             let mut from = Some(0);
             while let Some(at) = from {
                 let mut trash = Trash::new();
                 let mut held = shard.lock().unwrap_or_else(PoisonError::into_inner);
-                from = held.expire(before_ms, at, BATCH, &mut trash);
+                from = held.expire(before, at, BATCH, &mut trash);
                 let own = held.own_bytes();
                 if from.is_none() {
                     held.shrink();

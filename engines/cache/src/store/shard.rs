@@ -18,6 +18,8 @@
 //!     that lead each lap of a loop displaces what the next one needs first.
 //! D7  The hand moves on when a candidate was refused, so that the next one meets other entries. A full table of slots
 //!     grows by a little, so that no entry goes that has not lost a contest.
+//! D8  An entry that has its lifetime behind it is found by nobody: the lookup that meets it takes it out. Its birth is
+//!     48 bits of milliseconds, which lie where a slot had room between two words: a cache without lifetimes pays none.
 //!
 //! With D6, D7 and a window of a twentieth `loop` of `bench/cache` has 59 to 65 hits of 100 (hashes differ from run to
 //! run) and not 28, `zipf` 73.7 and not 71.2 (`cargo xtask bench cache`, 2026-11-22). Without the lead, without the
@@ -34,6 +36,7 @@
 //! Not here: locks, time, the public face (`mod`).
 
 use crate::buf::Buf;
+use crate::store::Why;
 use crate::store::index::Index;
 use crate::store::sketch::Sketch;
 
@@ -54,9 +57,11 @@ const USED_MAX: u8 = 3;
 /// An entry that went, with its bytes.
 pub struct Gone<K, V> {
     /// The key and the value, to be dropped without the lock (D5).
-    _entry: (K, V),
+    pub entry: (K, V),
     /// The bytes of the entry.
     pub bytes: usize,
+    /// The way it went.
+    pub why: Why,
 }
 
 /// The entries that went.
@@ -90,6 +95,33 @@ struct Slot<K, V> {
     after: u32,
     which: Which,
     used: u8,
+    born: Born,
+}
+
+/// The time at which an entry came, in milliseconds (D8).
+#[derive(Clone, Copy)]
+struct Born([u16; 3]);
+
+impl Born {
+    const NEVER: Born = Born([0; 3]);
+
+    fn at(ms: u64) -> Born {
+        Born([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
+    }
+
+    fn ms(self) -> u64 {
+        let [low, middle, high] = self.0.map(u64::from);
+        low | middle << 16 | high << 32
+    }
+}
+
+/// What expires: entries that were not used since the one time, and those that came before the other.
+#[derive(Clone, Copy)]
+pub struct Before {
+    /// Entries whose last use was before this time go.
+    pub used_ms: u64,
+    /// Entries that came at this time or before it go; `None`: entries have no lifetime.
+    pub born_ms: Option<u64>,
 }
 
 /// A queue, first in, first out. `head`: the newest.
@@ -170,12 +202,15 @@ pub struct Shard<K, V> {
     pub allowed: usize,
     /// Bytes of entries.
     pub bytes: usize,
+    /// The lifetime of entries in milliseconds; `u64::MAX`: they have none (D8).
+    lifetime_ms: u64,
 }
 
 impl<K: Eq, V> Shard<K, V> {
-    /// Creates an empty shard.
-    pub fn new(allowed: usize) -> Shard<K, V> {
+    /// Creates an empty shard whose entries live for `lifetime_ms` milliseconds; `u64::MAX`: for ever.
+    pub fn new(allowed: usize, lifetime_ms: u64) -> Shard<K, V> {
         Shard {
+            lifetime_ms,
             slots: Buf::new(),
             free: NONE,
             index: Index::default(),
@@ -253,7 +288,7 @@ impl<K: Eq, V> Shard<K, V> {
     }
 
     /// Takes an entry out of the queue, the index and its slot.
-    fn take(&mut self, at: u32, trash: &mut Trash<K, V>) {
+    fn take(&mut self, at: u32, why: Why, trash: &mut Trash<K, V>) {
         self.unlink(at);
         let slots = &self.slots;
         let hash = slots[at as usize].hash;
@@ -265,17 +300,29 @@ impl<K: Eq, V> Shard<K, V> {
         self.free = at;
         if let Some(entry) = slot.entry.take() {
             let bytes = slot.bytes;
-            trash.0.push(Gone {
-                _entry: entry,
-                bytes,
-            });
+            trash.0.push(Gone { entry, bytes, why });
         }
     }
 
-    /// Returns the value of a key and what it cost, and notes the use.
-    pub fn get(&mut self, hash: u64, now_ms: u64, is: impl Fn(&K) -> bool) -> Option<(&V, u64)> {
+    /// Reports whether a slot's entry has its lifetime behind it (D8).
+    fn is_old(&self, at: u32, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.slot(at).born.ms()) >= self.lifetime_ms
+    }
+
+    /// Returns the value of a key and what it cost, and notes the use. An entry that is too old goes into the trash.
+    pub fn get(
+        &mut self,
+        hash: u64,
+        now_ms: u64,
+        is: impl Fn(&K) -> bool,
+        trash: &mut Trash<K, V>,
+    ) -> Option<(&V, u64)> {
         self.sketch.add(hash);
         let at = self.find(hash, is)?;
+        if self.is_old(at, now_ms) {
+            self.take(at, Why::Old, trash);
+            return None;
+        }
         let slot = &mut self.slots[at as usize];
         slot.used = (slot.used + 1).min(USED_MAX);
         slot.used_ms = now_ms;
@@ -284,8 +331,11 @@ impl<K: Eq, V> Shard<K, V> {
     }
 
     /// Returns the value of a key, and notes nothing: for a second look.
-    pub fn peek(&self, hash: u64, is: impl Fn(&K) -> bool) -> Option<&V> {
+    pub fn peek(&self, hash: u64, now_ms: u64, is: impl Fn(&K) -> bool) -> Option<&V> {
         let at = self.find(hash, is)?;
+        if self.is_old(at, now_ms) {
+            return None;
+        }
         self.slot(at).entry.as_ref().map(|(_, value)| value)
     }
 
@@ -296,9 +346,15 @@ impl<K: Eq, V> Shard<K, V> {
     }
 
     /// Removes an entry.
-    pub fn remove(&mut self, hash: u64, is: impl Fn(&K) -> bool, trash: &mut Trash<K, V>) {
+    pub fn remove(
+        &mut self,
+        hash: u64,
+        why: Why,
+        is: impl Fn(&K) -> bool,
+        trash: &mut Trash<K, V>,
+    ) {
         if let Some(at) = self.find(hash, is) {
-            self.take(at, trash);
+            self.take(at, why, trash);
         }
     }
 
@@ -310,12 +366,10 @@ impl<K: Eq, V> Shard<K, V> {
         (bytes, cost_ns, now_ms): (usize, u64, u64),
         trash: &mut Trash<K, V>,
     ) -> Inserted {
-        self.remove(hash, |key| *key == entry.0, trash);
+        self.remove(hash, Why::Replaced, |key| *key == entry.0, trash);
         if bytes > self.allowed / 2 {
-            trash.0.push(Gone {
-                _entry: entry,
-                bytes,
-            });
+            let why = Why::Refused;
+            trash.0.push(Gone { entry, bytes, why });
             return Inserted::TooLarge;
         }
         let at = self.room();
@@ -329,6 +383,7 @@ impl<K: Eq, V> Shard<K, V> {
             after: NONE,
             which: Which::Window,
             used: 0,
+            born: Born::at(now_ms),
         };
         self.bytes += bytes;
         let slots = &self.slots;
@@ -363,6 +418,7 @@ impl<K: Eq, V> Shard<K, V> {
             after: NONE,
             which: Which::Window,
             used: 0,
+            born: Born::NEVER,
         });
         self.slots.len() as u32 - 1
     }
@@ -378,13 +434,16 @@ impl<K: Eq, V> Shard<K, V> {
             // D4: it does not wait in the window, where it would displace everything.
             self.unlink(new);
             self.link(new, Which::Main);
-            return self.contest(new, trash);
+            let inserted = self.contest(new, Why::Refused, trash);
+            // The tables may have grown for it, though it was refused.
+            while self.is_over() && self.evict_one(new, trash) {}
+            return inserted;
         }
         while self.window.bytes > window && self.window.count > 1 {
             let oldest = self.window.tail;
             self.unlink(oldest);
             self.link(oldest, Which::Main);
-            self.contest(oldest, trash);
+            self.contest(oldest, Why::Displaced, trash);
         }
         // Entries that came through the window are judged, whatever else is too much: none leaves main without a
         // contest.
@@ -392,33 +451,36 @@ impl<K: Eq, V> Shard<K, V> {
             let oldest = self.window.tail;
             self.unlink(oldest);
             self.link(oldest, Which::Main);
-            self.contest(oldest, trash);
+            self.contest(oldest, Why::Displaced, trash);
         }
         while self.is_over() && self.evict_one(new, trash) {}
         Inserted::Kept
     }
 
     /// Judges a candidate, linked into main, against the entries that would have to go for it, all together (D6).
-    fn contest(&mut self, candidate: u32, trash: &mut Trash<K, V>) -> Inserted {
+    /// `why`: what it is to the candidate if it goes.
+    fn contest(&mut self, candidate: u32, why: Why, trash: &mut Trash<K, V>) -> Inserted {
         while self.is_over() {
             let over = self.bytes + self.own_bytes() - self.allowed;
             let Some(first) = self.victim(candidate) else {
                 // No other entry is there: the window has the rest.
                 if self.window.count == 0 {
-                    break;
+                    // It is alone, and too much beside the tables (D2): under pressure little is allowed.
+                    self.take(candidate, why, trash);
+                    return Inserted::Refused;
                 }
                 let oldest = self.window.tail;
-                self.take(oldest, trash);
+                self.take(oldest, Why::Displaced, trash);
                 continue;
             };
             match self.displaced(candidate, first, over) {
                 Some((victims, count)) => {
                     for at in &victims[..count] {
-                        self.take(*at, trash);
+                        self.take(*at, Why::Displaced, trash);
                     }
                 }
                 None => {
-                    self.take(candidate, trash);
+                    self.take(candidate, why, trash);
                     // D7. It was the tail, and cold; if it is alone, there is no other to be met.
                     if self.main.tail == first {
                         self.unlink(first);
@@ -499,7 +561,8 @@ impl<K: Eq, V> Shard<K, V> {
                     .is_some_and(|slot| slot.entry.is_some())
             });
         }
-        at.inspect(|at| self.take(*at, trash)).is_some()
+        at.inspect(|at| self.take(*at, Why::Displaced, trash))
+            .is_some()
     }
 
     /// Lets entries go, cold ones first, until `bytes` bytes went; at most `most` entries. `true`: there may be more.
@@ -511,16 +574,16 @@ impl<K: Eq, V> Shard<K, V> {
             }
             let at = self.victim(NONE).unwrap_or(self.window.tail);
             went += self.slot(at).bytes;
-            self.take(at, trash);
+            self.take(at, Why::Released, trash);
         }
         false
     }
 
-    /// Lets entries go that were not used since `before_ms`; looks at slots from `from` on, and takes at most `most`.
+    /// Lets entries go that expire; looks at slots from `from` on, and takes at most `most`.
     /// Returns where to go on, if there is more. Cost: a look at each slot.
     pub fn expire(
         &mut self,
-        before_ms: u64,
+        before: Before,
         from: usize,
         most: usize,
         trash: &mut Trash<K, V>,
@@ -530,8 +593,13 @@ impl<K: Eq, V> Shard<K, V> {
                 return Some(at);
             }
             let slot = &self.slots[at];
-            if slot.entry.is_some() && slot.used_ms < before_ms {
-                self.take(at as u32, trash);
+            if slot.entry.is_none() {
+                continue;
+            }
+            if before.born_ms.is_some_and(|born| slot.born.ms() <= born) {
+                self.take(at as u32, Why::Old, trash);
+            } else if slot.used_ms < before.used_ms {
+                self.take(at as u32, Why::Idle, trash);
             }
         }
         None
@@ -603,6 +671,20 @@ impl<K, V> Slot<K, V> {
         Slot {
             entry: None,
             ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_birth_lies_where_a_slot_had_room() {
+        let words = size_of::<Option<(u64, u64)>>() + 4 * size_of::<u64>() + 2 * size_of::<u32>();
+        assert_eq!(size_of::<Slot<u64, u64>>(), words + size_of::<u64>());
+        for ms in [0, 1, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 0x1234_5678_9ABC] {
+            assert_eq!(Born::at(ms).ms(), ms);
         }
     }
 }
