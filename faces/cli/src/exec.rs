@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use skinflint_base::env;
-use skinflint_launch::{preflight, preload};
+use skinflint_launch::{carried, preflight, preload};
 
 /// Returns what follows the options of `exec`: examples, and the allocator's variables from their one table.
 pub fn help() -> String {
@@ -92,6 +92,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     if args.memory {
         command.env(env::MEMORY.name(), "on");
     }
+    carried::hand_on().context("the allocator's library cannot be handed on")?;
     let error = command.exec();
     Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
 }
