@@ -61,8 +61,8 @@ pub struct ExecArgs {
     #[arg(long)]
     pub memory: bool,
 
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments: all that follows, so our own options come before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -94,5 +94,5 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     }
     carried::hand_on().context("the allocator's library cannot be handed on")?;
     let error = command.exec();
-    Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+    Err(preflight::Unstartable::refused(program, &error))
 }

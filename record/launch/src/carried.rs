@@ -317,11 +317,12 @@ pub(crate) fn is_in_memory(path: &Path, name: &str) -> bool {
         return false;
     };
     let shown = target.as_os_str().as_bytes();
-    shown.starts_with(format!("/memfd:{name}").as_bytes())
+    shown.starts_with(format!("/memfd:/{name}").as_bytes())
 }
 
 fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
-    let name = CString::new(name)?;
+    // In the list of mappings it then looks like a file: what ends in `/libskinflint.so` is our allocator.
+    let name = CString::new(format!("/{name}"))?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: C4: `name` is a string of C's.
     let create = |flags| unsafe { libc::memfd_create(name.as_ptr(), flags) };

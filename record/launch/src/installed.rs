@@ -24,6 +24,17 @@ pub const ALLOCATOR: &str = "libskinflint.so";
 const PROBE: &str = "libskinflint_probe.so";
 /// Name of the program that plays scripts.
 const REPLAYER: &str = "skinflint-replay";
+/// Name of the reporters' library, which programs load; its variable is read by the bindings.
+const REPORTERS: &str = "libskinflint_report.so";
+const REPORTERS_VARIABLE: &str = "SKINFLINT_REPORT_LIBRARY";
+
+/// Returns the paths of all files that commands load or start, the recorder's first.
+pub fn all() -> impl Iterator<Item = Result<PathBuf>> {
+    let reporters = || file(REPORTERS, REPORTERS_VARIABLE);
+    [recorder, allocator, probe, replayer, reporters]
+        .into_iter()
+        .map(|find| find())
+}
 
 /// Returns the path of the recorder's library.
 ///

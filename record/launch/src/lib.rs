@@ -15,6 +15,7 @@
 
 pub mod carried;
 pub mod installed;
+pub mod machine;
 pub mod preflight;
 pub mod preload;
 pub mod signals;
