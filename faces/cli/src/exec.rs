@@ -48,7 +48,7 @@ Environment of the program:",
 
 #[derive(ClapArgs, Debug)]
 pub struct ExecArgs {
-    /// The allocator's library [default: libskinflint.so beside this program or in ../lib/skinflint]
+    /// The allocator's library [default: libskinflint.so beside this program or in ../lib/skinflint, else the one it carries]
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
 

@@ -169,17 +169,15 @@ fn in_memory_it_is_made_once_sealed_and_not_handed_on_by_itself() {
         .and_then(|mut file| file.write_all(b"x"));
     assert!(refused.is_err(), "it can be written");
     let held = IN_MEMORY.lock().expect("no thread failed");
-    // SAFETY: C4: it only reads.
+    // SAFETY: carried.C4: it only reads.
     let flags = unsafe { libc::fcntl(held[0].1.as_raw_fd(), libc::F_GETFD) };
     drop(held);
     assert_eq!(flags, libc::FD_CLOEXEC);
     hand_on().expect("our own");
     let held = IN_MEMORY.lock().expect("no thread failed");
-    // SAFETY: C4: it only reads.
-    assert_eq!(
-        unsafe { libc::fcntl(held[0].1.as_raw_fd(), libc::F_GETFD) },
-        0
-    );
+    // SAFETY: carried.C4: it only reads.
+    let flags = unsafe { libc::fcntl(held[0].1.as_raw_fd(), libc::F_GETFD) };
+    assert_eq!(flags, 0);
 }
 
 #[test]
