@@ -14,7 +14,7 @@ use skinflint_launch::{carried, installed};
 
 pub const HELP: &str = "\
 Examples:
-  skinflint doctor
+  skinflint doctor            # a line for each need
   skinflint doctor --json
 
 One line for each need: yes, part (what few programs need is missing) or no (a command cannot do
