@@ -67,7 +67,9 @@ fn recorder(environment: &[u8]) -> Option<String> {
     let mut files = preloaded.split([':', ' ']);
     // A recorder that lies in memory is named by a descriptor (launch's carried.rs).
     let in_memory = |file: &str| file.starts_with("/proc/") && file.contains("/fd/");
-    files.find(|file| is_recorder(file) || in_memory(file)).map(str::to_owned)
+    files
+        .find(|file| is_recorder(file) || in_memory(file))
+        .map(str::to_owned)
 }
 
 /// Returns why no library can be preloaded into a program file; `None` if one can be.
