@@ -45,12 +45,13 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
+.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 	@echo "  make check     formatting, lints and the rules only (no tests)"
-	@echo "  make install   PREFIX=$(PREFIX)"
+	@echo "  make one-file  target/dist/skinflint: all of it in one file, stripped, its debug information beside it"
+	@echo "  make install   PREFIX=$(PREFIX): the program, libraries, manual pages, completions for bash, zsh and fish"
 	@echo "  make clean     removes target/"
 
 deps:
@@ -288,21 +289,36 @@ contract-test-long: test-deps
 shim-test:
 	$(CARGO) test --locked --manifest-path shims/Cargo.toml --target-dir target/js -p boa_gc
 
-# The binary looks for its libraries beside itself and in ../lib/skinflint.
-install: build
-	install -d "$(DESTDIR)$(PREFIX)/bin"
-	install -m 755 $(RELEASE)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
-	install -m 755 $(RELEASE)/libskinflint_record.so "$(DESTDIR)$(PREFIX)/bin/libskinflint_record.so"
-	install -d "$(DESTDIR)$(PREFIX)/lib/skinflint" "$(DESTDIR)$(PREFIX)/include"
-	install -m 755 $(RELEASE)/libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so"
-	install -m 755 $(RELEASE)/libskinflint_probe.so $(RELEASE)/skinflint-replay "$(DESTDIR)$(PREFIX)/lib/skinflint"
+# Debug information beside the files. The program carries its libraries; installed, they also lie in lib/skinflint, where
+# it looks first: any user can then load them, and a program that changes its user still finds them.
+DIST = target/dist
+LIBRARIES = libskinflint_record.so libskinflint.so libskinflint_probe.so libskinflint_report.so skinflint-replay
+
+one-file: build
+	@sh bench/need.sh objcopy:binutils xz:xz-utils
+	@mkdir -p $(DIST)
+	@for file in skinflint $(LIBRARIES); do \
+	  objcopy --only-keep-debug $(RELEASE)/$$file $(DIST)/$$file.debug && \
+	  objcopy --strip-all --add-gnu-debuglink=$(DIST)/$$file.debug $(RELEASE)/$$file $(DIST)/$$file || exit 1; \
+	done
+	@echo "$(DIST)/skinflint: $$(wc -c < $(DIST)/skinflint) bytes, $$(xz -9e -c $(DIST)/skinflint | wc -c) compressed (xz)"
+
+install: one-file
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/skinflint/debug" "$(DESTDIR)$(PREFIX)/include"
+	install -m 755 $(DIST)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
+	@for file in $(LIBRARIES); do install -m 755 $(DIST)/$$file "$(DESTDIR)$(PREFIX)/lib/skinflint/$$file" || exit 1; done
+	install -m 644 $(DIST)/*.debug "$(DESTDIR)$(PREFIX)/lib/skinflint/debug"
 	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses skinflint-js-quickjs skinflint-js-quickjs-system; do \
 	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
-	install -m 644 include/skinflint.h "$(DESTDIR)$(PREFIX)/include/skinflint.h"
 	install -m 644 include/skinflint.h include/skinflint_report.h "$(DESTDIR)$(PREFIX)/include"
-	install -m 755 $(RELEASE)/libskinflint_report.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_report.so"
 	install -m 644 bindings/python/skinflint_report.py "$(DESTDIR)$(PREFIX)/lib/skinflint/skinflint_report.py"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
+	  "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	$(DIST)/skinflint man --all "$(DESTDIR)$(PREFIX)/share/man/man1"
+	$(DIST)/skinflint completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/skinflint"
+	$(DIST)/skinflint completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skinflint"
+	$(DIST)/skinflint completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skinflint.fish"
 
 clean:
 	$(CARGO) clean

@@ -1,10 +1,92 @@
 //! The command line: every command, with its arguments and help from its own file.
 //!
 //! ```text
-//!   words ─► Args ─► Command ─► commands::dispatch
+//!   words ─► Args ─► Command ─► commands::dispatch          nothing ─► BARE, five lines
 //! ```
+//!
+//! A1  Each command is in one group of [`GROUPS`], and help lists the groups.
 
-use clap::{Parser, Subcommand};
+use std::fmt::Write as _;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// What `skinflint` alone prints.
+pub const BARE: &str = "\
+skinflint run ./app          records it: where its memory goes, and what to change
+skinflint exec ./app         runs it on an allocator that gives memory back while it idles
+skinflint compare -- ./app   which allocator suits it
+skinflint doctor             what this machine allows
+skinflint help [COMMAND]     all commands, or one of them";
+
+/// The commands by what one wants of them.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Find out where memory goes",
+        &[
+            "run",
+            "record",
+            "report",
+            "attach",
+            "detach",
+            "top",
+            "ctl",
+            "memory",
+            "counts",
+            "dark-matter",
+        ],
+    ),
+    ("Give memory back", &["exec", "fit"]),
+    ("Compare", &["compare", "diff", "what-if"]),
+    ("Other tools' files", &["export", "import", "heap"]),
+    ("Laboratory", &["gc", "tabs", "js"]),
+    ("This program", &["doctor", "completions", "man"]),
+];
+
+/// Returns the definition of the command line, with its commands in groups.
+pub fn command() -> clap::Command {
+    let command = Args::command();
+    let mut groups = String::new();
+    for (title, names) in GROUPS {
+        let _ = writeln!(groups, "{title}:");
+        for name in names {
+            let about = command
+                .find_subcommand(name)
+                .and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(groups, "  {name:12} {about}");
+        }
+        groups.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+    );
+    let command = command.help_template(template);
+    command.mut_subcommands(|command| match command.get_after_help() {
+        Some(help) => {
+            let help = flowing(&help.to_string());
+            command.after_help(help)
+        }
+        None => command,
+    })
+}
+
+/// Joins the lines of paragraphs, which clap then wraps at the terminal's width; wrapped already, each second line would
+/// be a stump. Lines that are indented, and those before a blank one or behind a colon, stay.
+fn flowing(help: &str) -> String {
+    let mut text = String::new();
+    let mut last = "";
+    for line in help.lines() {
+        let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        if is_prose(line) && is_prose(last) && !last.ends_with(':') {
+            text.push(' ');
+        } else if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(line);
+        last = line;
+    }
+    text
+}
 
 /// Finds out where a program's memory goes, and says what would give it back.
 #[derive(Parser, Debug)]
@@ -13,12 +95,12 @@ use clap::{Parser, Subcommand};
 Example:
   skinflint run -- sqlite3 app.db 'select count(*) from t'
 
-Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong
-use; 1 for a trace that cannot be read.
+Exit status: run, record and exec pass on the program's (128 + n if signal n killed it); 127 if it
+is not there and 126 if it is no program; 2 for wrong use; 1 for a trace that cannot be read.
 
 Environment:
-  SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
-                       ../lib/skinflint
+  SKINFLINT_RECORDER   path of libskinflint_record.so, if neither the one beside this program or in
+                       ../lib/skinflint is meant nor the one that this program carries
   SKINFLINT_ALLOCATOR  the same for libskinflint.so
   SKINFLINT_REPLAYER, SKINFLINT_PROBE_LIBRARY, SKINFLINT_PEERS
                        the same for what compare needs: skinflint-replay,
@@ -116,4 +198,50 @@ pub enum Command {
     /// Run JavaScript programs on Boa, each a tenant of the garbage-collected heap
     #[command(after_help = skinflint_js_options::HELP)]
     Js(skinflint_js_options::JsArgs),
+
+    /// Say what this machine allows, and what to change
+    #[command(after_help = crate::doctor::HELP)]
+    Doctor(crate::doctor::DoctorArgs),
+
+    /// Print what a shell needs to complete commands and options
+    #[command(after_help = crate::shell::COMPLETIONS_HELP)]
+    Completions(crate::shell::CompletionsArgs),
+
+    /// Print a command's manual page, or write all of them
+    #[command(after_help = crate::shell::MAN_HELP)]
+    Man(crate::shell::ManArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let mut grouped: Vec<_> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
+        let command = Args::command();
+        let mut all: Vec<_> = command
+            .get_subcommands()
+            .map(clap::Command::get_name)
+            .collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn paragraphs_flow_and_examples_stay() {
+        let help = "Examples:\n  skinflint run ./a\n  skinflint run ./b\n\nOne line\nand another.\n\nLast.";
+        let wanted =
+            "Examples:\n  skinflint run ./a\n  skinflint run ./b\n\nOne line and another.\n\nLast.";
+        assert_eq!(flowing(help), wanted);
+    }
+
+    #[test]
+    fn what_shells_are_told_is_sound() {
+        command().debug_assert();
+    }
 }

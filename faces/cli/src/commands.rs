@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   Command ─► the file of its name ─► exit status          error ─► 1: a file, a trace; 2: what the user can put right
+//!                                                                    126, 127: the program, as a shell's
 //! ```
 
 use anyhow::Result;
 use skinflint_compare::compile::CompileError;
 use skinflint_heap_snapshot::read::ReadError;
+use skinflint_launch::preflight::Unstartable;
 use skinflint_reporters::gathered;
 use skinflint_trace::OpenError;
 
-use crate::args::Command;
+use crate::args::{self, Command};
 use crate::{
-    attach, compare, counted, ctl, dark, diff, exec, export, fit, gc, heap, import, js, memory,
-    record, report, run, tabs, top, what_if,
+    attach, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import, js,
+    memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -43,12 +45,18 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Gc(args) => gc::gc(&args),
         Command::Tabs(args) => tabs::tabs(&args),
         Command::Js(args) => js::js(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Completions(args) => shell::completions(&args, args::command()),
+        Command::Man(args) => shell::man(&args, args::command()),
     }
 }
 
-/// Returns 2 for what the user can put right on the command line, 1 for the rest.
+/// Returns 2 for what the user can put right on the command line, 1 for the rest; of a program that was to run, 127 if
+/// it is not there and 126 if it is none, as a shell does.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<OpenError>()
+    if let Some(program) = error.downcast_ref::<Unstartable>() {
+        program.status
+    } else if error.is::<OpenError>()
         || error.is::<fit::Unfit>()
         || error.is::<CompileError>()
         || error.is::<ReadError>()

@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use skinflint_base::env;
-use skinflint_launch::{preflight, preload};
+use skinflint_launch::{carried, preflight, preload};
 
 /// Returns what follows the options of `exec`: examples, and the allocator's variables from their one table.
 pub fn help() -> String {
@@ -48,7 +48,7 @@ Environment of the program:",
 
 #[derive(ClapArgs, Debug)]
 pub struct ExecArgs {
-    /// The allocator's library [default: libskinflint.so beside this program or in ../lib/skinflint]
+    /// The allocator's library [default: libskinflint.so beside this program or in ../lib/skinflint, else the one it carries]
     #[arg(long, value_name = "PATH")]
     pub lib: Option<PathBuf>,
 
@@ -61,8 +61,8 @@ pub struct ExecArgs {
     #[arg(long)]
     pub memory: bool,
 
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments: all that follows, so our own options come before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -92,6 +92,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     if args.memory {
         command.env(env::MEMORY.name(), "on");
     }
+    carried::hand_on().context("the allocator's library cannot be handed on")?;
     let error = command.exec();
-    Err(error).with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+    Err(preflight::Unstartable::refused(program, &error))
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
-//! when nothing could be started; 1 when an analysis failed.
+//! when nothing could be started, 127 if the program is not there, 126 if it is none; 1 when an analysis failed.
 
 /// Prints a message to stderr. A closed stderr is no reason to fail (`eprintln!` would panic).
 macro_rules! say {
@@ -32,6 +32,7 @@ mod counted;
 mod ctl;
 mod dark;
 mod diff;
+mod doctor;
 mod exec;
 mod export;
 mod fit;
@@ -48,6 +49,7 @@ mod record;
 mod recorded;
 mod report;
 mod run;
+mod shell;
 mod shown;
 mod tabs;
 mod top;
@@ -59,10 +61,17 @@ static MEMORY: out_of_memory::Speaking = out_of_memory::Speaking;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    if std::env::args_os().len() < 2 {
+        say!("{}", args::BARE);
+        return ExitCode::from(2);
+    }
+    let parsed = args::command()
+        .try_get_matches()
+        .and_then(|matches| args::Args::from_arg_matches(&matches));
+    let args = match parsed {
         Ok(args) => args,
         Err(error) => {
             let code = if error.use_stderr() { 2 } else { 0 };

@@ -53,8 +53,8 @@ pub struct RecordOptions {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments: all that follows, so our own options come before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

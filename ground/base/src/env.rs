@@ -74,7 +74,7 @@ pub const RECORDER: Variable = Variable {
     reader: Reader::Tool,
     meaning: "where libskinflint_record.so is",
     values: "a path",
-    default: "beside the program, or in ../lib/skinflint",
+    default: "beside the program, in ../lib/skinflint, or carried in the program",
 };
 
 /// Where the allocator library is, if not beside the program.
@@ -83,7 +83,7 @@ pub const ALLOCATOR: Variable = Variable {
     reader: Reader::Tool,
     meaning: "where libskinflint.so is",
     values: "a path",
-    default: "beside the program, or in ../lib/skinflint",
+    default: "beside the program, in ../lib/skinflint, or carried in the program",
 };
 
 /// Whether the allocator writes its figures when the program ends, and where to.
@@ -227,7 +227,7 @@ pub const PROBE_LIBRARY: Variable = Variable {
     reader: Reader::Tool,
     meaning: "where libskinflint_probe.so is",
     values: "a path",
-    default: "beside the program, or in ../lib/skinflint",
+    default: "beside the program, in ../lib/skinflint, or carried in the program",
 };
 
 /// Where the replayer is, if not beside the program.
@@ -236,7 +236,7 @@ pub const REPLAYER: Variable = Variable {
     reader: Reader::Tool,
     meaning: "where skinflint-replay is",
     values: "a path",
-    default: "beside the program, or in ../lib/skinflint",
+    default: "beside the program, in ../lib/skinflint, or carried in the program",
 };
 
 /// The list of the allocators that `cargo xtask peers` built.

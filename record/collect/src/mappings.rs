@@ -16,6 +16,8 @@ use skinflint_trace::{Mapping, MappingKind};
 
 /// Returns whether a mapping is one of the recorder's.
 pub fn is_recorder(name: &str) -> bool {
+    // Installed anew meanwhile, or never a file: the program carries it and laid it out in memory.
+    let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     name.starts_with("/memfd:skinflint-") || name.ends_with("/libskinflint_record.so")
 }
 

@@ -1,7 +1,7 @@
-//! Finds our own files: named by the environment, beside this program, or in `../lib/skinflint`.
+//! Finds our own files: named by the environment, beside this program, in `../lib/skinflint`, or carried in this program.
 //!
 //! ```text
-//!   SKINFLINT_RECORDER, … ─► the folder of this program ─► ../lib/skinflint ─► an error with the next step
+//!   SKINFLINT_RECORDER, … ─► the folder of this program ─► ../lib/skinflint ─► carried ─► an error with the next step
 //! ```
 //!
 //! I1  A file that the environment names counts, or its absence is an error; nothing else is tried in its place.
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use skinflint_base::env;
 
+use crate::carried;
+
 /// Name of the recorder's library.
 pub const RECORDER: &str = "libskinflint_record.so";
 /// Name of the allocator's library.
@@ -22,6 +24,17 @@ pub const ALLOCATOR: &str = "libskinflint.so";
 const PROBE: &str = "libskinflint_probe.so";
 /// Name of the program that plays scripts.
 const REPLAYER: &str = "skinflint-replay";
+/// Name of the reporters' library, which programs load; its variable is read by the bindings.
+const REPORTERS: &str = "libskinflint_report.so";
+const REPORTERS_VARIABLE: &str = "SKINFLINT_REPORT_LIBRARY";
+
+/// Returns the paths of all files that commands load or start, the recorder's first.
+pub fn all() -> impl Iterator<Item = Result<PathBuf>> {
+    let reporters = || file(REPORTERS, REPORTERS_VARIABLE);
+    [recorder, allocator, probe, replayer, reporters]
+        .into_iter()
+        .map(|find| find())
+}
 
 /// Returns the path of the recorder's library.
 ///
@@ -75,7 +88,7 @@ pub fn peers() -> Vec<PathBuf> {
     lists.collect()
 }
 
-/// Finds one of our files: named by the environment, beside this program, or in `../lib/skinflint`.
+/// Finds one of our files: named by the environment, beside this program, in `../lib/skinflint`, or carried.
 fn file(library: &str, variable: &str) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(variable) {
         let path = PathBuf::from(path);
@@ -85,6 +98,20 @@ fn file(library: &str, variable: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("the path of this program cannot be found")?;
     let own = own.canonicalize().unwrap_or(own);
     let folder = own.parent().unwrap_or(Path::new("/"));
+    if let Some(path) = beside(library, folder) {
+        return Ok(path);
+    }
+    carried::laid_out(library)?.with_context(|| {
+        format!(
+            "{library} is neither in {} nor in ../lib/skinflint, and this program does not carry it; build all of it \
+             with `cargo build --release`, or name it by {variable}",
+            folder.display()
+        )
+    })
+}
+
+/// Finds a file of a build tree or of an installation: what its builder laid there comes before what we carry.
+fn beside(library: &str, folder: &Path) -> Option<PathBuf> {
     let places = [
         folder.join(library),
         folder.join("../lib/skinflint").join(library),
@@ -92,13 +119,6 @@ fn file(library: &str, variable: &str) -> Result<PathBuf> {
     places
         .iter()
         .find_map(|place| std::fs::canonicalize(place).ok())
-        .with_context(|| {
-            format!(
-                "{library} is neither in {} nor in ../lib/skinflint; build it with \
-             `cargo build --release`, or name it by {variable}",
-                folder.display()
-            )
-        })
 }
 
 /// Returns the path of a program of the JavaScript host.

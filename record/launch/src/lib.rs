@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   CMD ─► preflight: would the loader preload anything into it? ──┐
-//!   ../lib/skinflint, beside us, SKINFLINT_… ─► installed: files ──┼─► preload: LD_PRELOAD ─► the caller starts it
+//!   SKINFLINT_…, beside us, carried ─────────► installed: files ──┼─► preload: LD_PRELOAD ─► the caller starts it
 //!                                                                  └─► signals: what was ignored stays ignored
 //! ```
 //!
@@ -13,7 +13,9 @@
 //!
 //! Not here: starting programs and waiting for them (`sessions`, `compare`, `cli`).
 
+pub mod carried;
 pub mod installed;
+pub mod machine;
 pub mod preflight;
 pub mod preload;
 pub mod signals;

@@ -56,6 +56,42 @@ pub const COMPARE: Purpose = Purpose {
     verb: "compare",
 };
 
+/// A program that there is no use in starting: not there, or not a program. Shells tell the two apart by their status.
+#[derive(Debug)]
+pub struct Unstartable {
+    /// What to say.
+    said: String,
+    /// 127 if it is not there, else 126.
+    pub status: u8,
+}
+
+impl Unstartable {
+    fn missing(said: String) -> anyhow::Error {
+        Self { said, status: 127 }.into()
+    }
+
+    fn unfit(said: String) -> anyhow::Error {
+        Self { said, status: 126 }.into()
+    }
+
+    /// Returns the error of a program that the kernel refused to start.
+    pub fn refused(program: &OsStr, error: &io::Error) -> anyhow::Error {
+        let said = format!("{}: cannot be started: {error}", program.to_string_lossy());
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::missing(said),
+            _ => Self::unfit(said),
+        }
+    }
+}
+
+impl std::fmt::Display for Unstartable {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.said)
+    }
+}
+
+impl std::error::Error for Unstartable {}
+
 /// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
@@ -74,7 +110,9 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
         match Kind::of(&path).with_context(|| format!("{}: cannot be read", path.display()))? {
             Kind::Script(interpreter) => {
                 let what = format!("{}: its interpreter", path.display());
-                path = find(interpreter.as_os_str(), purpose).context(what)?;
+                // As a shell: the script is there, and is no program here.
+                path = find(interpreter.as_os_str(), purpose)
+                    .map_err(|error| Unstartable::unfit(format!("{what}: {error:#}")))?;
             }
             Kind::Dynamic => {
                 refuse_setuid(&path, purpose)?;
@@ -115,13 +153,18 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     }
     if Path::new(command).components().count() > 1 || shown.contains('/') {
         let path = PathBuf::from(command);
-        let meta = fs::metadata(&path)
-            .with_context(|| format!("{shown}: no such program; check the path"))?;
+        let meta = fs::metadata(&path).map_err(|error| {
+            Unstartable::missing(format!("{shown}: no such program; check the path: {error}"))
+        })?;
         if meta.is_dir() {
-            bail!("{shown}: a folder, not a program");
+            return Err(Unstartable::unfit(format!(
+                "{shown}: a folder, not a program"
+            )));
         }
         if meta.permissions().mode() & 0o111 == 0 {
-            bail!("{shown}: not executable; try: chmod +x {shown}");
+            return Err(Unstartable::unfit(format!(
+                "{shown}: not executable; try: chmod +x {shown}"
+            )));
         }
         return Ok(path);
     }
@@ -131,8 +174,10 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
         .find(|path| {
             fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
         });
-    found.with_context(|| {
-        format!("{shown}: no such program in PATH; check the name, or give its path")
+    found.ok_or_else(|| {
+        Unstartable::missing(format!(
+            "{shown}: no such program in PATH; check the name, or give its path"
+        ))
     })
 }
 

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::carried;
 use crate::installed::{self, ALLOCATOR, RECORDER};
 use crate::preflight;
 
@@ -92,7 +93,8 @@ fn before_others(library: &OsStr, inherited: &OsStr) -> OsString {
         .filter(|entry| !entry.is_empty() && *entry != library.as_bytes())
         .collect();
     let is_recorder = |entry: &&&[u8]| {
-        Path::new(OsStr::from_bytes(entry)).file_name() == Some(OsStr::new(RECORDER))
+        let path = Path::new(OsStr::from_bytes(entry));
+        path.file_name() == Some(OsStr::new(RECORDER)) || carried::is_in_memory(path, RECORDER)
     };
     let (before, after): (Vec<&[u8]>, Vec<&[u8]>) =
         entries.iter().partition(|entry| is_recorder(entry));

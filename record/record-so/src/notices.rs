@@ -99,7 +99,7 @@ unsafe fn how_started(variables: *const *const c_char, pid: u32) -> u32 {
 /// The most variables that are looked at.
 const MOST_VARIABLES: usize = 1 << 16;
 
-/// The name of our file.
+/// The name of our file. A recorder that its program lays out in memory has none: it is `/proc/PID/fd/N`, and first.
 const OURS: &[u8] = b"libskinflint_record.so";
 
 unsafe extern "C" {
@@ -122,7 +122,8 @@ unsafe fn is_without_us(variables: *const *const c_char) -> u32 {
             let preloaded = CStr::from_ptr(*at).to_bytes().strip_prefix(b"LD_PRELOAD=");
             if let Some(preloaded) = preloaded {
                 let mut places = preloaded.windows(OURS.len());
-                return match places.any(|place| place == OURS) {
+                let in_memory = preloaded.starts_with(b"/proc/");
+                return match in_memory || places.any(|place| place == OURS) {
                     true => 0,
                     false => NOTICE_WITHOUT_US,
                 };

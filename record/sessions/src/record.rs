@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use skinflint_collect::{ChildEnd, Options, Session, Watched};
 use skinflint_launch::{installed, preflight, preload};
 
@@ -80,7 +80,7 @@ pub fn record(
     command.arg0(program);
     let mut child = command
         .spawn()
-        .with_context(|| format!("{}: cannot be started", program.to_string_lossy()))?;
+        .map_err(|error| preflight::Unstartable::refused(program, &error))?;
     let pid = child.id();
     signals::set_child(Some(pid));
     session.child_started(pid);

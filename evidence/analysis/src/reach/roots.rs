@@ -52,7 +52,8 @@ impl Maker {
 
     /// Reports whether it maps unseen: ours maps by system calls of its own, far from everything else.
     fn maps_unseen(&self) -> bool {
-        self.path.ends_with("/libskinflint.so")
+        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        path.ends_with("/libskinflint.so")
     }
 }
 

@@ -26,7 +26,12 @@ fn executed(options: &[&str], command: &[&str]) -> Done {
 /// Checks a refusal (X1).
 #[track_caller]
 fn refused(done: &Done, texts: &[&str]) {
-    done.says(2, texts);
+    refused_as(2, done, texts);
+}
+
+#[track_caller]
+fn refused_as(status: i32, done: &Done, texts: &[&str]) {
+    done.says(status, texts);
     assert!(done.stderr.starts_with("skinflint: "), "{done:#?}");
     assert_eq!(
         (done.stderr.lines().count(), &*done.stdout),
@@ -97,9 +102,10 @@ fn figures_at_the_end() {
 fn programs_that_cannot_be_run_so() {
     let bench = Bench::new();
     let missing = run(exec(&bench, &[], &["no-such-program-anywhere"]));
-    refused(&missing, &["no such program in PATH"]);
+    refused_as(127, &missing, &["no such program in PATH"]);
     file(&bench, "text", b"hello\n", 0o644);
-    refused(
+    refused_as(
+        126,
         &run(exec(&bench, &[], &["./text"])),
         &["not executable", "chmod +x ./text"],
     );

@@ -1,6 +1,6 @@
 //! What cannot be recorded is refused before it starts, with the reason and the next step.
 //!
-//! U1  Status 2, one sentence on stderr, nothing on stdout, no trace.
+//! U1  Status 2 (127 if there is no such program, 126 if it is none: as a shell's), one sentence on stderr, nothing on stdout, no trace.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,14 +12,29 @@ use crate::tool::{Bench, Done, SKINFLINT, recorder, run};
 /// Checks that a program is refused, with each of these in the sentence (U1).
 #[track_caller]
 fn refused(bench: &Bench, program: &str, texts: &[&str]) {
+    refused_as(2, bench, program, texts);
+}
+
+#[track_caller]
+fn refused_as(status: i32, bench: &Bench, program: &str, texts: &[&str]) {
     for subcommand in ["record", "run"] {
-        refusal(bench, &bench.tool([subcommand, "--", program]), texts);
+        refusal_as(
+            status,
+            bench,
+            &bench.tool([subcommand, "--", program]),
+            texts,
+        );
     }
 }
 
 #[track_caller]
 fn refusal(bench: &Bench, done: &Done, texts: &[&str]) {
-    done.says(2, texts);
+    refusal_as(2, bench, done, texts);
+}
+
+#[track_caller]
+fn refusal_as(status: i32, bench: &Bench, done: &Done, texts: &[&str]) {
+    done.says(status, texts);
     assert!(done.stderr.starts_with("skinflint: "), "{done:#?}");
     assert_eq!(
         (done.stderr.lines().count(), &*done.stdout),
@@ -46,12 +61,14 @@ fn elf(class: u8, machine: u8, segment: u8) -> Vec<u8> {
 #[test]
 fn no_such_program() {
     let bench = Bench::new();
-    refused(
+    refused_as(
+        127,
         &bench,
         "no-such-program-anywhere",
         &["no such program in PATH", "check"],
     );
-    refused(
+    refused_as(
+        127,
         &bench,
         "./nothing-here",
         &["./nothing-here", "no such program", "check the path"],
@@ -63,8 +80,19 @@ fn no_such_program() {
 fn what_cannot_be_executed() {
     let bench = Bench::new();
     executable::written(&bench.path("text"), b"hello\n", 0o644);
-    refused(&bench, "./text", &["not executable", "chmod +x ./text"]);
-    refused(&bench, "/", &["folder"]);
+    refused_as(
+        126,
+        &bench,
+        "./text",
+        &["not executable", "chmod +x ./text"],
+    );
+    refused_as(126, &bench, "/", &["folder"]);
+    // As bash: the script is there, its interpreter is not.
+    executable::written(&bench.path("script"), b"#!/nowhere/sh\n", 0o755);
+    refused_as(126, &bench, "./script", &["its interpreter", "/nowhere/sh"]);
+    // What only the kernel can judge.
+    executable::written(&bench.path("noise"), b"\0\x01\x02\x03", 0o755);
+    refused_as(126, &bench, "./noise", &["cannot be started"]);
 }
 
 #[test]

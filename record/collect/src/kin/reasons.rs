@@ -65,7 +65,11 @@ fn recorder(environment: &[u8]) -> Option<String> {
     let preloaded = entries.find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="))?;
     let preloaded = String::from_utf8_lossy(preloaded).into_owned();
     let mut files = preloaded.split([':', ' ']);
-    files.find(|file| is_recorder(file)).map(str::to_owned)
+    // A recorder that lies in memory is named by a descriptor (launch's carried.rs).
+    let in_memory = |file: &str| file.starts_with("/proc/") && file.contains("/fd/");
+    files
+        .find(|file| is_recorder(file) || in_memory(file))
+        .map(str::to_owned)
 }
 
 /// Returns why no library can be preloaded into a program file; `None` if one can be.

@@ -1,0 +1,114 @@
+//! `skinflint completions` and `skinflint man`: what shells and `man` want to know, out of the commands themselves.
+//!
+//! ```text
+//!   args::command() ─► clap_complete ─► bash, zsh, fish        ─► clap_mangen ─► skinflint.1, skinflint-run.1 …
+//! ```
+//!
+//! H1  Nothing is written by hand: what help says, the pages and completions say.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args as ClapArgs, Command};
+use clap_complete::Shell;
+
+pub const COMPLETIONS_HELP: &str = "\
+Examples:
+  skinflint completions bash > ~/.local/share/bash-completion/completions/skinflint
+  skinflint completions zsh > ~/.zfunc/_skinflint
+  skinflint completions fish > ~/.config/fish/completions/skinflint.fish";
+
+pub const MAN_HELP: &str = "\
+Examples:
+  skinflint man run | man -l -
+  skinflint man --all ~/.local/share/man/man1";
+
+#[derive(ClapArgs, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ManArgs {
+    /// The command [default: the page of skinflint itself]
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+
+    /// Write the pages of all commands into this folder instead
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub all: Option<PathBuf>,
+}
+
+/// Prints a shell's completions.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "skinflint", &mut script);
+    io::stdout().lock().write_all(&script)?;
+    Ok(0)
+}
+
+/// Prints a manual page, or writes all of them.
+///
+/// # Errors
+/// If there is no such command, or a page cannot be written.
+pub fn man(args: &ManArgs, command: Command) -> Result<u8> {
+    let mut pages = pages(command);
+    if let Some(folder) = &args.all {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for page in pages {
+            let name = page.get_name().to_owned();
+            write_page(&page, &folder.join(format!("{name}.1")))?;
+        }
+        return Ok(0);
+    }
+    let wanted = match &args.command {
+        Some(command) => format!("skinflint-{command}"),
+        None => "skinflint".to_owned(),
+    };
+    let Some(at) = pages.iter().position(|page| page.get_name() == wanted) else {
+        bail!("{wanted}: no such page; `skinflint help` lists the commands");
+    };
+    let roff = roff(&pages.swap_remove(at))?;
+    io::stdout().lock().write_all(&roff)?;
+    Ok(0)
+}
+
+/// Returns the program and its commands, each under the name of its page.
+fn pages(mut command: Command) -> Vec<Command> {
+    command = command.disable_help_subcommand(true);
+    command.build();
+    let commands: Vec<Command> = command.get_subcommands().cloned().collect();
+    let mut pages = vec![command];
+    for command in commands {
+        let (name, shown) = (
+            format!("skinflint-{}", command.get_name()),
+            format!("skinflint {}", command.get_name()),
+        );
+        // Clap wants names that live as long as the program; there are some thirty.
+        let name: &'static str = Box::leak(name.into_boxed_str());
+        pages.push(
+            command
+                .name(name)
+                .display_name(name)
+                .bin_name(shown)
+                .version(env!("CARGO_PKG_VERSION")),
+        );
+    }
+    pages
+}
+
+fn roff(page: &Command) -> Result<Vec<u8>> {
+    let mut roff = Vec::new();
+    clap_mangen::Man::new(page.clone()).render(&mut roff)?;
+    Ok(roff)
+}
+
+fn write_page(page: &Command, file: &Path) -> Result<()> {
+    std::fs::write(file, roff(page)?).with_context(|| file.display().to_string())
+}

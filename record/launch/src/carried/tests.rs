@@ -1,0 +1,198 @@
+//! Laying out a file of a few bytes, in folders that others have touched.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+/// `zlib.compress(b"carried\n", 9)`, by Python.
+const ZLIB: &[u8] = &[
+    120, 218, 75, 78, 44, 42, 202, 76, 77, 225, 2, 0, 14, 82, 2, 229,
+];
+const SHA256: [u8; 32] = [
+    98, 181, 124, 182, 141, 17, 52, 59, 103, 172, 4, 247, 241, 156, 226, 71, 105, 103, 78, 152,
+    103, 154, 125, 206, 229, 220, 135, 246, 207, 103, 12, 25,
+];
+
+fn file() -> &'static File {
+    static FILE: File = File {
+        name: "part.so",
+        bytes: 8,
+        sha256: SHA256,
+        zlib: ZLIB,
+    };
+    &FILE
+}
+
+fn base() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn content(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("laid out")
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
+}
+
+#[test]
+fn a_file_is_laid_out_once_in_folders_of_the_users_own() {
+    let base = base();
+    let path = in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(content(&path), b"carried\n");
+    let version = path.parent().expect("a folder");
+    assert_eq!(
+        (mode(version), mode(version.parent().expect("a folder"))),
+        (0o700, 0o700)
+    );
+    assert_eq!(mode(&path), 0o755);
+    let inode = std::fs::metadata(&path).expect("laid out").ino();
+    in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(
+        std::fs::metadata(&path).expect("laid out").ino(),
+        inode,
+        "written again"
+    );
+    assert_eq!(
+        std::fs::read_dir(version).expect("a folder").count(),
+        1,
+        "something is left over"
+    );
+}
+
+#[test]
+fn what_is_not_the_file_is_replaced() {
+    let base = base();
+    let path = in_folder(file(), base.path()).expect("laid out");
+    std::fs::write(&path, b"planted\n").expect("ours");
+    in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(content(&path), b"carried\n", "of the same length");
+
+    let other = base.path().join("other");
+    std::fs::write(&other, b"carried\n").expect("ours");
+    std::fs::remove_file(&path).expect("ours");
+    symlink(&other, &path).expect("ours");
+    in_folder(file(), base.path()).expect("laid out");
+    assert!(
+        !std::fs::symlink_metadata(&path)
+            .expect("it is there")
+            .is_symlink()
+    );
+    assert_eq!(content(&other), b"carried\n", "written through a link");
+
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("ours");
+    in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(mode(&path), 0o755, "others may write it");
+
+    std::fs::remove_file(&path).expect("ours");
+    std::fs::create_dir(&path).expect("ours");
+    in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(content(&path), b"carried\n", "a folder lay there");
+}
+
+#[test]
+fn a_folder_that_others_can_touch_is_closed_or_refused() {
+    let base = base();
+    let path = in_folder(file(), base.path()).expect("laid out");
+    let version = path.parent().expect("a folder");
+    std::fs::set_permissions(version, PermissionsExt::from_mode(0o777)).expect("ours");
+    in_folder(file(), base.path()).expect("laid out");
+    assert_eq!(mode(version), 0o700);
+
+    std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o777)).expect("ours");
+    let refused = in_folder(file(), base.path()).expect_err("others could exchange it");
+    assert!(
+        format!("{refused:#}").contains("others may write it"),
+        "{refused:#}"
+    );
+}
+
+#[test]
+fn a_link_in_place_of_our_folder_is_not_followed() {
+    let (base, elsewhere) = (base(), self::base());
+    symlink(elsewhere.path(), base.path().join("skinflint")).expect("ours");
+    in_folder(file(), base.path()).expect_err("planted");
+    assert_eq!(
+        std::fs::read_dir(elsewhere.path())
+            .expect("a folder")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn another_users_folder_is_refused() {
+    if !skinflint_test_support::need::root("a folder of another user") {
+        return;
+    }
+    let base = base();
+    let planted = base.path().join("skinflint");
+    std::fs::create_dir(&planted).expect("ours");
+    std::os::unix::fs::chown(&planted, Some(65534), None).expect("root");
+    let refused = in_folder(file(), base.path()).expect_err("planted");
+    assert!(
+        format!("{refused:#}").contains("belongs to user 65534"),
+        "{refused:#}"
+    );
+}
+
+#[test]
+fn a_path_that_the_loader_cannot_name_is_refused() {
+    let base = base();
+    let refused = in_folder(file(), &base.path().join("a b")).expect_err("a space");
+    assert!(
+        format!("{refused:#}").contains("spaces or colons"),
+        "{refused:#}"
+    );
+}
+
+#[test]
+fn only_absolute_folders_count() {
+    let folder = |xdg: Option<&str>, home: Option<&str>| {
+        cache_folder(xdg.map(Into::into), home.map(Into::into)).ok()
+    };
+    assert_eq!(folder(Some("/c"), Some("/h")), Some("/c".into()));
+    assert_eq!(folder(Some("c"), Some("/h")), Some("/h/.cache".into()));
+    assert_eq!(folder(Some(""), Some("")), None);
+    assert_eq!(folder(None, None), None);
+}
+
+#[test]
+fn in_memory_it_is_made_once_sealed_and_not_handed_on_by_itself() {
+    let path = in_memory(file()).expect("in memory");
+    assert_eq!(content(&path), b"carried\n");
+    assert_eq!(in_memory(file()).expect("in memory"), path);
+    assert!(is_in_memory(&path, "part.so") && !is_in_memory(&path, "whole.so"));
+    let refused = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(b"x"));
+    assert!(refused.is_err(), "it can be written");
+    let held = IN_MEMORY.lock().expect("no thread failed");
+    // SAFETY: carried.C4: it only reads.
+    let flags = unsafe { libc::fcntl(held[0].1.as_raw_fd(), libc::F_GETFD) };
+    drop(held);
+    assert_eq!(flags, libc::FD_CLOEXEC);
+    hand_on().expect("our own");
+    let held = IN_MEMORY.lock().expect("no thread failed");
+    // SAFETY: carried.C4: it only reads.
+    let flags = unsafe { libc::fcntl(held[0].1.as_raw_fd(), libc::F_GETFD) };
+    assert_eq!(flags, 0);
+}
+
+#[test]
+fn damage_is_found() {
+    static CUT: File = File {
+        name: "cut.so",
+        bytes: 8,
+        sha256: SHA256,
+        zlib: &[120, 218, 75],
+    };
+    static OTHER: File = File {
+        name: "other.so",
+        bytes: 8,
+        sha256: [0; 32],
+        zlib: ZLIB,
+    };
+    assert!(unpacked(&CUT).is_err() && unpacked(&OTHER).is_err());
+}
