@@ -14,7 +14,7 @@ Example:
   skinflint run -- sqlite3 app.db 'select count(*) from t'
 
 Exit status: run and record pass on the program's (128 + n if signal n killed it); 2 for wrong
-use; 1 for a trace that cannot be read.
+use; 1 for a trace that cannot be read; check: 3 if a budget is broken, 4 if one is not decided.
 
 Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if it is not beside this program or in
@@ -72,6 +72,10 @@ pub enum Command {
     /// Compare two runs, or two moments: what grew and shrank, by stack
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
+
+    /// Hold a program to budgets of memory, as a test does
+    #[command(after_help = crate::check::HELP)]
+    Check(crate::check::CheckArgs),
 
     /// Read a heap snapshot (.heapsnapshot): classes, retained sizes, paths
     #[command(after_help = crate::heap::HELP)]

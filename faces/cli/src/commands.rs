@@ -12,8 +12,8 @@ use skinflint_trace::OpenError;
 
 use crate::args::Command;
 use crate::{
-    attach, compare, counted, ctl, dark, diff, exec, export, fit, gc, heap, import, js, memory,
-    record, report, run, tabs, top, what_if,
+    attach, check, compare, counted, ctl, dark, diff, exec, export, fit, gc, heap, import, js,
+    memory, record, report, run, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -31,6 +31,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counted::counts(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Check(args) => check::check(&args),
         Command::Heap(args) => heap::heap(&args),
         Command::DarkMatter(args) => dark::dark(&args),
         Command::Export(args) => export::export(&args),
