@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use skinflint_analysis::model::{Frame, InstantKind, Report, Site};
+use skinflint_analysis::model::{Frame, InstantKind, Report, Site, WindowEdge, Windows};
 use skinflint_export::diff::{By, Diff};
 use skinflint_view::stack::{heading, is_unnamed, place, short_name};
 
@@ -151,17 +151,15 @@ fn values(report: &Report, kind: &Kind) -> Vec<(u32, u64)> {
     }
 }
 
-/// Returns what each stack added between the second and the last mark of a name, by the edges of windows nearest before
-/// them.
+/// Returns what each stack added between the second and the last mark of a name.
 fn between_marks(report: &Report, mark: &str) -> Vec<(u32, u64)> {
     let (Ok(growth), Some(windows)) = (growth(report, mark), &report.windows) else {
         return Vec::new();
     };
-    let edge = |time_ns: u64| {
-        let edges = &windows.edges;
-        edges.partition_point(|edge| edge.time_ns <= time_ns).max(1) - 1
-    };
-    let (from, to) = (edge(growth.between_ns.0), edge(growth.between_ns.1));
+    let (from, to) = (
+        edge_of(report, windows, growth.between.0),
+        edge_of(report, windows, growth.between.1),
+    );
     let ends = &windows.bucket_ends;
     let change = |edge: usize| match edge {
         0 => 0,
@@ -191,6 +189,20 @@ fn between_marks(report: &Report, mark: &str) -> Vec<(u32, u64)> {
             Some((node, u64::try_from(bytes).ok()?))
         })
         .collect()
+}
+
+/// Returns the edge of windows at a mark; of a mark beyond those that have one, the last edge before it.
+fn edge_of(report: &Report, windows: &Windows, mark: usize) -> usize {
+    let instants = 0..report.instants.len();
+    let mut of_marks = instants.filter(|&one| report.instants[one].kind == InstantKind::Mark);
+    let own = of_marks.nth(mark).and_then(|instant| {
+        let has = |edge: &WindowEdge| edge.instants.iter().any(|one| *one as usize == instant);
+        windows.edges.iter().position(has)
+    });
+    // Times are coarse: several edges may have the mark's.
+    let time_ns = report.marks[mark].time_ns;
+    let before = |edge: &WindowEdge| edge.time_ns <= time_ns;
+    own.unwrap_or_else(|| windows.edges.partition_point(before).max(1) - 1)
 }
 
 /// Returns the stacks whose figure grew: node, figure, that of the baseline, stacks.
@@ -281,7 +293,7 @@ fn relative(frame: &Frame, folder: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::figures::tests::report;
-    use skinflint_analysis::model::{WindowCell, WindowEdge, Windows};
+    use skinflint_analysis::model::WindowCell;
 
     fn told(found: &Culprits) -> Vec<(String, u64, Option<u64>)> {
         let all = found.largest.iter();

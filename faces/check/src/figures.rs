@@ -155,8 +155,8 @@ pub(crate) struct Growth {
     pub after: u64,
     /// Intervals between.
     pub intervals: u64,
-    /// Times of the two.
-    pub between_ns: (u64, u64),
+    /// The two, as indices into [`Report::marks`].
+    pub between: (usize, usize),
 }
 
 impl Growth {
@@ -179,12 +179,10 @@ pub(crate) fn growth(report: &Report, name: &str) -> Result<Growth, String> {
                     !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
                 })
     };
-    let marks: Vec<_> = report
-        .marks
-        .iter()
-        .filter(|mark| is_one(&mark.name))
+    let marks: Vec<usize> = (0..report.marks.len())
+        .filter(|&index| is_one(&report.marks[index].name))
         .collect();
-    let [_, second, .., last] = &marks[..] else {
+    let [_, second, .., last] = marks[..] else {
         let known: Vec<&str> = report.marks.iter().map(|mark| mark.name.as_str()).collect();
         let known = match known.is_empty() {
             true => "none".to_owned(),
@@ -202,10 +200,10 @@ pub(crate) fn growth(report: &Report, name: &str) -> Result<Growth, String> {
         ));
     };
     Ok(Growth {
-        before: second.live_usable_bytes,
-        after: last.live_usable_bytes,
+        before: report.marks[second].live_usable_bytes,
+        after: report.marks[last].live_usable_bytes,
         intervals: marks.len() as u64 - 2,
-        between_ns: (second.time_ns, last.time_ns),
+        between: (second, last),
     })
 }
 

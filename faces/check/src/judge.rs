@@ -97,7 +97,7 @@ pub struct Checked {
     pub baseline: Option<String>,
     /// The verdict on all: broken if one is, else not decided if one is.
     pub verdict: Verdict,
-    /// The budgets, in the order in which they were given.
+    /// The budgets: a file's in the order of its lines, then those of the command line by kind.
     pub budgets: Vec<Judged>,
     /// All figures that are known, budgets or not, for a history.
     pub figures: std::collections::BTreeMap<String, Range>,
@@ -196,7 +196,7 @@ fn judge(report: &Report, baseline: Option<&Report>, budget: &Budget) -> Judged 
     }
 }
 
-/// Compares a figure with what is allowed (K1).
+/// Compares a figure with what is allowed (check.K1).
 fn compared(figure: Range, allowed: Range, kind: &Kind) -> (Verdict, Option<String>) {
     if figure.high <= allowed.low {
         return (Verdict::Held, None);
@@ -223,7 +223,7 @@ fn compared(figure: Range, allowed: Range, kind: &Kind) -> (Verdict, Option<Stri
     (Verdict::Undecided, Some(why))
 }
 
-/// Takes back what an INCOMPLETE recording cannot tell (K2).
+/// Takes back what an INCOMPLETE recording cannot tell (check.K2).
 fn doubted(
     report: &Report,
     baseline: Option<&Report>,

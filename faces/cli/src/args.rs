@@ -75,7 +75,7 @@ pub enum Command {
 
     /// Hold a program to budgets of memory, as a test does
     #[command(after_help = crate::check::HELP)]
-    Check(crate::check::CheckArgs),
+    Check(Box<crate::check::CheckArgs>),
 
     /// Read a heap snapshot (.heapsnapshot): classes, retained sizes, paths
     #[command(after_help = crate::heap::HELP)]

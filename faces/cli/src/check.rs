@@ -352,10 +352,10 @@ impl Run {
 /// Returns the trace to judge: of the program itself, or of the one process of a name. Never the largest, which may be
 /// another one the next time.
 fn chosen(outcome: &Outcome, name: Option<&str>) -> Result<PathBuf> {
-    let all = outcome.recorded.iter().filter(|one| !one.is_unmade());
+    let mut all = outcome.recorded.iter().filter(|one| !one.is_unmade());
     let Some(name) = name else {
         // Of the programs that it was, one after another (`exec`), the last.
-        let own = all.filter(|one| one.process.pid == outcome.pid).next_back();
+        let own = all.rfind(|one| one.process.pid == outcome.pid);
         return Ok(own
             .context("there is no recording of the program: nothing can be judged")?
             .path
