@@ -7,7 +7,7 @@ K1  `xchg` with memory locks without saying so, and is counted too.
 K2  Two runs of different length are subtracted, so that start and end are in neither figure.
 K3  valgrind knows no restartable sequences: magazines are asked for, and not taken. It makes no difference to a pair.
 
-Not here: who would wait for whom (engines/alloc/examples/contention.rs).
+Not here: which threads would wait (engines/alloc/examples/contention.rs).
 """
 import argparse
 import collections

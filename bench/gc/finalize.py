@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finalization beside the mutator, against sweeping by the mutator and in the pause: who ends objects, at what cost.
+"""Finalization beside the mutator, against sweeping by the mutator and in the pause: which thread ends objects, at what cost.
 
     rounds × (one process for each form and program; the order turns each round) ──► medians ──► bars
 

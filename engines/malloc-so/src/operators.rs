@@ -414,40 +414,63 @@ unsafe extern "C" fn new_aligned_as_meant(size: usize, align: usize) -> *mut u8 
     naked_asm!("jmp qword ptr [rip + _ZnwmSt11align_val_t@GOTPCREL]")
 }
 
-/// `operator new[](size_t)`: what the program means by `operator new`, unless the form is to be noted.
+/// `operator new[](size_t)`: what the program means by the operator for one object, by a jump, unless every call is checked
+/// and the form is to be noted. Tools that count calls know a jump out of this library behind one comparison (`probe-so`).
 ///
 /// # Safety
-/// As for `malloc`.
+/// As for the other operator.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Znam(size: usize) -> *mut u8 {
+#[unsafe(naked)]
+pub unsafe extern "C" fn _Znam() {
+    naked_asm!(
+        "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
+        "je {checked}",
+        "jmp qword ptr [rip + _Znwm@GOTPCREL]",
+        fast_limit = const alloc::forms::FAST_LIMIT,
+        checked = sym array_checked,
+    )
+}
+
+/// `operator new[](size_t, align_val_t)`: what the program means by the operator for one object, by a jump, unless every call is checked
+/// and the form is to be noted. Tools that count calls know a jump out of this library behind one comparison (`probe-so`).
+///
+/// # Safety
+/// As for the other operator.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn _ZnamSt11align_val_t() {
+    naked_asm!(
+        "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
+        "je {checked}",
+        "jmp qword ptr [rip + _ZnwmSt11align_val_t@GOTPCREL]",
+        fast_limit = const alloc::forms::FAST_LIMIT,
+        checked = sym array_aligned_checked,
+    )
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn array_checked(size: usize) -> *mut u8 {
     // SAFETY: as the caller promises; N2.
     unsafe {
-        if alloc::forms::are_checked() {
-            let block = array_with_form(size, 1);
-            if !block.is_null() {
-                return block;
-            }
+        let block = array_with_form(size, 1);
+        if !block.is_null() {
+            return block;
         }
         new_as_meant(size)
     }
 }
 
-/// `operator new[](size_t, align_val_t)`: what the program means by `operator new` with an alignment, unless the form is to
-/// be noted.
-///
-/// # Safety
-/// As for `malloc`.
-#[allow(non_snake_case)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut u8 {
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn array_aligned_checked(size: usize, align: usize) -> *mut u8 {
     // SAFETY: as the caller promises; N2.
     unsafe {
-        if alloc::forms::are_checked() {
-            let block = array_with_form(size, align);
-            if !block.is_null() {
-                return block;
-            }
+        let block = array_with_form(size, align);
+        if !block.is_null() {
+            return block;
         }
         new_aligned_as_meant(size, align)
     }

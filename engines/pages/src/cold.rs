@@ -8,7 +8,7 @@
 //! D1  Contents never change, whoever uses the pages meanwhile: no lock is needed.
 //! D2  As for purges, one range goes to a call where a filter may punish other calls (`purge::one_by_one`).
 //!
-//! Not here: which pages are cold (`alloc`), pages that nobody uses (`purge`).
+//! Not here: which pages are cold (`alloc`), pages that are not in use (`purge`).
 
 use skinflint_base::sys;
 

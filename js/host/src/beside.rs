@@ -42,7 +42,7 @@ thread_local! {
 
 struct Block(*mut u8, Layout);
 
-// SAFETY: F1: a block that nobody uses.
+// SAFETY: F1: a block that nothing uses.
 unsafe impl Send for Block {}
 
 struct Waiting {
@@ -60,10 +60,10 @@ static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
 });
 static CHANGED: Condvar = Condvar::new();
 
-/// Freed by whom: blocks and bytes by the engine's thread, blocks and bytes by the other one.
+/// By thread: blocks and bytes by the engine's thread, blocks and bytes by the other one.
 static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
-/// What ended objects held outside of the heap: by whom it was freed.
+/// What ended objects held outside of the heap: which thread freed it.
 #[derive(Serialize, Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Blocks that the engine's thread freed as it ended objects.
@@ -149,7 +149,7 @@ pub fn is_beside() -> bool {
 /// caller frees it. Cost elsewhere: two loads of thread-locals.
 ///
 /// # Safety
-/// It is freed by nobody else, and was allocated by the global allocator with this layout.
+/// Nothing else frees it, and it was allocated by the global allocator with this layout.
 #[inline]
 pub unsafe fn hand(block: *mut u8, layout: Layout) -> bool {
     ROLE.get() == Role::Engine && !boa_gc::finalizer_safe() && hand_over(block, layout)

@@ -45,25 +45,56 @@ pub fn is_of_the_server(at: usize) -> bool {
     (SERVER[0].load(Ordering::Relaxed)..SERVER[1].load(Ordering::Relaxed)).contains(&at)
 }
 
-/// Returns whether a function is only a jump through a pointer that leads out of the server. An `operator new[]` may
+/// Returns whether a function is only a jump through a pointer that leads out of the server, behind one comparison of a word
+/// with a small number at most (then the branch behind it must not be taken now). An `operator new[]` may
 /// be one that the loader bound to our `operator new`, which counts the call.
 ///
 /// # Safety
 /// `function` is a function that the loader found.
 #[inline]
 pub unsafe fn leads_elsewhere(function: usize) -> bool {
-    // SAFETY: code of a function, which is mapped; no function ends its mapping within its first six bytes.
-    let code = unsafe { (function as *const [u8; 6]).read_unaligned() };
-    let [0xff, 0x25, a, b, c, d] = code else {
+    // SAFETY: code of a function, which is mapped; no function ends its mapping within its first twenty bytes.
+    let code = unsafe { (function as *const [u8; COMPARISON + JUMP]).read_unaligned() };
+    let word = |distance: [u8; 4], next: usize| {
+        let at = next.wrapping_add_signed(i32::from_le_bytes(distance) as isize);
+        // SAFETY: the instruction loads this word.
+        unsafe { (at as *const usize).read_unaligned() }
+    };
+    let (jump, next) = match code {
+        // cmp qword ptr [rip + abcd], small; je: not taken
+        [
+            0x48,
+            0x83,
+            0x3d,
+            a,
+            b,
+            c,
+            d,
+            small,
+            0x0f,
+            0x84,
+            _,
+            _,
+            _,
+            _,
+            jump @ ..,
+        ] => {
+            if word([a, b, c, d], function + 8) == small as i8 as usize {
+                return false;
+            }
+            (jump, function + COMPARISON + JUMP)
+        }
+        [a, b, c, d, e, f, ..] => ([a, b, c, d, e, f], function + JUMP),
+    };
+    let [0xff, 0x25, a, b, c, d] = jump else {
         return false;
     };
-    let slot = function
-        .wrapping_add(6)
-        .wrapping_add_signed(i32::from_le_bytes([a, b, c, d]) as isize);
-    // SAFETY: the instruction loads this word before it jumps.
-    let target = unsafe { (slot as *const usize).read_unaligned() };
-    !is_of_the_server(target)
+    !is_of_the_server(word([a, b, c, d], next))
 }
+
+/// Bytes of a comparison with a word and a branch, and of a jump through a pointer.
+const COMPARISON: usize = 14;
+const JUMP: usize = 6;
 
 /// Counts a call, unless it came from inside the server (T4). Cost: that of `count`, three loads and two branches.
 #[inline]

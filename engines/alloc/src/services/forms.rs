@@ -7,7 +7,7 @@
 #[cfg(feature = "harden")]
 use super::harden::forms as checks;
 use crate::mechanism::branch::branch;
-use crate::mechanism::range::FAST_LIMIT;
+pub use crate::mechanism::range::FAST_LIMIT;
 
 /// Reports whether every free goes the slow way, where a size and a form may be checked. Cost: one comparison.
 #[inline(always)]

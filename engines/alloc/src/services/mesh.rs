@@ -610,7 +610,7 @@ unsafe fn write(members: &[Member]) {
 
 /// Returns the bytes of a free slot, or of a part of one. The heap's lock is held (M1).
 fn bytes_at<'a>(at: usize, length: usize) -> &'a [u8] {
-    // SAFETY: mapped, and nobody writes it (M1).
+    // SAFETY: mapped, and no thread writes it (M1).
     unsafe { core::slice::from_raw_parts(at as *const u8, length) }
 }
 

@@ -8,7 +8,7 @@
 //! T1  The processor sets the bit at any access, and the kernel's accesses for a system call set it, too. No access is caught,
 //!     none can fail, and none takes longer. (Without access a page would make `read` into it fail, for which the
 //!     program is not prepared, and a program may have a handler of its own.)
-//! T2  Who else clears such bits (the kernel that looks for pages to take away) clears that of the witness, a page that was
+//! T2  What else clears such bits (the kernel, as it looks for pages to take away) clears that of the witness, a page that was
 //!     touched once when the first block was asked about: then nothing is told.
 //! T3  Only blocks that live at exit are told of, each alone on its pages: what was freed is no memory that is kept.
 //!
@@ -173,7 +173,7 @@ fn number(text: &[u8], base: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// A block that is read, one that the kernel writes for a system call, and one that nobody touches.
+    /// A block that is read, one that the kernel writes for a system call, and one that nothing touches.
     #[test]
     fn what_is_touched_again_is_told_from_what_is_not() {
         use std::io::Read;
