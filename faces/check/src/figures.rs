@@ -39,9 +39,11 @@ impl Range {
     }
 }
 
-/// The error of the kernel's counter of resident pages, bytes: a thread, or a processor since Linux 6.2, counts up to 64
-/// pages by itself (`TASK_RSS_EVENTS_THRESH`; twice `percpu_counter_batch` of a small machine).
-const COUNTER_ERROR_BYTES: u64 = 64 * 4096;
+/// The error of the kernel's counters of resident pages, bytes. There are three (anonymous, files, shared memory), and each
+/// is read without what processors have counted by themselves: less than `percpu_counter_batch` on each, which is 32 pages
+/// on machines of up to 16 processors (Linux 6.2 and later; before, a thread keeps back 64 pages in all). A thread is taken to
+/// have counted on two processors. On larger machines it can be more.
+const COUNTER_ERROR_BYTES: u64 = 3 * 2 * 32 * 4096;
 /// The most threads that count in it.
 const MOST_THREADS: u64 = 64;
 

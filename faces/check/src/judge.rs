@@ -303,13 +303,13 @@ pub(crate) mod tests {
         assert_eq!(open.verdict, Verdict::Undecided);
         let why = open.why.unwrap();
         assert!(
-            why.contains("8.00 MiB to 10.3 MiB") && why.contains("9.00 MiB"),
+            why.contains("8.00 MiB to 10.8 MiB") && why.contains("9.00 MiB"),
             "{why}"
         );
         // The ends of the interval: the least is broken only if it is above.
         assert_eq!(told("8MiB").verdict, Verdict::Undecided);
-        assert_eq!(told("10496KiB").verdict, Verdict::Held);
-        assert_eq!(told("10495KiB").verdict, Verdict::Undecided);
+        assert_eq!(told("11008KiB").verdict, Verdict::Held);
+        assert_eq!(told("11007KiB").verdict, Verdict::Undecided);
     }
 
     #[test]

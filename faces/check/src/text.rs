@@ -197,7 +197,7 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(
-            text.contains("  not decided  peak-rss  8.00 MiB to 10.3 MiB of 9.00 MiB allowed; "),
+            text.contains("  not decided  peak-rss  8.00 MiB to 10.8 MiB of 9.00 MiB allowed; "),
             "{text}"
         );
         assert!(!text.contains('\r') && text.lines().all(|line| !line.contains('\u{1b}')));
