@@ -36,7 +36,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Give memory back", &["exec", "fit"]),
-    ("Compare", &["compare", "diff", "what-if"]),
+    ("Compare", &["compare", "diff", "check", "what-if"]),
     ("Other tools' files", &["export", "import", "heap"]),
     ("Laboratory", &["gc", "tabs", "js"]),
     ("This program", &["doctor", "completions", "man"]),
@@ -96,7 +96,8 @@ Example:
   skinflint run -- sqlite3 app.db 'select count(*) from t'
 
 Exit status: run, record and exec pass on the program's (128 + n if signal n killed it); 127 if it
-is not there and 126 if it is no program; 2 for wrong use; 1 for a trace that cannot be read.
+is not there and 126 if it is no program; 2 for wrong use; 1 for a trace that cannot be read;
+check: 3 if a budget is broken, 4 if one is not decided.
 
 Environment:
   SKINFLINT_RECORDER   path of libskinflint_record.so, if neither the one beside this program or in
@@ -154,6 +155,10 @@ pub enum Command {
     /// Compare two runs, or two moments: what grew and shrank, by stack
     #[command(after_help = crate::diff::HELP)]
     Diff(crate::diff::DiffArgs),
+
+    /// Hold a program to budgets of memory, as a test does
+    #[command(after_help = crate::check::HELP)]
+    Check(Box<crate::check::CheckArgs>),
 
     /// Read a heap snapshot (.heapsnapshot): classes, retained sizes, paths
     #[command(after_help = crate::heap::HELP)]

@@ -14,7 +14,7 @@ use skinflint_trace::OpenError;
 
 use crate::args::{self, Command};
 use crate::{
-    attach, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import, js,
+    attach, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import, js,
     memory, record, report, run, shell, tabs, top, what_if,
 };
 
@@ -33,6 +33,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Counts(args) => counted::counts(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Check(args) => check::check(&args),
         Command::Heap(args) => heap::heap(&args),
         Command::DarkMatter(args) => dark::dark(&args),
         Command::Export(args) => export::export(&args),

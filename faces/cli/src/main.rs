@@ -3,6 +3,7 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
+//!   check: a program or trace ► check ► held, broken, not decided
 //!   fit: traces ► fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
@@ -13,7 +14,8 @@
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
-//! when nothing could be started, 127 if the program is not there, 126 if it is none; 1 when an analysis failed.
+//! when nothing could be started, 127 if the program is not there, 126 if it is none; 1 when an
+//! analysis failed. `check` has its own (check.rs).
 
 /// Prints a message to stderr. A closed stderr is no reason to fail (`eprintln!` would panic).
 macro_rules! say {
@@ -26,6 +28,7 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod attach;
+mod check;
 mod commands;
 mod compare;
 mod counted;

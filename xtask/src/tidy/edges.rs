@@ -95,6 +95,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "replay",
         ],
     ),
+    // `export`: stacks of two builds are matched as in every other difference.
+    ("check", &["analysis", "export", "view"]),
     // The only crate that draws on a terminal by itself.
     (
         "top",
@@ -126,6 +128,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "compare",
             "js-options",
             "export",
+            "check",
             "dark-matter",
             "top",
             "recording",

@@ -1,0 +1,222 @@
+//! The verdict as text for a terminal.
+//!
+//! ```text
+//!   BROKEN  app  pid 7 · complete: 30 events
+//!     broken       peak-live    1,000 B of 900 B allowed: 100 B more
+//!                  600 B  at load (src/load.c:12) ← main (src/main.c:3)
+//! ```
+//!
+//! T1  Names, figures and advice are never cut away; long lines are the reader's terminal's to wrap.
+//! T2  What the program chose (names, marks) has no control characters.
+
+use std::fmt::Write;
+
+use skinflint_view::units::{count, percent, plural};
+
+use crate::culprits::Culprit;
+use crate::figures::Range;
+use crate::judge::{Checked, Judged, Verdict};
+
+/// Returns the verdict as text.
+pub fn render(checked: &Checked) -> String {
+    let mut out = String::new();
+    let verdict = checked.verdict.shown().to_uppercase();
+    let _ = writeln!(out, "{verdict}  {}", head(checked));
+    for note in &checked.notes {
+        let _ = writeln!(out, "  missing: {}", plain(note));
+    }
+    if let Some(baseline) = &checked.baseline {
+        let _ = writeln!(out, "  baseline: {}", plain(baseline));
+    }
+    for one in &checked.budgets {
+        let _ = writeln!(
+            out,
+            "  {:<12} {}  {}",
+            one.verdict.shown(),
+            plain(&one.name),
+            summary(one)
+        );
+        for culprit in &one.culprits.largest {
+            let _ = writeln!(out, "      {}", plain(&blame(one, culprit)));
+        }
+        if let Some(others) = others(one) {
+            let _ = writeln!(out, "      {others}");
+        }
+    }
+    out
+}
+
+/// Describes the recording in a line.
+pub(crate) fn head(checked: &Checked) -> String {
+    let events = plural(checked.events, "event");
+    let complete = match checked.complete {
+        true => format!("complete: {events}"),
+        false => format!("INCOMPLETE: {events} read"),
+    };
+    format!(
+        "{}  pid {} · ended: {} · {complete}",
+        plain(&checked.program),
+        checked.pid,
+        plain(&checked.ended)
+    )
+}
+
+/// Describes what became of a budget in a sentence, without its name.
+pub(crate) fn summary(one: &Judged) -> String {
+    let Some(figure) = one.figure else {
+        return plain(one.why.as_deref().unwrap_or_default());
+    };
+    let mut text = shown(one, figure);
+    if let Some(allowed) = one.allowed {
+        let _ = write!(text, " of {} allowed", shown(one, allowed));
+        if let Some(before) = one.baseline.filter(|_| one.limit.starts_with(['+', '-'])) {
+            let _ = write!(text, " ({} of {})", one.limit, shown(one, before));
+        }
+        if one.verdict == Verdict::Broken {
+            let over = figure.low.saturating_sub(allowed.high);
+            let _ = write!(text, ": {} more", one.kind.shown(over));
+            if allowed.high > 0 {
+                let _ = write!(text, " ({})", percent(over, allowed.high));
+            }
+        }
+    }
+    if let Some(why) = &one.why {
+        let _ = write!(text, "; {}", plain(why));
+    }
+    text
+}
+
+/// Returns a figure as text: one value, or the interval.
+fn shown(one: &Judged, range: Range) -> String {
+    match range.is_exact() {
+        true => one.kind.shown(range.low),
+        false => format!(
+            "{} to {}",
+            one.kind.shown(range.low),
+            one.kind.shown(range.high)
+        ),
+    }
+}
+
+/// Describes a stack and what it has of the figure.
+pub(crate) fn blame(one: &Judged, culprit: &Culprit) -> String {
+    let mut text = match culprit.before {
+        None => one.kind.shown(culprit.value),
+        Some(before) => format!(
+            "+{} (from {} to {})",
+            one.kind.shown(culprit.weight()),
+            one.kind.shown(before),
+            one.kind.shown(culprit.value)
+        ),
+    };
+    let _ = write!(text, "  by {}", culprit.function);
+    if let (Some(file), Some(line)) = (&culprit.file, culprit.line) {
+        let _ = write!(text, " ({file}:{line})");
+    }
+    // What lies within it is told before what calls it.
+    let begins = culprit
+        .frames
+        .first()
+        .filter(|first| first.starts_with(&culprit.function));
+    match begins {
+        Some(first) if culprit.line.is_none() => {
+            let _ = write!(text, "{}", &first[culprit.function.len()..]);
+        }
+        Some(_) => {}
+        None => {
+            let _ = write!(text, ": {}", culprit.frames.join(" ← "));
+        }
+    }
+    if begins.is_some() {
+        for frame in &culprit.frames[1..] {
+            let _ = write!(text, " ← {frame}");
+        }
+    }
+    if culprit.stacks > 1 {
+        let _ = write!(text, " and {}", plural(culprit.stacks - 1, "other stack"));
+    }
+    text
+}
+
+/// Sums up the stacks that are not listed.
+pub(crate) fn others(one: &Judged) -> Option<String> {
+    let rest = &one.culprits;
+    (rest.other_stacks > 0).then(|| {
+        format!(
+            "{}  by {} others",
+            one.kind.shown(rest.other_weight),
+            count(rest.other_stacks)
+        )
+    })
+}
+
+/// Returns text without control characters (T2).
+pub(crate) fn plain(text: &str) -> String {
+    let kept = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(kept).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::budget::Kind;
+    use crate::figures::tests::report;
+    use crate::judge::tests::budget;
+    use crate::judge::{Subject, check};
+
+    /// A verdict with a held budget, a broken one and one that is not decided.
+    pub(crate) fn checked() -> Checked {
+        let mut report = report();
+        report.frames[1].function = "load<a|b> & \"c\"\n%".into();
+        let subject = Subject {
+            report: &report,
+            trace: "app.sft",
+        };
+        let budgets = [
+            budget(Kind::Allocations, "17"),
+            budget(Kind::PeakLive, "900"),
+            budget(Kind::PeakRss, "9MiB"),
+        ];
+        check(subject, None, &budgets)
+    }
+
+    #[test]
+    fn a_screen_by_hand() {
+        let text = render(&checked());
+        let expected = "BROKEN  app  pid 0 · ended: exit 0 · complete: 30 events\n  \
+            held         allocations  17 of 17 allowed\n  \
+            broken       peak-live  1000 B of 900 B allowed: 100 B more (11.1%)\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("600 B  by load"), "{text}");
+        assert!(
+            text.contains("% (src/load.c:12) ← main (src/main.c:12)\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("by main (src/main.c:12): parse (app) ← main"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  not decided  peak-rss  8.00 MiB to 10.8 MiB of 9.00 MiB allowed; "),
+            "{text}"
+        );
+        assert!(!text.contains('\r') && text.lines().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn an_incomplete_recording_says_what_is_missing() {
+        let mut report = report();
+        report.completeness.complete = false;
+        report.completeness.notes = vec!["3 events were lost.".into()];
+        let subject = Subject {
+            report: &report,
+            trace: "t",
+        };
+        let text = render(&check(subject, None, &[budget(Kind::PeakLive, "1GiB")]));
+        assert!(
+            text.starts_with("NOT DECIDED") && text.contains("INCOMPLETE: 30 events read"),
+            "{text}"
+        );
+        assert!(text.contains("missing: 3 events were lost."), "{text}");
+    }
+}

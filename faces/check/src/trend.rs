@@ -1,0 +1,277 @@
+//! Trends: the steps in a history, and the history as text.
+//!
+//! ```text
+//!   figures of builds ─► median of up to five before │ after ─► more than 1 % and three times the noise ─► Step
+//! ```
+//!
+//! D1  A figure of an interval counts by its middle; a step inside the interval is none.
+//! D2  Noise is the median distance between neighbours: a series that jumps to and fro has no step of that size.
+//! D3  INCOMPLETE entries are drawn as gaps and count for nothing.
+//!
+//! Where the idea comes from: the checkpoints of Are We Slim Yet, compared build by build.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::budget::{Kind, PLAIN};
+use crate::history::Entry;
+use crate::text::plain;
+
+/// The builds on each side of a step that are looked at.
+const BESIDE: usize = 5;
+/// The least step, in thousandths of the level before.
+const LEAST_THOUSANDTHS: u64 = 10;
+/// The least step, in medians of the distance between neighbours.
+const LEAST_NOISE: u64 = 3;
+
+/// A step in a series.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The index of the first build at the new level.
+    pub at: usize,
+    /// The level before.
+    pub before: u64,
+    /// The level from then on.
+    pub after: u64,
+}
+
+/// Finds the steps of a series; `spread` is the half width of its figures' intervals.
+pub fn steps(series: &[u64], spread: u64) -> Vec<Step> {
+    let mut found: Vec<Step> = Vec::new();
+    let noise = noise(series);
+    let mut from = 0;
+    for at in 1..series.len() {
+        let Some(step) = step_at(series, from, at) else {
+            continue;
+        };
+        let size = step.before.abs_diff(step.after);
+        let least = (step.before / 1000 * LEAST_THOUSANDTHS)
+            .max(step.before * LEAST_THOUSANDTHS / 1000)
+            .max(noise.saturating_mul(LEAST_NOISE))
+            .max(2 * spread);
+        if size == 0 || size < least {
+            continue;
+        }
+        // The medians see a step some builds before it; it lies where the series itself jumps.
+        let jump = series[at - 1].abs_diff(series[at]);
+        if jump * 2 < size {
+            continue;
+        }
+        found.push(step);
+        from = at;
+    }
+    found
+}
+
+fn step_at(series: &[u64], from: usize, at: usize) -> Option<Step> {
+    let before = median(&series[at.saturating_sub(BESIDE).max(from)..at])?;
+    let after = median(&series[at..series.len().min(at + BESIDE)])?;
+    Some(Step { at, before, after })
+}
+
+/// Returns the median distance between neighbours (D2).
+fn noise(series: &[u64]) -> u64 {
+    let distances: Vec<u64> = series
+        .windows(2)
+        .map(|pair| pair[0].abs_diff(pair[1]))
+        .collect();
+    // Of one or two distances, the step itself would be the noise.
+    match distances.len() {
+        0..=3 => 0,
+        _ => median(&distances).unwrap_or(0),
+    }
+}
+
+fn median(values: &[u64]) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// Draws a history: a line for each figure of each program, and its steps.
+pub fn render(entries: &[Entry], unread: usize, width: usize) -> String {
+    let mut out = String::new();
+    if unread > 0 {
+        let lines = skinflint_view::units::plural(unread as u64, "line");
+        let _ = writeln!(out, "{lines} could not be read and are left out.");
+    }
+    let programs: BTreeSet<&str> = entries.iter().map(|one| &one.program[..]).collect();
+    for program in programs {
+        let own: Vec<&Entry> = entries
+            .iter()
+            .filter(|one| one.program == program)
+            .collect();
+        let builds = skinflint_view::units::plural(own.len() as u64, "check");
+        let (first, last) = (&own[0].label, &own[own.len() - 1].label);
+        let _ = writeln!(
+            out,
+            "{}: {builds}, {} to {}",
+            plain(program),
+            named(first),
+            named(last)
+        );
+        let incomplete = own.iter().filter(|one| !one.complete).count();
+        if incomplete > 0 {
+            let _ = writeln!(out, "  {incomplete} INCOMPLETE, left out");
+        }
+        let names: BTreeSet<&String> = own.iter().flat_map(|one| one.figures.keys()).collect();
+        let mut names: Vec<&String> = names.into_iter().collect();
+        names.sort_by_key(|name| (order(name), *name));
+        for name in names {
+            draw(&own, name, width, &mut out);
+        }
+    }
+    out
+}
+
+/// Returns the place of a figure in the order of budgets.
+fn order(name: &str) -> usize {
+    let place = PLAIN.iter().position(|kind| kind.name() == name);
+    place.unwrap_or(PLAIN.len())
+}
+
+/// Draws a figure over the builds.
+fn draw(entries: &[&Entry], name: &str, width: usize, out: &mut String) {
+    let of: Vec<(&Entry, u64, u64)> = entries
+        .iter()
+        .filter(|one| one.complete)
+        .filter_map(|one| {
+            let range = one.figures.get(name)?;
+            let spread = range.high.saturating_sub(range.low) / 2;
+            Some((*one, range.low + spread, spread))
+        })
+        .collect();
+    if of.is_empty() {
+        return;
+    }
+    let series: Vec<u64> = of.iter().map(|(_, value, _)| *value).collect();
+    let spread = of.iter().map(|(_, _, spread)| *spread).max().unwrap_or(0);
+    let plain_kind = PLAIN.iter().find(|kind| kind.name() == name);
+    let kind = plain_kind.cloned().unwrap_or(Kind::Stack(String::new()));
+    let _ = writeln!(
+        out,
+        "  {:<16} {}  {} … {}",
+        plain(name),
+        sparks(&series, width.saturating_sub(48).max(10)),
+        kind.shown(series[0]),
+        kind.shown(series[series.len() - 1])
+    );
+    for step in steps(&series, spread) {
+        let label = &of[step.at].0.label;
+        let sign = if step.after < step.before { '-' } else { '+' };
+        let size = step.before.abs_diff(step.after);
+        let _ = writeln!(
+            out,
+            "      {sign}{} at {}: {} to {}",
+            skinflint_view::units::percent(size, step.before),
+            named(label),
+            kind.shown(step.before),
+            kind.shown(step.after)
+        );
+    }
+}
+
+fn named(label: &str) -> String {
+    match label.is_empty() {
+        true => "(no label)".into(),
+        false => plain(label),
+    }
+}
+
+/// Draws the last of a series, `width` at most, from its least to its most.
+fn sparks(series: &[u64], width: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = &series[series.len().saturating_sub(width)..];
+    let least = shown.iter().copied().min().unwrap_or(0);
+    let most = shown.iter().copied().max().unwrap_or(0);
+    let bar = |value: &u64| {
+        let height = u128::from(*value - least) * 7;
+        let part = height.checked_div(u128::from(most - least)).unwrap_or(0);
+        BARS[part as usize]
+    };
+    shown.iter().map(bar).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Range;
+
+    /// No step.
+    const NONE: [usize; 0] = [];
+
+    fn places(series: &[u64], spread: u64) -> Vec<usize> {
+        steps(series, spread).iter().map(|one| one.at).collect()
+    }
+
+    #[test]
+    fn a_planted_step_is_found_where_it_is() {
+        for at in 1..20 {
+            let series: Vec<u64> = (0..20)
+                .map(|build| if build < at { 100_000 } else { 105_000 })
+                .collect();
+            let found = steps(&series, 0);
+            let step = Step {
+                at,
+                before: 100_000,
+                after: 105_000,
+            };
+            assert_eq!(found, [step], "planted at {at}");
+        }
+    }
+
+    #[test]
+    fn a_step_among_noise_is_found_and_noise_is_none() {
+        // A tenth of a per cent to and fro, the same in every run.
+        let noisy = |build: u64| 100_000 + build * 7919 % 100;
+        let flat: Vec<u64> = (0..30).map(noisy).collect();
+        assert_eq!(places(&flat, 0), NONE);
+        let stepped: Vec<u64> = (0..30)
+            .map(|build| noisy(build) * if build < 17 { 100 } else { 105 } / 100)
+            .collect();
+        assert_eq!(places(&stepped, 0), [17]);
+        let wild: Vec<u64> = (0..30).map(|build| 100_000 + build % 2 * 8_000).collect();
+        assert_eq!(places(&wild, 0), NONE);
+    }
+
+    #[test]
+    fn steps_up_and_down_are_two() {
+        let series = [10_000, 10_000, 10_500, 10_500, 10_500, 10_000, 10_000];
+        assert_eq!(places(&series, 0), [2, 5]);
+    }
+
+    #[test]
+    fn short_series_and_intervals() {
+        assert_eq!(places(&[], 0), NONE);
+        assert_eq!(places(&[5], 0), NONE);
+        assert_eq!(places(&[1000, 1050], 0), [1]);
+        assert_eq!(places(&[1000, 1009], 0), NONE);
+        // The figures are not known to this (D1).
+        assert_eq!(places(&[1000, 1050], 40), NONE);
+        assert_eq!(places(&[0, 0, 7, 7], 0), [2]);
+    }
+
+    #[test]
+    fn a_history_is_drawn_with_its_step() {
+        let entry = |build: u64, value: u64, complete: bool| Entry {
+            schema: 1,
+            label: format!("b{build}"),
+            program: "app".into(),
+            complete,
+            figures: [("peak-live".to_owned(), Range::exact(value))].into(),
+            ..Entry::default()
+        };
+        let mut entries: Vec<Entry> = (0..10)
+            .map(|build| entry(build, if build < 6 { 100 << 20 } else { 105 << 20 }, true))
+            .collect();
+        entries.push(entry(10, 1, false));
+        let text = render(&entries, 1, 80);
+        assert!(text.starts_with("1 line could not be read"), "{text}");
+        assert!(
+            text.contains("app: 11 checks, b0 to b10\n  1 INCOMPLETE"),
+            "{text}"
+        );
+        assert!(text.contains("▁▁▁▁▁▁████  100 MiB … 105 MiB"), "{text}");
+        assert!(text.contains("+5.0% at b6: 100 MiB to 105 MiB"), "{text}");
+    }
+}
