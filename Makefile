@@ -30,6 +30,7 @@
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
+#   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
 #
 # Needed: cargo (Rust 1.90 or later; 1.91 for `make js` and the tests, by the JavaScript engine), gcc, g++, python3,
 # sqlite3; for the tests also dwz and three other allocators (test-deps below). As root on Debian what is missing is
@@ -45,7 +46,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named
+.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -220,6 +221,12 @@ bench-alloc-deps: bench-deps
 # The other allocators are built on the first run (about three minutes, nearly all of it tcmalloc).
 bench-alloc: bench-alloc-deps
 	$(CARGO) run --quiet --locked --package xtask -- bench alloc $(if $(QUICK),--quick)
+
+# A machine with more processors and nodes than this one; the kernel is Debian's, and is downloaded once.
+qemu-alloc: deps
+	@sh bench/need.sh qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
+	$(CARGO) build --release --locked -p skinflint-malloc-so
+	python3 -B tests/machine/machine.py
 
 # What `skinflint compare` can do, from a fresh clone by one word: redis filled, mostly emptied, at rest.
 compare: deps build

@@ -12,7 +12,9 @@
 
 use crate::Pool;
 #[cfg(not(feature = "bench-trees"))]
-use crate::buckets::{BUCKETS, Buckets, bucket_of};
+use crate::buckets::{BUCKETS, bucket_of};
+#[cfg(not(feature = "bench-trees"))]
+use crate::index::BySize;
 use crate::pool::{CLAIMED, CLEAN, DIRTY};
 
 #[derive(Default, PartialEq, Eq)]
@@ -40,12 +42,7 @@ impl Pool {
             self.check_by_size(state, runs)?;
         }
         #[cfg(not(feature = "bench-trees"))]
-        for (lists, state, runs) in [
-            (&self.dirty, DIRTY, tally.dirty_runs),
-            (&self.clean, CLEAN, tally.clean_runs),
-        ] {
-            self.check_lists(lists, state, runs)?;
-        }
+        self.check_all_lists(&tally)?;
         self.check_ages(tally.dirty_runs)?;
         hold(tally.dirty == self.dirty_pages, "dirty pages miscounted")?;
         hold(tally.clean == self.clean_pages, "clean pages miscounted")?;
@@ -92,8 +89,9 @@ impl Pool {
                 inside.into_iter().all(|p| self.tag(p) == 0),
                 "a tag inside a free run",
             )?;
+            let border = page > 0 && self.nodes.of(page - 1) != self.nodes.of(page);
             hold(
-                state == CLAIMED || state != before,
+                state == CLAIMED || state != before || border,
                 "equal neighbours not joined",
             )?;
             match state {
@@ -113,7 +111,26 @@ impl Pool {
     }
 
     #[cfg(not(feature = "bench-trees"))]
-    fn check_lists(&self, buckets: &Buckets, state: u8, runs: u32) -> Result<(), &'static str> {
+    fn check_all_lists(&self, tally: &Tally) -> Result<(), &'static str> {
+        let (mut dirty, mut clean) = (0, 0);
+        for (node, (dirties, cleans)) in self.each_lists().enumerate() {
+            dirty += self.check_lists(dirties, DIRTY, node, tally.dirty_runs)?;
+            clean += self.check_lists(cleans, CLEAN, node, tally.clean_runs)?;
+        }
+        hold(
+            (dirty, clean) == (tally.dirty_runs, tally.clean_runs),
+            "fewer runs in lists than in MAP",
+        )
+    }
+
+    #[cfg(not(feature = "bench-trees"))]
+    fn check_lists(
+        &self,
+        buckets: &BySize,
+        state: u8,
+        node: usize,
+        runs: u32,
+    ) -> Result<u32, &'static str> {
         let mut found = 0;
         for bucket in 0..BUCKETS {
             let (mut offset, mut previous) = (buckets.head(bucket), 0);
@@ -122,6 +139,10 @@ impl Pool {
             while offset != 0 {
                 let run = self.at(offset);
                 hold(run.state.get() == state, "a run in a list of another state")?;
+                hold(
+                    self.nodes.of(run.page.get()) == node && self.nodes.of(run.end() - 1) == node,
+                    "a run in a list of another node",
+                )?;
                 hold(
                     bucket_of(run.pages.get()) == bucket,
                     "a run in another length's bucket",
@@ -139,7 +160,7 @@ impl Pool {
                 hold(found <= runs, "more runs in lists than in MAP")?;
             }
         }
-        hold(found == runs, "fewer runs in lists than in MAP")
+        Ok(found)
     }
 
     fn check_ages(&self, runs: u32) -> Result<(), &'static str> {

@@ -11,16 +11,16 @@
 
 #[cfg(not(feature = "bench-trees"))]
 mod map;
-#[cfg(feature = "bench-trees")]
-mod nodes;
 #[cfg(all(feature = "bench-trees", not(feature = "bench-treap")))]
 mod red_black;
 #[cfg(feature = "bench-treap")]
 mod treap;
+#[cfg(feature = "bench-trees")]
+mod tree_nodes;
 #[cfg(feature = "bench-trees")]
 mod trees;
 
 #[cfg(not(feature = "bench-trees"))]
 pub(crate) use map::BySize;
 #[cfg(feature = "bench-trees")]
-pub(crate) use nodes::BySize;
+pub(crate) use tree_nodes::BySize;

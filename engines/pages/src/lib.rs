@@ -27,7 +27,7 @@
 //!     and owner 0. Its first 64 bytes begin with a [`Header`], whatever it describes.
 //! P3  A page is used, dirty, clean, claimed, or a hole that is not ours. A free run's descriptor
 //!     stands at the entries of its first and its last page, and entries between them are 0.
-//! P4  No two neighbouring runs are both dirty or both clean.
+//! P4  No two neighbouring runs of a node are both dirty or both clean.
 //! P5  A clean page reads as zero.
 //! P6  The holder of the `Pool` holds its lock: no other code writes entries of MAP, except those of a run in use,
 //!     which are its owner's.
@@ -39,7 +39,7 @@
 //!
 //! Files: [`region`] addresses · `units` descriptors · `index` where runs are found · `buckets` runs by length · [`pool`] take, give and extend ·
 //! `claim` what is purged and when · `check` the invariants by brute force · [`purge`] the system call that gives pages
-//! back · [`cold`] pages in use that are not needed soon · `populate` the one that makes pages resident · `walk` runs listed one by one · [`os`] mapping, and its
+//! back · [`cold`] pages in use that are not needed soon · `populate` the one that makes pages resident · `nodes`, `by_node` memory nodes apart · `walk` runs listed one by one · [`os`] mapping, and its
 //! refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
@@ -47,10 +47,12 @@
 
 #[cfg(not(feature = "bench-trees"))]
 mod buckets;
+mod by_node;
 mod check;
 mod claim;
 pub mod cold;
 mod index;
+mod nodes;
 pub mod os;
 pub mod pool;
 pub mod populate;
@@ -63,6 +65,7 @@ mod walk;
 
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
+pub use nodes::NODES_MAX;
 pub use pool::{Pool, Run};
 pub use region::{Options, Region};
 pub use walk::Free;

@@ -20,6 +20,9 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::index::BySize;
+use crate::nodes::Nodes;
+#[cfg(not(feature = "bench-trees"))]
+use crate::nodes::{Lists, NODES_MAX};
 use crate::{KIND_FREE, MAX_PAGES, PAGE, PAGE_SHIFT, Region, UNIT, purge};
 
 /// Number of dirty runs that are looked at, longest first, for one that fits together with its neighbour.
@@ -103,8 +106,12 @@ impl FreeRun {
 pub struct Pool {
     /// The addresses at which they lie.
     pub region: Region,
+    /// What finds runs of the first node, and those of the others.
     pub(crate) dirty: BySize,
     pub(crate) clean: BySize,
+    #[cfg(not(feature = "bench-trees"))]
+    pub(crate) others: [Lists; NODES_MAX - 1],
+    pub(crate) nodes: Nodes,
     /// The root of the tree of all free and claimed runs by page.
     #[cfg(feature = "bench-trees")]
     pub(crate) by_page: u32,
@@ -155,6 +162,9 @@ impl Pool {
             region: Region::new(),
             dirty: BySize::new(),
             clean: BySize::new(),
+            #[cfg(not(feature = "bench-trees"))]
+            others: [const { Lists::new() }; NODES_MAX - 1],
+            nodes: Nodes::new(),
             #[cfg(feature = "bench-trees")]
             by_page: 0,
             oldest: 0,
@@ -200,6 +210,7 @@ impl Pool {
             .or_else(|| self.take_pair(pages, align_pages))
             .or_else(|| self.take_fitting(CLEAN, pages, align_pages))
             .or_else(|| self.take_grown(pages, align_pages))
+            .or_else(|| self.take_others(pages, align_pages))
             .or_else(|| self.take_purged(pages, align_pages))?;
         self.hold_down();
         Some(run)
@@ -351,6 +362,21 @@ impl Pool {
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
         let left = left.filter(equal);
         let right = self.free_tag(page + pages).filter(equal);
+        if self.nodes.count != 1 {
+            return self.insert_by_node(page, pages, state, (left, right));
+        }
+        self.insert_between(page, pages, state, (left, right));
+    }
+
+    /// Puts pages into the free runs, joined with these neighbours.
+    #[inline(always)]
+    pub(crate) fn insert_between(
+        &mut self,
+        page: u32,
+        pages: u32,
+        state: u8,
+        (left, right): (Option<u32>, Option<u32>),
+    ) {
         self.set_tag(page, 0);
         self.set_tag(page + pages - 1, 0);
         let length = |offset| self.at(offset).pages.get();
@@ -495,7 +521,7 @@ impl Pool {
     }
 
     #[unsafe(link_section = ".text.skinflint_first")]
-    fn take_fitting(&mut self, state: u8, pages: u32, align: u32) -> Option<Run> {
+    pub(crate) fn take_fitting(&mut self, state: u8, pages: u32, align: u32) -> Option<Run> {
         let (offset, page) = self.find(state, pages, align)?;
         if !self.carve(offset, page, pages) {
             return None;
@@ -579,7 +605,8 @@ impl Pool {
         let end = self.known_pages;
         let tail = self
             .free_tag(end.checked_sub(1)?)
-            .filter(|&o| self.at(o).state.get() == CLEAN);
+            .filter(|&o| self.at(o).state.get() == CLEAN)
+            .filter(|&o| self.nodes.of(self.at(o).page.get()) == self.nodes.served as usize);
         let start = tail.map_or(end, |offset| self.at(offset).page.get());
         let wanted_end = self.aligned(start, align)?.checked_add(pages)?;
         if !self.grow(wanted_end.checked_sub(end)?) {
@@ -604,6 +631,7 @@ impl Pool {
         }
         self.purge(self.dirty_pages);
         self.take_fitting(CLEAN, pages, align)
+            .or_else(|| self.take_others(pages, align))
     }
 
     /// Adds at least `pages` to the heap, as clean pages.
@@ -613,6 +641,7 @@ impl Pool {
         };
         self.hole_pages += first - self.known_pages;
         self.known_pages = first + count;
+        self.nodes.own(first, count);
         self.insert(first, count, CLEAN);
         self.grown += 1;
         true
@@ -624,6 +653,7 @@ impl Pool {
         let (first, end) = (self.known_pages, self.region.heap_pages());
         if first < end {
             self.known_pages = end;
+            self.nodes.own(first, end - first);
             self.insert(first, end - first, CLEAN);
         }
     }

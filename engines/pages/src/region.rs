@@ -110,6 +110,8 @@ pub struct Region {
     pub(crate) units: Units,
     reserved: bool,
     huge_pages: bool,
+    /// Whether pieces of HEAP end where a huge page does.
+    whole_pieces: bool,
     /// Number of times that a foreign mapping was jumped over.
     pub jumps: u32,
 }
@@ -132,6 +134,7 @@ impl Region {
             units: Units::new(),
             reserved: false,
             huge_pages: false,
+            whole_pieces: false,
             jumps: 0,
         }
     }
@@ -144,7 +147,8 @@ impl Region {
         if self.base != 0 {
             return true;
         }
-        let Some(first) = whole_pages(options.first_heap_bytes.max(PAGE)) else {
+        let least = if self.whole_pieces { HUGE } else { PAGE };
+        let Some(first) = whole_pages(options.first_heap_bytes.max(least)) else {
             return false;
         };
         self.huge_pages = options.huge_pages;
@@ -210,6 +214,11 @@ impl Region {
         self.heap_bytes = first;
         self.unbroken_bytes = first;
         true
+    }
+
+    /// Has pieces of HEAP end where a huge page does, so that no two share one.
+    pub(crate) fn whole_pieces(&mut self) {
+        self.whole_pieces = true;
     }
 
     /// Returns the address of HEAP; 0 before [`Region::place`].
@@ -331,7 +340,7 @@ impl Region {
             }
             let step = (self.heap_bytes / 8).clamp(HEAP_PIECE_MIN, HEAP_PIECE_MAX) & !(PAGE - 1);
             let step = need.max(step).min(limit);
-            let step = if self.huge_pages {
+            let step = if self.huge_pages || self.whole_pieces {
                 self.to_huge(at, step, limit)
             } else {
                 step

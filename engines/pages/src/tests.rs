@@ -18,6 +18,8 @@ use skinflint_base::random::Random;
 
 mod layout;
 mod model;
+#[cfg(not(feature = "bench-trees"))]
+mod nodes;
 mod refusals;
 mod units;
 

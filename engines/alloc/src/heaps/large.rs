@@ -23,7 +23,7 @@ use super::pool::with_pool;
 pub use super::runs::Large;
 use super::runs::{DISPLACED, count_block, count_pages, defer, give, give_clean, page_of};
 use super::tls::who;
-use super::{cache, hints, runs, tls};
+use super::{cache, hints, nodes, runs, tls};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Who;
 use crate::mechanism::map::map_entry;
@@ -86,6 +86,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     }
     let align_pages = (align / PAGE).max(1) as u32;
     let made = with_pool(who, |pool| {
+        nodes::serve(pool);
         let offset = pool.region.desc_alloc(1)?;
         let Some(run) = pool.take(pages.max(1) as u32, align_pages) else {
             pool.region.desc_free(offset, 1);

@@ -3,7 +3,7 @@
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire, revoke: what it gives up, what is taken
-//!   changes, hints: what the purger is to look at           slow: the table by which all of them reach the services
+//!   nodes: which memory is near      changes, hints: what the purger is to look at           slow: the table by which all of them reach the services
 //! ```
 //!
 //! Not here: what is done beside the calls of the program (`services`).
@@ -22,6 +22,7 @@ pub mod hints;
 pub mod large;
 pub mod malloc;
 pub mod neighbour;
+pub mod nodes;
 pub mod pool;
 pub mod private;
 mod refill;

@@ -13,7 +13,7 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_pages::{Header, OWNER_NONE, Options, Pool};
 
-use super::{runs, slow};
+use super::{nodes, runs, slow};
 use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::{self, Lock, Who};
@@ -98,6 +98,7 @@ pub fn start(who: Who) -> bool {
             seed: seed(),
             first_heap_bytes: 1 << 20,
         };
+        pool.set_nodes(nodes::count());
         if !pool.region.place(&options) {
             return false;
         }

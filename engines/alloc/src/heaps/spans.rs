@@ -17,7 +17,7 @@ use skinflint_base::sync::Ordering;
 use skinflint_pages::OWNER_NONE;
 
 use super::pool::{SPARE, with_pool};
-use super::{cache, changes, clean, hints};
+use super::{cache, changes, clean, hints, nodes};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::range::{at, offset_of};
@@ -159,6 +159,7 @@ impl Heap {
         let info = class::get(class);
         let mut pages = pages;
         let made = with_pool(self.holder(), |pool| {
+            nodes::serve(pool);
             if !pool.has_dirty(pages) {
                 // A shorter resident run goes before one that is not resident: otherwise dirty runs would be purged for
                 // it.

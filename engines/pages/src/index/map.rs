@@ -6,7 +6,7 @@
 //!
 //! X1  Each free and each claimed run has its tags (pages.P3); the former are in the bucket of state and length.
 //!
-//! Not here: what else a run is in (`pool`).
+//! Not here: what else a run is in (`pool`), the lists of several nodes (`by_node`).
 
 use core::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ const LOOKED_AT: u32 = 8;
 impl Pool {
     /// Reports whether there is a dirty run of at least `pages` pages; exact up to 64. Cost: a load or two.
     pub fn has_dirty(&self, pages: u32) -> bool {
-        pages > 0 && self.dirty.next(bucket_of(pages)).is_some()
+        pages > 0 && self.of_served(DIRTY).next(bucket_of(pages)).is_some()
     }
 
     /// Returns the descriptor of the free or claimed run that begins or ends at this page; any other entry, and any
@@ -39,41 +39,36 @@ impl Pool {
         free.then_some(offset)
     }
 
-    #[inline]
-    fn buckets(&mut self, state: u8) -> &mut BySize {
-        if state == DIRTY {
-            &mut self.dirty
-        } else {
-            &mut self.clean
-        }
-    }
-
     /// Puts a run into the bucket of its state and length.
+    #[inline(always)]
     pub(crate) fn link(&mut self, offset: u32) {
         let run = self.at(offset);
         let (state, bucket) = (run.state.get(), bucket_of(run.pages.get()));
-        let head = self.buckets(state).head(bucket);
+        let page = run.page.get();
+        let head = self.buckets(state, page).head(bucket);
         let run = self.at(offset);
         run.next.set(head);
         run.previous.set(0);
         if head != 0 {
             self.at(head).previous.set(offset);
         }
-        self.buckets(state).set_head(bucket, offset);
+        self.buckets(state, page).set_head(bucket, offset);
     }
 
     /// Takes a run out of its bucket.
+    #[inline(always)]
     pub(crate) fn unlink(&mut self, offset: u32) {
         let run = self.at(offset);
         let (next, previous) = (run.next.get(), run.previous.get());
         let (state, bucket) = (run.state.get(), bucket_of(run.pages.get()));
+        let page = run.page.get();
         if next != 0 {
             self.at(next).previous.set(previous);
         }
         if previous != 0 {
             self.at(previous).next.set(next);
         } else {
-            self.buckets(state).set_head(bucket, next);
+            self.buckets(state, page).set_head(bucket, next);
         }
     }
 
@@ -105,12 +100,13 @@ impl Pool {
     /// Finds a run of this state that fits well: in the request's own bucket the shortest of the first few, else the
     /// first of the next bucket. With an alignment, the first few of each bucket are looked at until one is so long
     /// that it must fit.
-    pub(crate) fn find(&mut self, state: u8, pages: u32, align: u32) -> Option<(u32, u32)> {
+    pub(crate) fn find(&self, state: u8, pages: u32, align: u32) -> Option<(u32, u32)> {
         let own = bucket_of(pages);
         let sure = pages.saturating_add(align - 1);
         let mut from = own;
-        while let Some(bucket) = self.buckets(state).next(from) {
-            let head = self.buckets(state).head(bucket);
+        let lists = self.of_served(state);
+        while let Some(bucket) = lists.next(from) {
+            let head = lists.head(bucket);
             if self.at(head).pages.get() >= sure && (bucket > own || is_exact(bucket)) {
                 return Some((head, self.place_in(head, pages, align)?));
             }
@@ -136,8 +132,9 @@ impl Pool {
 
     /// Returns a dirty run of the request's bucket or of the next lower one; 0: there is none.
     pub(crate) fn longest_dirty(&self, pages: u32) -> u32 {
-        let bucket = self.dirty.previous(bucket_of(pages));
-        bucket.map_or(0, |bucket| self.dirty.head(bucket))
+        let lists = self.of_served(DIRTY);
+        let bucket = lists.previous(bucket_of(pages));
+        bucket.map_or(0, |bucket| lists.head(bucket))
     }
 
     /// Returns the dirty run after this one, by buckets downwards; 0: it is the last.
@@ -147,8 +144,15 @@ impl Pool {
             return run.next.get();
         }
         let below = bucket_of(run.pages.get()).checked_sub(1);
-        let bucket = below.and_then(|below| self.dirty.previous(below));
-        bucket.map_or(0, |bucket| self.dirty.head(bucket))
+        let lists = self.of_served(DIRTY);
+        let bucket = below.and_then(|below| lists.previous(below));
+        bucket.map_or(0, |bucket| lists.head(bucket))
+    }
+
+    /// Returns what finds dirty and clean runs, node by node.
+    pub(crate) fn each_lists(&self) -> impl Iterator<Item = (&BySize, &BySize)> {
+        let others = self.others.iter().map(|lists| (&lists.dirty, &lists.clean));
+        core::iter::once((&self.dirty, &self.clean)).chain(others)
     }
 
     /// Passes every clean run to `visit`: its first page, and its pages; ends with the first error.
@@ -156,8 +160,10 @@ impl Pool {
     /// # Errors
     /// The error of `visit`.
     pub fn each_clean<E>(&self, mut visit: impl FnMut(u32, u32) -> Result<(), E>) -> Result<(), E> {
-        for bucket in 0..BUCKETS {
-            let mut offset = self.clean.head(bucket);
+        let lists = self.each_lists().map(|(_, clean)| clean);
+        for (list, bucket) in lists.flat_map(|list| (0..BUCKETS).map(move |bucket| (list, bucket)))
+        {
+            let mut offset = list.head(bucket);
             while offset != 0 {
                 let run = self.at(offset);
                 visit(run.page.get(), run.pages.get())?;

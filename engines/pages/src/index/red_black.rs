@@ -9,7 +9,7 @@
 //!
 //! Not here: keys and links (`trees`).
 
-use super::nodes::Nodes;
+use super::tree_nodes::Nodes;
 
 #[inline]
 fn is_red(nodes: &impl Nodes, at: u32) -> bool {

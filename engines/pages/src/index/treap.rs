@@ -9,7 +9,7 @@
 //!
 //! Not here: keys and links (`trees`).
 
-use super::nodes::Nodes;
+use super::tree_nodes::Nodes;
 
 /// Returns a node's priority: its offset, mixed (the finalizer of MurmurHash3).
 #[inline]

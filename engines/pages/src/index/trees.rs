@@ -21,7 +21,7 @@ use super::red_black as shape;
 #[cfg(feature = "bench-treap")]
 use super::treap as shape;
 
-use super::nodes::Nodes;
+use super::tree_nodes::Nodes;
 use crate::pool::{DIRTY, FreeRun};
 use crate::{Pool, Region};
 
