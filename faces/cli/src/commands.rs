@@ -14,8 +14,8 @@ use skinflint_trace::OpenError;
 
 use crate::args::{self, Command};
 use crate::{
-    attach, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import, js,
-    memory, record, report, run, shell, tabs, top, what_if,
+    attach, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import,
+    js, memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
