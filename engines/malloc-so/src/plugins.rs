@@ -80,7 +80,8 @@ pub fn prepare() {
     DLSYM.store(objects.behind(c"dlsym"), Ordering::Relaxed); // ORDER: as above.
 }
 
-/// Returns the function of this name behind ours: null if there is none, or before `prepare`.
+/// Returns the function or variable of this name behind ours: null if there is none, or before `prepare`.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn behind(name: &CStr) -> *mut c_void {
     // SAFETY: written before there were threads.
     match unsafe { *OBJECTS.0.get() } {

@@ -20,7 +20,7 @@ impl Pool {
     #[cfg(not(feature = "bench-trees"))]
     #[inline(always)]
     pub(crate) fn buckets(&mut self, state: u8, page: u32) -> &mut BySize {
-        if self.nodes.count != 1 {
+        if self.nodes.others != 0 {
             return self.of_node(state, self.nodes.of(page));
         }
         if state == DIRTY {
@@ -34,7 +34,7 @@ impl Pool {
     #[cfg(not(feature = "bench-trees"))]
     #[inline(always)]
     pub(crate) fn of_served(&self, state: u8) -> &BySize {
-        if self.nodes.count != 1 {
+        if self.nodes.others != 0 {
             return self.of_node_seen(state);
         }
         if state == DIRTY {
@@ -47,7 +47,7 @@ impl Pool {
     /// Takes what is another node's: the system has no more.
     #[inline]
     pub(crate) fn take_others(&mut self, pages: u32, align: u32) -> Option<Run> {
-        if self.nodes.count == 1 {
+        if self.nodes.others == 0 {
             return None;
         }
         self.of_others(|pool| {
@@ -67,7 +67,7 @@ impl Pool {
         let table = sys::map_private(BLOCKS);
         if !table.is_null() {
             self.nodes.table = table.expose_provenance();
-            self.nodes.count = count;
+            self.nodes.others = count - 1;
             self.region.whole_pieces();
         }
     }
@@ -75,7 +75,7 @@ impl Pool {
     /// Has what is taken from now on be of this node, if that can be.
     #[inline]
     pub fn serve(&mut self, node: u32) {
-        if node < self.nodes.count {
+        if node <= self.nodes.others {
             self.nodes.served = node;
         }
     }
@@ -83,7 +83,7 @@ impl Pool {
     /// Returns the number of nodes that are told apart.
     #[inline]
     pub fn node_count(&self) -> u32 {
-        self.nodes.count
+        self.nodes.others + 1
     }
 
     /// Returns the lists of a node, of which there are several.
@@ -142,7 +142,7 @@ impl Pool {
         mut tried: impl FnMut(&mut Pool) -> Option<R>,
     ) -> Option<R> {
         let served = self.nodes.served;
-        let others = (0..self.nodes.count).filter(|&node| node != served);
+        let others = (0..=self.nodes.others).filter(|&node| node != served);
         let found = others.into_iter().find_map(|node| {
             self.nodes.served = node;
             tried(self)

@@ -18,7 +18,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::pool::{CLAIMED, CLEAN, DIRTY};
+use crate::pool::{CLAIMED, CLEAN, DIRTY, SLACK_PAGES};
 use crate::purge::{give_back, range_of};
 use crate::{KIND_FREE, PAGE, Pool, Run};
 
@@ -153,11 +153,17 @@ impl Pool {
         }
     }
 
+    /// Returns the dirty pages that may lie unused while the touched pages reach a new maximum.
+    #[inline]
+    pub(crate) fn slack(&self) -> u32 {
+        self.slack_pages.unwrap_or(SLACK_PAGES)
+    }
+
     #[cold]
     #[unsafe(link_section = ".text.skinflint_first")]
     fn hold_down_slow(&mut self) {
         let over = self.touched_pages - self.touched_max;
-        let slack = self.slack_pages.saturating_add(self.learned_pages);
+        let slack = self.slack().saturating_add(self.learned_pages);
         let spare = self.dirty_pages.saturating_sub(slack);
         if spare > 0 {
             let before = self.purged_total;
@@ -173,7 +179,7 @@ impl Pool {
     fn learn(&mut self, purged: u32) {
         let (share, step, most) = LEARN;
         self.early_pages += purged;
-        if self.early_pages >= (self.touched_max / share).max(self.slack_pages) {
+        if self.early_pages >= (self.touched_max / share).max(self.slack()) {
             self.early_pages = 0;
             let learned = self.learned_pages + self.touched_max / step;
             self.learned_pages = learned.min(self.touched_max / most);

@@ -43,7 +43,8 @@ impl Lists {
 
 /// The nodes of a pool.
 pub(crate) struct Nodes {
-    pub(crate) count: u32,
+    /// How many there are beside the first.
+    pub(crate) others: u32,
     /// The node that is served.
     pub(crate) served: u32,
     /// Address of a byte for each block: one more than its node; 0: nobody's yet.
@@ -53,7 +54,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) const fn new() -> Nodes {
         Nodes {
-            count: 1,
+            others: 0,
             served: 0,
             table: 0,
         }
@@ -67,7 +68,7 @@ impl Nodes {
     /// Returns the node of a page.
     #[inline]
     pub(crate) fn of(&self, page: u32) -> usize {
-        if self.count == 1 {
+        if self.others == 0 {
             return 0;
         }
         // SAFETY: the table has a byte for each block, and is the pool's.
@@ -76,7 +77,7 @@ impl Nodes {
 
     /// Notes that these pages are the served node's, unless they are another's.
     pub(crate) fn own(&self, page: u32, pages: u32) {
-        if self.count == 1 {
+        if self.others == 0 {
             return;
         }
         let blocks = page / BLOCK..(page + pages).div_ceil(BLOCK);

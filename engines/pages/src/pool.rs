@@ -55,7 +55,7 @@ pub struct Run {
 /// the most pages of sqlite by 16 %, of perl by 5 %, of python by 3 %, of redis and cc1plus by less than 1 %; at most a
 /// tenth of the pages taken are purged for it. With 256, perl and python need 2 % more; with 16, half a percent less
 /// (`cargo bench -p skinflint-pages -- slack`).
-const SLACK_PAGES: u32 = 64;
+pub(crate) const SLACK_PAGES: u32 = 64;
 
 /// The states of a free run.
 pub(crate) const DIRTY: u8 = 1;
@@ -137,11 +137,12 @@ pub struct Pool {
     pub hole_pages: u32,
     /// Pages that no descriptor could be had for; see pages.P7.
     pub lost_pages: u32,
-    /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum.
-    pub slack_pages: u32,
+    /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum; `None`: 64. (A pool of zeros
+    /// takes no room in the file that it is linked into.)
+    pub slack_pages: Option<u32>,
     /// Pages that may be dirty in addition, since purged pages were wanted again (claim.C3).
     pub(crate) learned_pages: u32,
-    /// Pages purged for `slack_pages` since the last time that it learned.
+    /// Pages purged for the slack since the last time that it learned.
     pub(crate) early_pages: u32,
     /// Pages purged since the start.
     pub purged_total: u64,
@@ -179,7 +180,7 @@ impl Pool {
             claimed_pages: 0,
             hole_pages: 0,
             lost_pages: 0,
-            slack_pages: SLACK_PAGES,
+            slack_pages: None,
             learned_pages: 0,
             early_pages: 0,
             purged_total: 0,
@@ -362,7 +363,7 @@ impl Pool {
         let left = page.checked_sub(1).and_then(|before| self.free_tag(before));
         let left = left.filter(equal);
         let right = self.free_tag(page + pages).filter(equal);
-        if self.nodes.count != 1 {
+        if self.nodes.others != 0 {
             return self.insert_by_node(page, pages, state, (left, right));
         }
         self.insert_between(page, pages, state, (left, right));
@@ -426,6 +427,7 @@ impl Pool {
         self.forget(offset);
     }
 
+    #[unsafe(link_section = ".text.skinflint_first")]
     fn insert_alone(&mut self, page: u32, pages: u32, state: u8) {
         let Some(offset) = self.describe_new(page, pages, state, self.tick) else {
             return self.insert_without(page, pages, state);

@@ -22,6 +22,7 @@ pub static RETAKEN: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Safety
 /// The heap's lock is held.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn forget_clean(span: &Span) -> u16 {
     // ORDER: the lock is held (span.S3).
     let clean = span.clean.load(Ordering::Relaxed);

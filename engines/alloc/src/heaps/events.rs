@@ -51,6 +51,7 @@ pub fn notify(span: &Span) -> bool {
 ///
 /// # Safety
 /// The heap's lock is held, by its owner or while it has none.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn drain(heap: &Heap) {
     // SAFETY: a span on the stack is not given away (`Heap::give_or_wait`).
     let span_at = |offset| unsafe { &*at::<Span>(offset) };

@@ -163,6 +163,7 @@ impl Heap {
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn pop_unmeshed(&self, class: usize) -> Option<*mut Span> {
         let list = &self.partial[class];
         for _ in 0..MESHED_LOOKS {

@@ -74,20 +74,19 @@ pub enum Way {
     Asked,
 }
 
+/// How a variable of the C library's is found by its name: its address, null if there is none.
+pub type Find = fn(&core::ffi::CStr) -> *mut core::ffi::c_void;
+
 /// Looks for what sections need (section.E1), once at the start of the process. Without this call heaps are asked.
 #[unsafe(link_section = ".text.skinflint_first")]
-pub fn begin() {
-    // SAFETY: names of the C library's, closed by a zero; found, they are variables of these types.
-    let (offset, bytes) = unsafe {
-        let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-        let (offset, bytes) = (find(c"__rseq_offset"), find(c"__rseq_size"));
-        if offset.is_null() || bytes.is_null() {
-            // Not the program's error: its next dlerror is not to tell of it.
-            libc::dlerror();
-            return;
-        }
-        (*offset.cast::<isize>(), *bytes.cast::<u32>())
-    };
+pub fn begin(find: Option<Find>) {
+    let find = find.unwrap_or(by_dlsym);
+    let (offset, bytes) = (find(c"__rseq_offset"), find(c"__rseq_size"));
+    if offset.is_null() || bytes.is_null() {
+        return;
+    }
+    // SAFETY: found under their names, they are variables of these types, set before any constructor.
+    let (offset, bytes) = unsafe { (*offset.cast::<isize>(), *bytes.cast::<u32>()) };
     let mine = tls::get();
     with_pool(tls::who(), |_| {
         // ORDER: the pool's lock is held.
@@ -108,6 +107,19 @@ pub fn begin() {
             unsafe { &*mine }.revocable.store(1, Ordering::Relaxed); // ORDER: one thread
         }
     });
+}
+
+/// Asks the loader for a variable.
+fn by_dlsym(name: &core::ffi::CStr) -> *mut core::ffi::c_void {
+    // SAFETY: the name is closed by a zero.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        if found.is_null() {
+            // Not the program's error: its next dlerror is not to tell of it.
+            libc::dlerror();
+        }
+        found
+    }
 }
 
 /// Returns how what idle threads hold comes back, in threads that the C library registers.

@@ -64,13 +64,14 @@ impl Settings {
 /// Slow paths for each check of `SKINFLINT_CHECK`: some hundred checks in a program that runs a second.
 const CHECK_EVERY: u32 = 64;
 
-/// Reads the environment and applies it. To be called once, while there is only one thread.
+/// Reads the environment and applies it. To be called once, while there is only one thread. `find` returns the address of
+/// a variable of the C library's, or null; `None`: `dlsym` does, which brings 100 KiB of the C library into memory.
 ///
 /// # Safety
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
 #[unsafe(link_section = ".text.skinflint_first")]
-pub unsafe fn begin(envp: *const *const c_char) {
-    idle::begin();
+pub unsafe fn begin(envp: *const *const c_char, find: Option<idle::Find>) {
+    idle::begin(find);
     // SAFETY: getauxval reads what the kernel left on the stack.
     if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;

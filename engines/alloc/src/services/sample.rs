@@ -161,6 +161,7 @@ fn draw(heap: &Heap) -> i64 {
 }
 
 /// Draws a distance from an exponential distribution, by a heap's random numbers.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub(super) fn exponential(heap: &Heap, mean: u64) -> i64 {
     (-ln(uniform(heap)) * mean as f64) as i64
 }

@@ -284,7 +284,7 @@ fn slack(programs: &[Requests]) {
     for program in programs {
         for slack in [0, 16, 64, 256, 1024, u32::MAX] {
             let mut pool = MapPool::new();
-            pool.0.slack_pages = slack;
+            pool.0.slack_pages = Some(slack);
             let seen = checked(&mut pool, program);
             let taken = pool.0.used_clean_total + pool.0.reused_dirty_total;
             println!(

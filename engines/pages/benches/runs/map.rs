@@ -44,7 +44,7 @@ impl Drop for MapPool {
 impl Runs for MapPool {
     fn new() -> MapPool {
         let mut pool = Box::new(Pool::new());
-        pool.slack_pages = u32::MAX;
+        pool.slack_pages = Some(u32::MAX);
         let placed = pool.region.place(&Options {
             huge_pages: false,
             seed: u64::from(std::process::id()),

@@ -283,7 +283,7 @@ pub(super) fn resident(addr: usize, pages: u32) -> usize {
 #[test]
 fn holes_are_purged_before_the_resident_memory_grows() {
     let mut pool = fresh(85);
-    let slack = pool.slack_pages;
+    let slack = pool.slack();
     let holes: Vec<u32> = (0..400)
         .map(|_| (take(&mut pool, 1), take(&mut pool, 1)).0)
         .collect();
@@ -310,7 +310,7 @@ fn holes_are_purged_before_the_resident_memory_grows() {
     assert_eq!(pool.touched_max, 1_000 + slack);
     assert_eq!(pool.check(), Ok(()));
     // With no limit on what may lie unused, nothing is purged.
-    pool.slack_pages = u32::MAX;
+    pool.slack_pages = Some(u32::MAX);
     pool.give(run.page, 300, true);
     take(&mut pool, 301);
     assert_eq!(pool.purged_early_total, u64::from(400 - slack));

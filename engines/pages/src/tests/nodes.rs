@@ -29,7 +29,7 @@ fn a_node_gets_what_it_gave_and_no_other() {
     let mut pool = of_nodes(3, 201);
     assert_eq!(pool.node_count(), 3);
     // What lies unused is not purged for a new maximum.
-    pool.slack_pages = 10_000;
+    pool.slack_pages = Some(10_000);
     let mut own = [0; 3];
     for node in 0..3 {
         pool.serve(node);
@@ -59,7 +59,7 @@ fn a_node_gets_what_it_gave_and_no_other() {
 #[test]
 fn when_the_system_gives_nothing_a_node_takes_anothers() {
     let mut pool = of_nodes(2, 203);
-    pool.slack_pages = 10_000;
+    pool.slack_pages = Some(10_000);
     let page = take(&mut pool, 500);
     pool.give(page, 500, true);
     pool.serve(1);

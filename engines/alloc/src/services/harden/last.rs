@@ -35,6 +35,7 @@ pub fn tell_untouched() {
 }
 
 /// Looks at all blocks that wait, and at all that the program kept.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn last_look() {
     if has(modes::QUARANTINE) {
         quarantine::look();

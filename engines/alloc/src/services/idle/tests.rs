@@ -97,7 +97,7 @@ fn threads_at_work_lose_no_block_and_share_none_while_another_takes() {
         "services::idle::tests::threads_at_work_lose_no_block_and_share_none_while_another_takes";
     let told = in_child(name, || {
         // As in a program that has allocated nothing before: without the range.
-        begin();
+        begin(None);
         let _alone = alone();
         allow(true);
         let stop = AtomicBool::new(false);
@@ -160,7 +160,7 @@ fn a_signal_handler_may_allocate_amid_a_fast_path() {
     let name = "services::idle::tests::a_signal_handler_may_allocate_amid_a_fast_path";
     let told = in_child(name, || {
         let _alone = alone();
-        begin();
+        begin(None);
         if way() != Way::Taken {
             return;
         }
