@@ -53,6 +53,17 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     }
 }
 
+/// Notes that a thread begins to allocate from a span: what it frees there stays in its magazines and comes to no slow path, so if
+/// it then rests, only the purger brings that back (idle.J1). The first heap, which is that of a program with one thread,
+/// hints at nothing: a program that grows and frees nothing is to have no purger.
+#[inline]
+pub fn hint_idle(heap: &Heap, span: &Span) {
+    // ORDER: written before the heap is seen by others (pool.G4).
+    if heap.next_heap.load(Ordering::Relaxed) != 0 {
+        hint_from(heap, span.pages());
+    }
+}
+
 /// Starts the purger, unless it runs, since there is work. Cost if it runs: one load.
 #[inline]
 pub fn wanted() {

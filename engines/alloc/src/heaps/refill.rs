@@ -11,7 +11,7 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 
 use super::pool::{IDLE, with_pool};
-use super::{changes, clean, events, retire, slow};
+use super::{changes, clean, events, hints, retire, slow};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
 use crate::mechanism::heap::{ENTRIES, Heap, event_of, fill_of, usage};
@@ -113,6 +113,7 @@ impl Heap {
         changes::note(this);
         changes::set_meshed(this, false);
         self.mags[this.class()].current.set(span);
+        hints::hint_idle(self, this);
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
             .store(refills.wrapping_add(1), Ordering::Relaxed); // ORDER: a statistic
