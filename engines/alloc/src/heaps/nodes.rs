@@ -6,18 +6,35 @@
 //! ```
 //!
 //! N1  The kernel is asked once how many there are, by the names in /sys alone: nothing is opened. With one node, that is one
-//!     system call at the start.
+//!     system call. It comes before the program's `main` where the environment is read (`options::begin`), and not at the
+//!     program's first block: a filter of system calls may stand before that one.
 //! N2  A thread that the kernel moves takes new runs from its new node; what its heap holds stays where it is. So does what a
 //!     heap takes over from a thread that ended.
 //!
 //! Not here: the lists of each node (`pages`), which memory is whose: the kernel's rule of the first touch.
 
+use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 use skinflint_pages::{NODES_MAX, Pool};
+
+/// The number of nodes; 0: not asked yet.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of nodes, 1 where the kernel does not say.
 #[unsafe(link_section = ".text.skinflint_first")]
 pub fn count() -> u32 {
+    // ORDER: whoever asks gets the same answer.
+    let known = COUNT.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let count = asked();
+    COUNT.store(count, Ordering::Relaxed); // ORDER: as above
+    count
+}
+
+#[unsafe(link_section = ".text.skinflint_first")]
+fn asked() -> u32 {
     let there = |node: &usize| {
         let mut path = *b"/sys/devices/system/node/node0\0";
         path[PLACE] = b'0' + *node as u8;

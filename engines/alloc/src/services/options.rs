@@ -22,6 +22,7 @@ use skinflint_base::sys;
 use super::mesh::{self, When};
 use super::{check, idle, modes, names, parent, purger, reserve};
 use crate::heaps::fault::{Line, Policy, set_policy};
+use crate::heaps::nodes;
 use crate::heaps::pool;
 
 /// The chosen settings; the defaults where nothing was chosen.
@@ -71,6 +72,7 @@ const CHECK_EVERY: u32 = 64;
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
 #[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn begin(envp: *const *const c_char, find: Option<idle::Find>) {
+    nodes::count();
     idle::begin(find);
     // SAFETY: getauxval reads what the kernel left on the stack.
     if envp.is_null() || unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
