@@ -198,6 +198,8 @@ fn play(role: &str) {
             }
             "resize_freed" => {
                 let block = malloc(argument);
+                // What was hardly touched is not kept: then there is no block at the address.
+                block.write_bytes(1, argument);
                 free(block);
                 went_nowhere(realloc(block, argument - 5));
             }
@@ -216,6 +218,8 @@ fn play(role: &str) {
             }
             "free_twice" => {
                 let block = malloc(argument);
+                // What was hardly touched is not kept: then there is no block at the address.
+                block.write_bytes(1, argument);
                 free(block);
                 free(block);
             }

@@ -153,6 +153,12 @@ impl Pool {
         }
     }
 
+    /// Lowers the most pages that were touched: of a run that raised it so many never were. To be called after it was given back.
+    pub fn forget_peak(&mut self, pages: u32) {
+        let most = self.touched_max.saturating_sub(pages);
+        self.touched_max = most.max(self.touched_pages);
+    }
+
     /// Returns the dirty pages that may lie unused while the touched pages reach a new maximum.
     #[inline]
     pub(crate) fn slack(&self) -> u32 {

@@ -23,7 +23,7 @@ use super::pool::with_pool;
 pub use super::runs::Large;
 use super::runs::{DISPLACED, count_block, count_pages, defer, give, give_clean, page_of};
 use super::tls::who;
-use super::{cache, hints, nodes, runs, tls};
+use super::{cache, hints, nodes, runs, slow, tls};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Who;
 use crate::mechanism::map::map_entry;
@@ -34,6 +34,9 @@ use crate::mechanism::span::KIND_LARGE;
 /// Pages from which on a move goes through the page tables: a system call, but no copy and no faults of new pages.
 /// Where the two cost the same was not measured.
 const MOVE_PAGES: u32 = 64;
+/// Pages from which on a block that raises the most pages in use is asked what it touched, once: 256 KiB. The kernel takes some
+/// microseconds to answer.
+const SPARSE_PAGES: u32 = 64;
 /// The most displaced runs: each is a mapping of its own, and a process may have 65,530.
 const DISPLACED_MAX: u32 = 8_192;
 
@@ -87,12 +90,14 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
     let align_pages = (align / PAGE).max(1) as u32;
     let made = with_pool(who, |pool| {
         nodes::serve(pool);
+        let before = pool.touched_max;
         let offset = pool.region.desc_alloc(1)?;
         let Some(run) = pool.take(pages.max(1) as u32, align_pages) else {
             pool.region.desc_free(offset, 1);
             return None;
         };
         let start = base() + run.page as usize * PAGE;
+        let raised = run.clean && run.pages >= SPARSE_PAGES && pool.touched_max > before;
         // SAFETY: a fresh zeroed descriptor of one unit.
         unsafe {
             let large = at::<Large>(offset);
@@ -104,6 +109,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
             (*large).lead = 0;
             (*large).requested.store(n, Ordering::Relaxed); // ORDER: a statistic
             (*large).slack = 0;
+            (*large).raised = u8::from(raised);
             (*large).held.store(0, Ordering::Relaxed); // ORDER: published below
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
@@ -140,12 +146,41 @@ pub unsafe fn free(p: *mut u8) {
     unsafe {
         if let Some(large) = find(p)
             && (*large).tenant == 0
-            && cache::keep(large)
+            && ((*large).raised != 0 && settle(large) || cache::keep(large))
         {
             return;
         }
         free_as(who(), p);
     }
+}
+
+/// Gives up a block that raised the most pages in use, if the program touched a part of it only. `false`: it is as it was, and is
+/// not asked about again.
+///
+/// # Safety
+/// A live block of the caller's and of no tenant's, which nothing uses any more.
+#[cold]
+unsafe fn settle(large: *mut Large) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        (*large).raised = 0;
+        if (*large).displaced != 0 || (*large).lead != 0 || slow::hardening().is_some() {
+            return false;
+        }
+        let untouched = (slow::paths().settle_sparse)((*large).start, (*large).pages);
+        if untouched == 0 {
+            return false;
+        }
+        let offset = offset_of(large);
+        let given = with_pool(who(), |pool| {
+            give_clean(pool, offset);
+            pool.forget_peak(untouched);
+        });
+        if given.is_none() {
+            defer(offset);
+        }
+    }
+    true
 }
 
 /// Does what [`free`] does, under a given identity.

@@ -32,7 +32,8 @@ pub struct Large {
     pub displaced: u8,
     /// Not 0: the block is given up, and not given back yet (`harden::guard`).
     pub held: AtomicU8,
-    _free: u8,
+    /// Not 0: the pages in use reached a new maximum with it, and its first free asks what it touched (`services::sparse`).
+    pub raised: u8,
     /// Offset of the tenant's heap, or 0.
     pub tenant: u32,
     /// Next block of the tenant.

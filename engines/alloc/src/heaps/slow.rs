@@ -36,6 +36,8 @@ pub struct Paths {
     pub start_purger: fn(),
     /// Purges holes of a heap that is about to grow. Its lock is held by its owner.
     pub before_growing: unsafe fn(&Heap),
+    /// Gives the pages of a large block back if the program touched a part only; returns how many it did not.
+    pub settle_sparse: unsafe fn(usize, u32) -> u32,
     /// Counts pages that were not resident and have been handed out, so many so far. The pool's lock is held.
     pub handed_out: fn(u64),
     /// Does the purger's work if it is owed, and looks at the limit of memory; no lock is held.

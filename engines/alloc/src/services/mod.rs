@@ -33,6 +33,7 @@ pub mod purger;
 pub mod reserve;
 pub mod rights;
 pub mod sample;
+mod sparse;
 pub mod stats;
 pub mod stats_text;
 mod table;

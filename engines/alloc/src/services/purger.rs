@@ -93,6 +93,12 @@ pub fn allow(allowed: bool) {
     idle::allow(allowed);
 }
 
+/// Reports whether there may be a purger: then its system calls may be made.
+pub fn may_be() -> bool {
+    // ORDER: set at start.
+    ALLOWED.load(Ordering::Relaxed) != 0 && !rights::filtered()
+}
+
 /// Sets how long free runs stay as they are, in milliseconds; rounded up to ticks.
 pub fn set_decay_ms(decay_ms: u32) {
     let ticks = u64::from(decay_ms).div_ceil(TICK_MS) as u32;

@@ -14,7 +14,7 @@ use skinflint_base::hook::LinkedAllocator;
 use skinflint_base::sync::Ordering;
 
 use super::batch::PURGE_LOCK;
-use super::{check, cold, holes, purger, reserve, sample, stats_text, trim};
+use super::{check, cold, holes, purger, reserve, sample, sparse, stats_text, trim};
 use crate::heaps::malloc::usable_size;
 use crate::heaps::slow::{Hardening, LOOK, Paths};
 use crate::mechanism::lock::Who;
@@ -25,6 +25,7 @@ static PATHS: Paths = Paths {
     hook: &HOOK,
     start_purger: purger::start,
     before_growing: holes::before_growing,
+    settle_sparse: sparse::settle,
     handed_out: reserve::handed_out,
     near_limit,
     out_of_memory: reserve::out_of_memory,
