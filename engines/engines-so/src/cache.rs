@@ -31,12 +31,12 @@ type Values = Cache<Box<[u8]>, Held>;
 
 /// A cache, and the owner of its values.
 #[derive(Clone)]
-pub struct Known {
-    pub values: Arc<Values>,
+struct Known {
+    values: Arc<Values>,
     owner: Arc<Owner>,
 }
 
-pub static CACHES: Shared<Known> = Shared::new(Sort::Cache);
+static CACHES: Shared<Known> = Shared::new(Sort::Cache);
 static BUDGETS: Shared<Arc<Budget>> = Shared::new(Sort::Budget);
 static HOLDS: LazyLock<Spread<Held>> = LazyLock::new(|| Spread::new(Sort::Hold));
 
@@ -197,7 +197,10 @@ pub unsafe extern "C" fn skinflint_cache_new(options: *const Options) -> Number 
             return Err(Failure::argument("a limit of 0 bytes, and no budget"));
         }
         if options.shards > 256 {
-            return Err(Failure::argument(format!("{} shards: 256 at most", options.shards)));
+            return Err(Failure::argument(format!(
+                "{} shards: 256 at most",
+                options.shards
+            )));
         }
         let mut builder = Cache::named(name)
             .rebuild(rebuild(options.rebuild)?)
@@ -220,6 +223,7 @@ pub unsafe extern "C" fn skinflint_cache_new(options: *const Options) -> Number 
             None => builder.build(),
             Some(gone) => {
                 let owner = Arc::clone(&owner);
+                #[allow(clippy::borrowed_box, reason = "the cache's type of keys")]
                 builder.build_told(move |key: &Box<[u8]>, held: &Held, why| {
                     let (at, len) = (key.as_ptr().cast(), key.len());
                     // SAFETY: H2: the caller's function, with its context; the key and the value live meanwhile.
@@ -227,11 +231,12 @@ pub unsafe extern "C" fn skinflint_cache_new(options: *const Options) -> Number 
                 })
             }
         };
-        let number = pressure::join_cache(Known {
-            values,
+        let number = CACHES.add(Known {
+            values: Arc::clone(&values),
             owner: Arc::clone(&owner),
         })?;
         owner.made(options.done);
+        pressure::join(&values);
         Ok(number)
     })
 }
@@ -257,7 +262,9 @@ pub unsafe extern "C" fn skinflint_cache_insert(
         let bytes = unsafe { Owned::bytes(value, value_bytes, "the value") }?;
         let key = input::copied(key)?;
         let held = Held(Arc::new(Owned::taken(value, bytes, &cache.owner)));
-        let kept = cache.values.insert(key, held, Duration::from_nanos(cost_ns));
+        let kept = cache
+            .values
+            .insert(key, held, Duration::from_nanos(cost_ns));
         Ok(c_int::from(kept))
     })
 }
@@ -324,6 +331,7 @@ pub unsafe extern "C" fn skinflint_cache_get_or_make(
         // SAFETY: as the caller promises.
         let key = unsafe { key(at, key_bytes) }?;
         let make = make.ok_or_else(|| Failure::argument("a function that makes it: null"))?;
+        #[allow(clippy::borrowed_box, reason = "the cache's type of keys")]
         let made = |key: &Box<[u8]>| -> Result<Held, Failure> {
             let (mut value, mut bytes) = (std::ptr::null_mut(), 0);
             let (key, len) = (key.as_ptr().cast(), key.len());

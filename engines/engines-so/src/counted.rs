@@ -29,7 +29,7 @@ use crate::table::{Number, Sort, Table, thread_number};
 /// What the caller keeps in a value.
 struct Payload {
     address: *mut c_void,
-    /// Nothing until the value has a number: a call that fails has taken no payload (lib.A2).
+    /// Nothing until the value has a number: a call that fails has taken no payload (engines_so.A2).
     drop: Cell<Option<Free>>,
     context: *mut c_void,
 }

@@ -76,7 +76,7 @@ unsafe impl Sized_ for Figures {}
 
 /// How the forms of a set are made.
 #[derive(Clone)]
-pub struct How {
+struct How {
     decode: DecodeFn,
     owner: Arc<Owner>,
 }
@@ -103,12 +103,12 @@ impl Decode for How {
 
 /// A set, and how its forms are made.
 #[derive(Clone)]
-pub struct Known {
-    pub set: Arc<Discards>,
+struct Known {
+    set: Arc<Discards>,
     how: How,
 }
 
-pub static SETS: Shared<Known> = Shared::new(Sort::Discards);
+static SETS: Shared<Known> = Shared::new(Sort::Discards);
 static ITEMS: Shared<Discardable<How>> = Shared::new(Sort::Discardable);
 static PINS: LazyLock<Spread<Pinned<How>>> = LazyLock::new(|| Spread::new(Sort::Pin));
 
@@ -161,8 +161,12 @@ pub unsafe extern "C" fn skinflint_discards_new(options: *const Options) -> Numb
             decode,
             owner: Arc::clone(&owner),
         };
-        let number = pressure::join_set(Known { set, how })?;
+        let number = SETS.add(Known {
+            set: Arc::clone(&set),
+            how,
+        })?;
         owner.made(options.done);
+        pressure::join(&set);
         Ok(number)
     })
 }

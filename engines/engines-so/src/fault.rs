@@ -84,7 +84,7 @@ thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
 }
 
-/// Runs a call: its result, or the failure's code (lib.A2, lib.A3).
+/// Runs a call: its result, or the failure's code (engines_so.A2, engines_so.A3).
 pub fn guarded<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
     let failure = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(answer)) => return answer,

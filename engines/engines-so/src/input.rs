@@ -1,7 +1,7 @@
 //! What callers pass: texts, bytes, options with a size.
 //!
 //! ```text
-//!   address, length ─► &[u8] for the call (lib.A5)        options: size │ fields this version knows │ later ones: zero
+//!   address, length ─► &[u8] for the call (engines_so.A5)        options: size │ fields this version knows │ later ones: zero
 //! ```
 //!
 //! I1  A null with a length, or a length that no block has, is told; whether an address may be read is the caller's promise.
@@ -51,9 +51,7 @@ pub unsafe fn name(at: *const c_char, otherwise: &str) -> String {
     match at.is_null() {
         true => otherwise.to_owned(),
         // SAFETY: I1: as the caller promises.
-        false => unsafe { CStr::from_ptr(at) }
-            .to_string_lossy()
-            .into_owned(),
+        false => unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned(),
     }
 }
 

@@ -49,7 +49,7 @@ impl Owner {
     }
 
     /// Takes the context, too: the object has its number. Until then the caller keeps it, and a failure leaves it alone
-    /// (lib.A2).
+    /// (engines_so.A2).
     pub fn made(&self, done: Option<Done>) {
         if let Some(done) = done {
             let _ = self.done.set(done);

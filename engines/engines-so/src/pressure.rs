@@ -4,52 +4,67 @@
 //!   pressure_open ─► Bus ◄── caches, sets          press(level), relieve(bytes) ─► a round ─► Relief
 //! ```
 //!
-//! B1  Each cache and each set joins a bus once: it is put into its table, and the tables are read at opening, under one
-//!     lock.
+//! B1  Each cache and each set joins a bus once: it is noted, and what is noted joins at opening, under one lock.
 //! B2  No lock is held during a round, or while a bus ends.
 //!
 //! Not here: signals, rounds and their order (`skinflint_cache::bus`).
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use skinflint_cache::bus::{Event, Options};
-use skinflint_cache::{Bus, Level};
+use skinflint_cache::{Bus, Level, Listener};
 
-use crate::cache::{CACHES, Known as Cached};
-use crate::discard::{Known as Decoded, SETS};
 use crate::fault::{Code, Failure, guarded};
 use crate::input::{self, Sized_};
-use crate::table::Number;
 
-static BUS: Mutex<Option<Arc<Bus>>> = Mutex::new(None);
+/// Joins a listener that is still there. The result may be its last reference, which goes with no lock held
+/// (engines_so.A4).
+type Join = dyn Fn(&Bus) -> Option<Arc<dyn Listener>> + Send;
+
+/// What joins each bus that is opened.
+struct Joins {
+    listener: Weak<dyn Listener>,
+    join: Box<Join>,
+}
+
+/// The bus, if it is open, and all that joins one.
+struct State {
+    bus: Option<Arc<Bus>>,
+    joins: Vec<Joins>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    bus: None,
+    joins: Vec::new(),
+});
 
 /// The longest that a caller waits for a round: longer than any takes.
 const MOST_MS: u32 = 60_000;
 
-fn bus() -> MutexGuard<'static, Option<Arc<Bus>>> {
-    BUS.lock().unwrap_or_else(PoisonError::into_inner)
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives a cache its number (B1).
-pub fn join_cache(known: Cached) -> Result<Number, Failure> {
-    let bus = bus();
-    let number = CACHES.add(known.clone())?;
-    if let Some(bus) = &*bus {
-        bus.join(&known.values);
+/// Has a listener join the bus, now or when it is opened (B1). Cost: now and then a look at all listeners.
+pub fn join<L: Listener + 'static>(listener: &Arc<L>) {
+    let mut state = state();
+    if let Some(bus) = &state.bus {
+        bus.join(listener);
     }
-    Ok(number)
-}
-
-/// Gives a set its number (B1).
-pub fn join_set(known: Decoded) -> Result<Number, Failure> {
-    let bus = bus();
-    let number = SETS.add(known.clone())?;
-    if let Some(bus) = &*bus {
-        bus.join(&known.set);
+    let weak = Arc::downgrade(listener);
+    if state.joins.len() == state.joins.capacity() {
+        state.joins.retain(|one| one.listener.strong_count() > 0);
     }
-    Ok(number)
+    state.joins.push(Joins {
+        listener: weak.clone(),
+        join: Box::new(move |bus| {
+            let listener = weak.upgrade()?;
+            bus.join(&listener);
+            Some(listener)
+        }),
+    });
 }
 
 /// What a round brought, as the header has it.
@@ -84,16 +99,17 @@ impl Relief {
 #[unsafe(no_mangle)]
 pub extern "C" fn skinflint_pressure_open() -> c_int {
     guarded(|| {
-        let mut bus = bus();
-        if bus.is_some() {
+        let mut state = state();
+        if state.bus.is_some() {
             return Ok(0);
         }
         let new = Bus::start(Options::default())
             .map_err(|error| Failure::new(Code::Memory, format!("no bus: {error}")))?;
         new.hook_preloaded();
-        CACHES.all().iter().for_each(|known| new.join(&known.values));
-        SETS.all().iter().for_each(|known| new.join(&known.set));
-        *bus = Some(Arc::new(new));
+        let joined: Vec<_> = state.joins.iter().map(|one| (one.join)(&new)).collect();
+        state.bus = Some(Arc::new(new));
+        drop(state);
+        drop(joined);
         Ok(1)
     })
 }
@@ -102,7 +118,7 @@ pub extern "C" fn skinflint_pressure_open() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn skinflint_pressure_close() -> c_int {
     guarded(|| {
-        let open = bus().take();
+        let open = state().bus.take();
         let was = open.is_some();
         // B2: its thread may be in a function of the caller's.
         drop(open);
@@ -113,7 +129,7 @@ pub extern "C" fn skinflint_pressure_close() -> c_int {
 /// See skinflint_engines.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn skinflint_pressure_level() -> c_int {
-    guarded(|| Ok(bus().as_ref().map_or(0, |bus| bus.level() as c_int)))
+    guarded(|| Ok(state().bus.as_ref().map_or(0, |bus| bus.level() as c_int)))
 }
 
 /// Has a round run, and writes what it brought.
@@ -124,7 +140,7 @@ unsafe fn round(
     to: *mut Relief,
     run: impl FnOnce(&Bus) -> Option<Event>,
 ) -> Result<c_int, Failure> {
-    let Some(bus) = bus().clone() else {
+    let Some(bus) = state().bus.clone() else {
         let what = "no bus: skinflint_pressure_open first";
         return Err(Failure::new(Code::Argument, what));
     };

@@ -232,6 +232,7 @@ impl<T> Table<T> {
     }
 
     /// Returns all objects.
+    #[cfg(test)]
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.rows.iter().filter_map(|row| row.object.as_ref())
     }
@@ -261,11 +262,6 @@ impl<T: Clone> Shared<T> {
     pub fn take(&self, number: Number) -> Result<T, Failure> {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         table.take(number)
-    }
-
-    pub fn all(&self) -> Vec<T> {
-        let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        table.all().cloned().collect()
     }
 }
 
