@@ -43,7 +43,10 @@ pub fn compile(text: &str) -> Result<Program, String> {
         assigned: expander.assigned,
         ..Compiler::default()
     };
-    compiler.codes.push(Code { params: 0, ops: Vec::new() });
+    compiler.codes.push(Code {
+        params: 0,
+        ops: Vec::new(),
+    });
     let mut main = Function::default();
     compiler.expr(&mut main, &Expr::Seq(all), true);
     compiler.codes[0].ops = main.ops;
@@ -212,7 +215,10 @@ impl Compiler {
     fn lambda(&mut self, to: &mut Function, params: &[Var], body: &Expr) {
         let number = self.codes.len();
         let count = params.len() as u32;
-        self.codes.push(Code { params: count, ops: Vec::new() });
+        self.codes.push(Code {
+            params: count,
+            ops: Vec::new(),
+        });
         let mut inner = Function {
             height: count,
             ..Function::default()

@@ -345,13 +345,12 @@ impl Expander {
         }
     }
 
-    fn when(
-        &mut self,
-        test: &Datum,
-        body: &[Datum],
-        scope: &mut Scope,
-    ) -> Result<Expr, String> {
+    fn when(&mut self, test: &Datum, body: &[Datum], scope: &mut Scope) -> Result<Expr, String> {
         let (test, body) = (self.expr(test, scope)?, self.all(body, scope)?);
-        Ok(Expr::If(Box::new([test, Expr::Seq(body), Expr::Unspecified])))
+        Ok(Expr::If(Box::new([
+            test,
+            Expr::Seq(body),
+            Expr::Unspecified,
+        ])))
     }
 }

@@ -89,7 +89,14 @@ struct Run<'a, 'gc> {
     cx: Cx<'gc>,
     program: &'a Program,
     stack: &'a mut Vec<Value<'gc>>,
+    frames: &'a mut Vec<Value<'gc>>,
+    globals: &'a mut [Value<'gc>],
+    consts: &'a [Value<'gc>],
     out: &'a mut String,
+    closure: Gc<'gc, Closure<'gc>>,
+    ops: &'a [Op],
+    pc: usize,
+    base: usize,
 }
 
 fn wrong<T>(what: &str, value: Value<'_>) -> Result<T> {
@@ -115,127 +122,158 @@ pub fn slice<'gc>(
     out: &mut String,
     fuel: u32,
 ) -> Result<bool> {
-    let mut stack = machine.stack.borrow_mut(cx);
     let mut frames = machine.frames.borrow_mut(cx);
-    let mut globals = machine.globals.borrow_mut(cx);
-    let consts = &*machine.consts;
-    let (Some(Int(at)), Some(Value::Closure(mut closure))) = (frames.pop(), frames.pop()) else {
+    let (Some(Int(at)), Some(Value::Closure(closure))) = (frames.pop(), frames.pop()) else {
         return Ok(true);
     };
-    let (mut pc, mut base) = ((at >> 32) as usize, at as u32 as usize);
-    let mut ops = &program.codes[closure.code as usize].ops[..];
-    let mut run = Run { cx, program, stack: &mut stack, out };
-    // The frame goes, and its caller goes on with the value on top.
-    macro_rules! leave {
-        () => {{
-            let value = run.pop();
-            run.stack.truncate(base - 1);
-            run.stack.push(value);
-            let (Some(Int(at)), Some(Value::Closure(caller))) = (frames.pop(), frames.pop()) else {
-                return Ok(true);
-            };
-            closure = caller;
-            (pc, base) = ((at >> 32) as usize, at as u32 as usize);
-            ops = &program.codes[closure.code as usize].ops;
-        }};
-    }
+    let mut run = Run {
+        cx,
+        program,
+        stack: &mut machine.stack.borrow_mut(cx),
+        frames: &mut frames,
+        globals: &mut machine.globals.borrow_mut(cx),
+        consts: &machine.consts,
+        out,
+        closure,
+        ops: &program.codes[closure.code as usize].ops,
+        pc: (at >> 32) as usize,
+        base: at as u32 as usize,
+    };
     for _ in 0..fuel {
-        let op = ops[pc];
-        pc += 1;
-        match op {
-            Op::Nil => run.stack.push(Nil),
-            Op::Unspecified => run.stack.push(Unspecified),
-            Op::True => run.stack.push(Bool(true)),
-            Op::False => run.stack.push(Bool(false)),
-            Op::Int(number) => run.stack.push(Int(number)),
-            Op::Const(number) => {
-                let prim = || Value::Prim(u32::MAX - number);
-                let value = consts.get(number as usize).copied();
-                run.stack.push(value.unwrap_or_else(prim));
-            }
-            Op::Local(place) => run.stack.push(run.stack[base + place as usize]),
-            Op::Free(at) => run.stack.push(match closure.more {
-                Some(more) if at >= 3 => more[at as usize - 3],
-                _ => closure.few[at as usize],
-            }),
-            Op::Global(global) => run.stack.push(globals[global as usize]),
-            Op::SetGlobal(global) => {
-                globals[global as usize] = run.pop();
-                run.stack.push(Unspecified);
-            }
-            Op::Box => {
-                let value = run.pop();
-                run.stack.push(Value::Cell(new(cx, Lock::new(value))?));
-            }
-            Op::BoxLocal(place) => {
-                let value = &mut run.stack[base + place as usize];
-                *value = Value::Cell(new(cx, Lock::new(*value))?);
-            }
-            Op::Unbox => match run.pop() {
-                Value::Cell(cell) => run.stack.push(*cell.borrow()),
-                other => return wrong("no variable", other),
-            },
-            Op::SetBox => {
-                let (cell, value) = (run.pop(), run.pop());
-                let Value::Cell(cell) = cell else {
-                    return wrong("no variable", cell);
-                };
-                *cell.borrow_mut(cx) = value;
-                run.stack.push(Unspecified);
-            }
-            Op::Closure(code, free) => run.closure(code, free as usize)?,
-            Op::Jump(to) => pc = to as usize,
-            Op::JumpFalse(to) => {
-                if let Bool(false) = run.pop() {
-                    pc = to as usize;
-                }
-            }
-            Op::Pop => drop(run.pop()),
-            Op::Slide(count) => {
-                run.slide(count as usize);
-            }
-            Op::Prim(prim, count) => run.prim(prim, count as usize)?,
-            Op::Call(count) | Op::TailCall(count) => {
-                let callee = run.stack.len() - count as usize - 1;
-                let to = match run.stack[callee] {
-                    Value::Closure(to) => to,
-                    Value::Prim(prim) => {
-                        let prim = Prim::ALL[prim as usize];
-                        if !prim.takes(count as usize) {
-                            return Err(format!("{}: {count} arguments", prim.name()));
-                        }
-                        run.prim(prim, count as usize)?;
-                        run.slide(1);
-                        if let Op::TailCall(_) = op {
-                            leave!();
-                        }
-                        continue;
-                    }
-                    other => return wrong("not to be called", other),
-                };
-                let code = &program.codes[to.code as usize];
-                if code.params != count {
-                    return Err(format!("{count} arguments for {}", code.params));
-                }
-                if let Op::Call(_) = op {
-                    frames.push(Value::Closure(closure));
-                    frames.push(Int((pc as i64) << 32 | base as i64));
-                    base = callee + 1;
-                } else {
-                    run.stack.copy_within(callee.., base - 1);
-                    run.stack.truncate(base + count as usize);
-                }
-                (closure, pc, ops) = (to, 0, &code.ops);
-            }
-            Op::Return => leave!(),
+        let op = run.ops[run.pc];
+        run.pc += 1;
+        let goes_on = match op {
+            Op::Call(count) => run.call(count, false)?,
+            Op::TailCall(count) => run.call(count, true)?,
+            Op::Return => run.leave(),
+            _ => run.step(op)?,
+        };
+        if !goes_on {
+            return Ok(true);
         }
     }
-    frames.push(Value::Closure(closure));
-    frames.push(Int((pc as i64) << 32 | base as i64));
+    run.enter_frame();
     Ok(false)
 }
 
 impl<'gc> Run<'_, 'gc> {
+    /// Puts the place to go on at on the stack of frames.
+    #[inline]
+    fn enter_frame(&mut self) {
+        self.frames.push(Value::Closure(self.closure));
+        self.frames
+            .push(Int((self.pc as i64) << 32 | self.base as i64));
+    }
+
+    /// The frame goes, and its caller goes on with the value on top. `false`: there is no caller.
+    #[inline]
+    fn leave(&mut self) -> bool {
+        let value = self.pop();
+        self.stack.truncate(self.base - 1);
+        self.stack.push(value);
+        let (Some(Int(at)), Some(Value::Closure(caller))) = (self.frames.pop(), self.frames.pop())
+        else {
+            return false;
+        };
+        self.closure = caller;
+        (self.pc, self.base) = ((at >> 32) as usize, at as u32 as usize);
+        self.ops = &self.program.codes[caller.code as usize].ops;
+        true
+    }
+
+    #[inline]
+    fn call(&mut self, count: u32, tail: bool) -> Result<bool> {
+        let callee = self.stack.len() - count as usize - 1;
+        let to = match self.stack[callee] {
+            Value::Closure(to) => to,
+            Value::Prim(prim) => {
+                let prim = Prim::ALL[prim as usize];
+                if !prim.takes(count as usize) {
+                    return Err(format!("{}: {count} arguments", prim.name()));
+                }
+                self.prim(prim, count as usize)?;
+                self.slide(1);
+                return Ok(!tail || self.leave());
+            }
+            other => return wrong("not to be called", other),
+        };
+        let code = &self.program.codes[to.code as usize];
+        if code.params != count {
+            return Err(format!("{count} arguments for {}", code.params));
+        }
+        if tail {
+            self.stack.copy_within(callee.., self.base - 1);
+            self.stack.truncate(self.base + count as usize);
+        } else {
+            self.enter_frame();
+            self.base = callee + 1;
+        }
+        (self.closure, self.pc, self.ops) = (to, 0, &code.ops);
+        Ok(true)
+    }
+
+    /// Does an instruction that stays in the frame.
+    #[inline]
+    fn step(&mut self, op: Op) -> Result<bool> {
+        match op {
+            Op::Nil => self.stack.push(Nil),
+            Op::True => self.stack.push(Bool(true)),
+            Op::False => self.stack.push(Bool(false)),
+            Op::Int(number) => self.stack.push(Int(number)),
+            Op::Const(number) => {
+                let prim = || Value::Prim(u32::MAX - number);
+                let value = self.consts.get(number as usize).copied();
+                self.stack.push(value.unwrap_or_else(prim));
+            }
+            Op::Local(place) => self.stack.push(self.stack[self.base + place as usize]),
+            Op::Free(at) => self.stack.push(match self.closure.more {
+                Some(more) if at >= 3 => more[at as usize - 3],
+                _ => self.closure.few[at as usize],
+            }),
+            Op::Global(global) => self.stack.push(self.globals[global as usize]),
+            Op::SetGlobal(global) => {
+                self.globals[global as usize] = self.pop();
+                self.stack.push(Unspecified);
+            }
+            Op::Box => {
+                let value = self.pop();
+                self.stack
+                    .push(Value::Cell(new(self.cx, Lock::new(value))?));
+            }
+            Op::BoxLocal(place) => {
+                let value = &mut self.stack[self.base + place as usize];
+                *value = Value::Cell(new(self.cx, Lock::new(*value))?);
+            }
+            Op::Unbox => match self.pop() {
+                Value::Cell(cell) => self.stack.push(*cell.borrow()),
+                other => return wrong("no variable", other),
+            },
+            Op::SetBox => {
+                let (cell, value) = (self.pop(), self.pop());
+                let Value::Cell(cell) = cell else {
+                    return wrong("no variable", cell);
+                };
+                *cell.borrow_mut(self.cx) = value;
+                self.stack.push(Unspecified);
+            }
+            Op::Closure(code, free) => self.closure(code, free as usize)?,
+            Op::Jump(to) => self.pc = to as usize,
+            Op::JumpFalse(to) => {
+                if let Bool(false) = self.pop() {
+                    self.pc = to as usize;
+                }
+            }
+            Op::Pop => drop(self.pop()),
+            Op::Slide(count) => self.slide(count as usize),
+            Op::Prim(prim, count) => self.prim(prim, count as usize)?,
+            // `slice` does the others.
+            Op::Unspecified | Op::Call(_) | Op::TailCall(_) | Op::Return => {
+                self.stack.push(Unspecified)
+            }
+        }
+        Ok(true)
+    }
+
     /// The compiler counts: there is a value.
     fn pop(&mut self) -> Value<'gc> {
         self.stack.pop().unwrap_or(Nil)

@@ -1,7 +1,7 @@
-//! A small Scheme, whose one machine runs on our typed heap and on `gc-arena`: the example of docs/gc-adopting.md.
+//! A small Scheme, whose one machine runs on our typed heap and on `gc-arena`: the example of docs/gc.md.
 //!
 //! ```text
-//!   scheme skinflint|skinflint-tight|gc-arena FILE.scm [N] ─► what it displays; then a line of JSON: processor time, memory
+//!   scheme HEAP FILE.scm [N] ─► what it displays; then a line of JSON: processor time, memory
 //! ```
 //!
 //! B1  N takes the place of the word `SIZE` in the text.
@@ -19,7 +19,8 @@ mod theirs;
 
 use std::time::Duration;
 
-use skinflint_gc::Growth;
+use gc_arena::metrics::Pacing;
+use skinflint_gc::{Config, Growth, Incremental};
 
 /// Instructions between two looks at whether to collect.
 pub const FUEL: u32 = 10_000;
@@ -49,7 +50,7 @@ fn cpu() -> Duration {
 fn run() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, heap, file, size @ ..] = &arguments[..] else {
-        return Err("usage: scheme skinflint|skinflint-tight|gc-arena FILE.scm [N]".to_owned());
+        return Err("usage: scheme HEAP FILE.scm [N]; heaps: skinflint, skinflint-tight, skinflint-slices, gc-arena, gc-arena-stop".to_owned());
     };
     let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let text = match size.first() {
@@ -57,11 +58,21 @@ fn run() -> Result<(), String> {
         None => text,
     };
     let program = compile::compile(&text)?;
+    let tight = Config {
+        growth: Growth::TIGHT,
+        ..Config::default()
+    };
+    let slices = Config {
+        incremental: Some(Incremental::DEFAULT),
+        ..Config::default()
+    };
     let (before_kb, begin) = (status("VmRSS"), cpu());
     let done = match heap.as_str() {
-        "skinflint" => ours::run(&program, Growth::TENANT)?,
-        "skinflint-tight" => ours::run(&program, Growth::TIGHT)?,
-        "gc-arena" => theirs::run(&program)?,
+        "skinflint" => ours::run(&program, Config::default())?,
+        "skinflint-tight" => ours::run(&program, tight)?,
+        "skinflint-slices" => ours::run(&program, slices)?,
+        "gc-arena" => theirs::run(&program, Pacing::DEFAULT)?,
+        "gc-arena-stop" => theirs::run(&program, Pacing::STOP_THE_WORLD)?,
         other => return Err(format!("no heap {other}")),
     };
     let took = cpu() - begin;

@@ -29,14 +29,14 @@ pub mod heap {
 #[path = "machine.rs"]
 pub mod machine;
 
+use skinflint_gc::Config;
 use skinflint_gc::typed::{Handle, Runtime};
-use skinflint_gc::{Config, Growth};
 
 use crate::code::Program;
 use crate::{Done, FUEL};
 
-pub fn run(program: &Program, growth: Growth) -> Result<Done, String> {
-    let runtime = Runtime::new(Config { growth, ..Config::default() });
+pub fn run(program: &Program, config: Config) -> Result<Done, String> {
+    let runtime = Runtime::new(config);
     let tenant = runtime.tenant("scheme", usize::MAX);
     let kept: Handle<machine::Machine<'static>> = tenant.enter(|cx| {
         let machine = machine::start(cx, program)?;
@@ -45,7 +45,9 @@ pub fn run(program: &Program, growth: Growth) -> Result<Done, String> {
     let mut out = String::new();
     loop {
         let ended = tenant.enter(|cx| {
-            let machine = kept.open(cx).map_err(|_| "another heap's machine".to_owned())?;
+            let machine = kept
+                .open(cx)
+                .map_err(|_| "another heap's machine".to_owned())?;
             machine::slice(cx, machine, program, &mut out, FUEL)
         })?;
         if ended {

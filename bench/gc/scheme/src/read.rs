@@ -58,9 +58,11 @@ impl Reader<'_> {
     fn space(&mut self) {
         while let Some(&byte) = self.text.get(self.at) {
             match byte {
-                b';' => while self.text.get(self.at).is_some_and(|&b| b != b'\n') {
-                    self.at += 1;
-                },
+                b';' => {
+                    while self.text.get(self.at).is_some_and(|&b| b != b'\n') {
+                        self.at += 1;
+                    }
+                }
                 _ if byte.is_ascii_whitespace() => self.at += 1,
                 _ => return,
             }

@@ -35,6 +35,7 @@ pub mod heap {
 #[path = "machine.rs"]
 pub mod machine;
 
+use gc_arena::metrics::Pacing;
 use gc_arena::{Arena, Collect, Gc, Rootable};
 
 use crate::code::Program;
@@ -47,10 +48,11 @@ struct Root<'gc> {
     machine: Result<Gc<'gc, machine::Machine<'gc>>, String>,
 }
 
-pub fn run(program: &Program) -> Result<Done, String> {
+pub fn run(program: &Program, pacing: Pacing) -> Result<Done, String> {
     let mut arena = Arena::<Rootable![Root<'_>]>::new(|mc| Root {
         machine: machine::start(mc, program),
     });
+    arena.metrics().set_pacing(pacing);
     let mut out = String::new();
     loop {
         let ended = arena.mutate(|mc, root| {
@@ -58,7 +60,10 @@ pub fn run(program: &Program) -> Result<Done, String> {
             machine::slice(mc, machine, program, &mut out, FUEL)
         })?;
         if ended {
-            return Ok(Done { out, collections: 0 });
+            return Ok(Done {
+                out,
+                collections: 0,
+            });
         }
         arena.collect_debt();
     }
