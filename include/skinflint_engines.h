@@ -21,8 +21,8 @@
  * C2  Objects are numbers that look like pointers: nobody can follow them, and none is given twice. A call with one that was
  *     ended or released, of another sort, or of another thread, fails and says so; it reads nothing and changes nothing.
  * C3  A result below 0 is a failure, and so is a null where an object or an address is returned. What was passed then stays
- *     yours. skinflint_engines_error() says why. Nothing throws or ends the program, save that a library that finds no
- *     memory for its own tables, some hundred bytes, ends it as Rust's do, and that a thread needs some.
+ *     yours. skinflint_engines_error() says why. Nothing is thrown. Large requests that find no memory fail; where none is
+ *     left for the library's own small blocks and tables, the program ends.
  * C4  Your functions must return: no exception, no longjmp out of one. None of the library's locks is held while they run,
  *     so they may call it, except where it says otherwise.
  * C5  Bytes are bytes, _ms milliseconds, _ns nanoseconds. Keys and names are copied; keys are any bytes.
@@ -172,8 +172,10 @@ struct skinflint_found {
     skinflint_hold *hold;
 };
 
-/* 1: found, and held. 0: not there; `found` is left alone. Cost: 1,000 instructions with the
- * release; a read lock, the shard's lock, and one of sixteen for holds. */
+/*
+ * 1: found, and held. 0: not there; `found` is left alone. Cost: 1,000 instructions with the release; a read lock, the
+ * shard's lock, and one of sixteen for holds.
+ */
 int skinflint_cache_get(skinflint_cache *cache, const void *key, size_t key_bytes, struct skinflint_found *found);
 
 /* Makes a value: 0, with the value and its bytes; else there is none. No lock is held. */
