@@ -318,7 +318,14 @@ install: one-file
 	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses skinflint-js-quickjs skinflint-js-quickjs-system; do \
 	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
-	install -m 644 include/skinflint.h include/skinflint_report.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 644 include/skinflint.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
+	$(CARGO) build --locked --profile library -p skinflint-engines-so
+	install -m 755 target/library/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
+	install -m 644 target/library/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
+	strip --strip-debug "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so" "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
+	install -d "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)|" \
+	  engines/engines-so/skinflint-engines.pc.in > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/skinflint-engines.pc"
 	install -m 644 bindings/python/skinflint_report.py "$(DESTDIR)$(PREFIX)/lib/skinflint/skinflint_report.py"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	  "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"

@@ -120,7 +120,7 @@ fn needs_hosts(options: &[OsString]) -> bool {
     let without = |part: &str| {
         matches!(
             part,
-            "trees" | "finalize" | "chunks" | "freelists" | "snapshot"
+            "trees" | "scheme" | "finalize" | "chunks" | "freelists" | "snapshot"
         )
     };
     only.is_none_or(|parts| !parts.split(',').all(without))

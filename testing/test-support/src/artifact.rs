@@ -30,6 +30,7 @@ pub const PATIENCE: Duration = Duration::from_secs(900);
 /// The packages that nothing links, and the file that each builds.
 const ARTIFACTS: &[(&str, &str)] = &[
     ("skinflint-cli", "skinflint"),
+    ("skinflint-engines-so", "libskinflint_engines.so"),
     ("skinflint-malloc-so", "libskinflint.so"),
     ("skinflint-probe-so", "libskinflint_probe.so"),
     ("skinflint-record-so", "libskinflint_record.so"),

@@ -35,6 +35,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("gc", &["base", "pages", "reporters"]),
     // `reporters` for the reporter trait only.
     ("cache", &["base", "reporters"]),
+    // `reporters`: how many bytes malloc gave.
+    ("engines-so", &["cache", "gc", "reporters"]),
     // Reads what `gc` writes, and what browsers write. `view`: figures are said as in every other output.
     ("heap-snapshot", &["view"]),
     // A program that links everything a host of tenants would; not shipped.

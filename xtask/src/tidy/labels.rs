@@ -22,7 +22,7 @@ use super::source::Source;
 
 const RULE: &str = "label";
 /// Names of other things that look like labels.
-const WORDS: &[&str] = &["V8", "C11", "C17", "C23"];
+const WORDS: &[&str] = &["V8", "C99", "C11", "C17", "C23"];
 /// The folders of a crate that have sources: files of one name in two of them are told apart by where they are cited.
 const REALMS: &[&str] = &["src", "tests", "examples", "benches", "fuzz_targets"];
 
