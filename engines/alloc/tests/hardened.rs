@@ -218,7 +218,6 @@ fn play(role: &str) {
             }
             "free_twice" => {
                 let block = malloc(argument);
-                // What was hardly touched is not kept: then there is no block at the address.
                 block.write_bytes(1, argument);
                 free(block);
                 free(block);

@@ -23,6 +23,9 @@ pub static STARTER: Starter = Starter::new();
 /// Pages that a heap collects for one hint: each hint to all is a cache line that every thread writes.
 pub const HINT_PAGES: u32 = 16;
 
+/// The same for what a thread begins to allocate from.
+const IDLE_PAGES: u32 = 2;
+
 /// Does what [`hint`] does, for the thread that has this heap, or its lock.
 #[inline]
 pub fn hint_from(heap: &Heap, pages: u32) {
@@ -60,7 +63,14 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
 pub fn hint_idle(heap: &Heap, span: &Span) {
     // ORDER: written before the heap is seen by others (pool.G4).
     if heap.next_heap.load(Ordering::Relaxed) != 0 {
-        hint_from(heap, span.pages());
+        // Many threads may hold a little each: fewer pages are enough here.
+        // ORDER: the thread's own.
+        let now = heap.hinted.load(Ordering::Relaxed) + span.pages();
+        let told = if now >= IDLE_PAGES { 0 } else { now };
+        if told == 0 {
+            hint(now);
+        }
+        heap.hinted.store(told, Ordering::Relaxed); // ORDER: as above
     }
 }
 

@@ -5,9 +5,12 @@
 //!                    └──► "7:memory:/path"  ──► /sys/fs/cgroup/memory/path/memory.limit_in_bytes − …
 //! ```
 //!
-//! X1  Nothing is kept: a process may be moved to another group at any time. A look reads three files.
+//! X1  Nothing is kept: a process may be moved to another group at any time. A look reads two files for each group on the way
+//!     to the root, and one more.
 //! X2  Buffers are on the stack, files are read with plain system calls; `errno` and the heap are left alone.
-//! X3  The process's own group is looked at. Inside a container that is the container.
+//! X3  The kernel holds a process to the limits of its own group and of all groups above it: the least room counts. A container
+//!     may see no more than its own group, mounted as if it were the root, under a path that leads nowhere (version 1
+//!     without a namespace of groups): what is at the root is its own then.
 //!
 //! And what the machine has: MemAvailable. Not here: the reaction to little room (`reserve`).
 
@@ -48,13 +51,31 @@ pub fn room() -> Option<Room> {
     let mut text = [0u8; 2_048];
     let text = read(b"/proc/self/cgroup\0", &mut text)?;
     let (root, group, names) = group_of(text)?;
+    least_room(root, group, names)
+}
+
+/// Returns the room of that group, or of one above it, which has the least (X3).
+fn least_room(root: &[u8], group: &[u8], names: Names) -> Option<Room> {
+    let mut least: Option<Room> = None;
+    let mut group = Some(group);
+    while let Some(path) = group {
+        if let Some(room) = room_of(root, path, names)
+            && least.is_none_or(|least| room.free < least.free)
+        {
+            least = Some(room);
+        }
+        let above = path.iter().rposition(|&byte| byte == b'/');
+        group = above.map(|at| &path[..at]);
+    }
+    least
+}
+
+/// Returns the room of one group. `None`: it has no limit, or is not there.
+fn room_of(root: &[u8], group: &[u8], names: Names) -> Option<Room> {
     let limit = number(root, group, names.0)?;
     let used = number(root, group, names.1)?;
     // "No limit" is a very large number in version 1.
-    if limit > 1 << 46 {
-        return None;
-    }
-    Some(Room {
+    (limit <= 1 << 46).then(|| Room {
         free: limit.saturating_sub(used),
         margin: (limit / 16).max(4 << 20),
     })
@@ -168,6 +189,30 @@ mod tests {
         );
         assert_eq!(group_of(b"4:cpu:/x\nnonsense\n"), None);
         assert_eq!(group_of(b"4:memoryless:/x\n"), None);
+    }
+
+    #[test]
+    fn the_least_room_of_all_groups_above_counts_and_a_container_finds_its_own_at_the_root() {
+        let folder = std::env::temp_dir().join(format!("skinflint-groups-{}", std::process::id()));
+        let write = |group: &str, limit: &str, used: &str| {
+            let at = folder.join(group);
+            std::fs::create_dir_all(&at).expect("a folder");
+            std::fs::write(at.join("memory.max"), limit).expect("a file");
+            std::fs::write(at.join("memory.current"), used).expect("a file");
+        };
+        let root = folder.to_str().expect("text").as_bytes().to_vec();
+        let free = |group: &str| least_room(&root, group.as_bytes(), V2).map(|room| room.free);
+        write("a/b/c", "max", "5000");
+        write("a/b", "9000", "6000");
+        assert_eq!(free("/a/b/c"), Some(3000));
+        write("a", "7000", "6500");
+        assert_eq!(free("/a/b/c"), Some(500));
+        assert_eq!(free("/docker/0123"), None);
+        write("", "100000", "40000");
+        assert_eq!(free("/docker/0123"), Some(60_000));
+        assert_eq!(free("/a/b/c"), Some(500));
+        assert_eq!(free(""), Some(60_000));
+        std::fs::remove_dir_all(&folder).expect("it was made here");
     }
 
     #[test]
