@@ -19,19 +19,19 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 COLLECTORS = ["skinflint", "skinflint-tenant", "skinflint-adaptive", "gc-arena"]
-# What live bytes are multiplied with after the first collection and after the others (trigger.rs: for TENANT the first is a
-# rare one, the others come often); for the table that adapts, the least and the most that it may come to.
+# What live bytes are multiplied with after the first collection and after the others (trigger.rs: a table may have another
+# factor while collections come often); for the table that adapts, the least and the most that it may come to.
 FACTORS = {
     "skinflint": [(1.15, 1.15)],
-    "skinflint-tenant": [(1.5, 2.0)],
+    "skinflint-tenant": [(1.45, 1.45)],
     "skinflint-adaptive": [(1.15, 1.15), (2.0, 2.0)],
 }
 LONG_NODES, SHORT_NODES, TIMES, NODE_BYTES = 2**19 - 1, 2**15 - 1, 100, 16
-# Collector, figure, at most, what it is measured against.
+# Figure, and at most how much of it by the tight table and by the default one.
 BARS = [
-    ("time_ratio", 0.8, "processor time over gc-arena's"),
-    ("peak_ratio", 1.3, "peak over live bytes"),
-    ("freed_mb", 2.0, "MB left after everything was freed"),
+    ("time_ratio", {"skinflint": 0.8, "skinflint-tenant": 0.35}, "processor time over gc-arena's"),
+    ("peak_ratio", {"skinflint": 1.3, "skinflint-tenant": 1.5}, "peak over live bytes"),
+    ("freed_mb", {"skinflint": 2.0, "skinflint-tenant": 2.0}, "MB left after everything was freed"),
 ]
 LIMIT_S = 120
 
@@ -86,9 +86,10 @@ def figures(rows, reference):
     }
 
 
-def missed(row):
+def missed(collector, row):
     """The bars that a row of figures does not meet."""
-    return [f"{what}: {row[key]:.2f}, at most {bar}" for key, bar, what in BARS if not row[key] <= bar]
+    return [f"{collector}, {what}: {row[key]:.3f}, at most {bars[collector]}"
+            for key, bars, what in BARS if not row[key] <= bars[collector]]
 
 
 def main():
@@ -99,13 +100,16 @@ def main():
     arguments.add_argument("--selftest", action="store_true", help="see each bar missed once")
     options = arguments.parse_args()
     if options.selftest:
-        good = {"time_ratio": 0.8, "peak_ratio": 1.3, "freed_mb": 2.0}
-        assert not missed(good)
-        for key, bar, _ in BARS:
-            assert len(missed(dict(good, **{key: bar + 0.01}))) == 1, key
-            assert len(missed(dict(good, **{key: float("nan")}))) == 1, key
+        for collector in ("skinflint", "skinflint-tenant"):
+            good = {key: bars[collector] for key, bars, _ in BARS}
+            assert not missed(collector, good)
+            for key, bar in good.items():
+                assert len(missed(collector, dict(good, **{key: bar + 0.01}))) == 1, key
+                assert len(missed(collector, dict(good, **{key: float("nan")}))) == 1, key
         # 0.15 × 8.39 MB of room are 2.4 short trees, so each third closure collects.
         assert predicted(1.15, 1.15)[0] == 1 + 33 and round(predicted(1.15, 1.15)[1], 2) == 1.12
+        # 7.2 trees: each eighth of the 100 closures.
+        assert predicted(1.45, 1.45)[0] == 1 + 12 and round(predicted(1.45, 1.45)[1], 2) == 1.41
         # 8.001 trees, then 16.0005: after 9 closures, and after each 17 of the other 91.
         assert predicted(1.5, 2.0)[0] == 1 + 1 + 5 and round(predicted(1.5, 2.0)[1], 2) == 1.94
         row = {"collections": 34, "factor": 1.15}
@@ -128,8 +132,7 @@ def main():
     os.makedirs(os.path.dirname(options.json), exist_ok=True)
     with open(options.json, "w", encoding="utf-8") as out:
         json.dump({"rows": rows, "table": table}, out, indent=1)
-    # The bars are for the tight table; the others show what its memory costs.
-    faults = missed(table["skinflint"])
+    faults = missed("skinflint", table["skinflint"]) + missed("skinflint-tenant", table["skinflint-tenant"])
     for collector in FACTORS:
         line, right = prediction(collector, rows[collector])
         print(line)

@@ -20,6 +20,7 @@ pub(crate) mod bits;
 pub(crate) mod kind;
 pub mod layout;
 pub(crate) mod listener;
+pub(crate) mod room;
 pub(crate) mod roots;
 pub(crate) mod tracer;
 pub(crate) mod weak;

@@ -267,3 +267,70 @@ fn going_ahead_again_and_again_does_not_add_up() {
     }
     assert!(kept.len() > 100);
 }
+
+object! { struct Plain<'gc> { same: Option<Gc<'gc, Plain<'gc>>>, number: u64 } }
+
+/// Bytes in cells of `Plain`.
+const PLAIN: usize = size_of::<Plain<'static>>();
+
+fn plains(tenant: &Tenant, count: usize) {
+    tenant.enter(|cx| {
+        for number in 0..count as u64 {
+            cx.alloc(Plain { same: None, number }).expect("memory");
+        }
+    });
+}
+
+#[test]
+fn what_has_no_end_to_wait_for_is_swept_at_once() {
+    let gate = Gate::new();
+    let (_runtime, tenant) = tenant(0.25, usize::MAX);
+    // This kind first: the sweeper is held up in it, and has none of the other's arenas.
+    items(&tenant, 1, &gate);
+    plains(&tenant, GARBAGE / PLAIN);
+    let _open = held_up(&tenant, &gate);
+    let before = tenant.heap().held_bytes();
+    plains(&tenant, before / 8 / PLAIN);
+    assert!(tenant.heap().sweep_counts().lazy_cells > 0);
+    let held = tenant.heap().held_bytes();
+    assert!(held <= before, "{before} and then {held}");
+}
+
+#[test]
+fn no_new_page_is_taken_while_a_free_one_is_resident() {
+    let runtime = Runtime::new(Config {
+        background: false,
+        growth: Growth {
+            floor_bytes: usize::MAX,
+            ..Growth::TENANT
+        },
+        ..Config::default()
+    });
+    let tenant = runtime.tenant("tab", usize::MAX);
+    // One chunk is filled, and a part of the next, where one object stays.
+    let kept: Handle<Plain<'static>> = tenant.enter(|cx| {
+        for number in 0..(5 << 18) / PLAIN as u64 {
+            cx.alloc(Plain { same: None, number }).expect("memory");
+        }
+        cx.keep(
+            cx.alloc(Plain {
+                same: None,
+                number: 0,
+            })
+            .expect("memory"),
+            "last",
+        )
+    });
+    tenant.collect().expect("nobody is inside");
+    while !tenant.poll() {}
+    let (held, dirty) = (
+        tenant.heap().held_bytes(),
+        tenant.heap().holds().dirty_bytes,
+    );
+    assert!(dirty > 1 << 20, "{dirty} kept for what will be taken");
+    plains(&tenant, (1 << 20) / PLAIN);
+    let taken = tenant.heap().held_bytes() - held;
+    assert!(taken >= (1 << 20) - (64 << 10), "{taken} taken");
+    assert_eq!(tenant.heap().holds().dirty_bytes, dirty - taken);
+    drop(kept);
+}

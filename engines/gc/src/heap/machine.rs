@@ -161,9 +161,9 @@ mod tests {
         assert_eq!(at((512 << 20) - 1), at(0));
         assert_eq!(at(512 << 20), (MIB, 1.15, 4 * MIB));
         assert_eq!(at((2 << 30) - 1), at(512 << 20));
-        assert_eq!(at(2 << 30), (MIB, 1.5, 4 * MIB));
+        assert_eq!(at(2 << 30), (MIB, 1.45, 4 * MIB));
         assert_eq!(at((8 << 30) - 1), at(2 << 30));
-        assert_eq!(at(8 << 30), (4 * MIB, 1.5, 16 * MIB));
+        assert_eq!(at(8 << 30), (4 * MIB, 1.45, 16 * MIB));
         assert_eq!(at(u64::MAX), at(8 << 30));
         let limits = BY_MEMORY.map(|(below, _)| below);
         assert!(limits.is_sorted());

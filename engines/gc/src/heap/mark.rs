@@ -1,7 +1,7 @@
 //! Marking: everything that roots lead to, with a stack of its own.
 //!
 //! ```text
-//!   roots ─► edge(object) ─► stack ─► pop, prefetch ─► queue of AHEAD ─► mark bit new? ─► kind.trace ─► edge, edge …
+//!   roots ─► edge(object) ─► stack ─► take AHEAD, prefetch ─► those before them: mark bit new? ─► kind.trace ─► edge …
 //!                              │ full
 //!                              └─► marked, and its arena delayed: all marked cells of it are traced again once the
 //!                                  stack is empty
@@ -15,6 +15,7 @@
 //! M3  The native stack does not grow with the heap: a list of ten million nodes is popped one by one. The mark stack
 //!     has a bound, too; beyond it arenas are delayed, which needs only a bit.
 //! M4  An object's edges are told after its bit is set, at least once.
+//! M5  The mark stack has an entry allocated for each number below `Tracer::room`.
 //!
 //! Not here: the roots (`collect`), the freeing of what was not reached (`sweep`), marking while the program runs
 //! (`incremental`).
@@ -24,6 +25,7 @@ use core::ptr::NonNull;
 use crate::heap::address::{Arena, Chunk};
 use crate::heap::bits::each;
 use crate::heap::incremental::Note;
+use crate::heap::kind::TraceFn;
 use crate::heap::listener::Strength;
 use crate::heap::tracer::NONE;
 use crate::heap::tracer::Reach;
@@ -31,11 +33,11 @@ use crate::heap::tracer::Tracer;
 use crate::heap::weak::Pair;
 use crate::heap::weak::WeakCell;
 
-/// Number of objects between the stack and being looked at: a load from memory takes as long as some of these.
-/// `--example marking 400000`, least of nine, ns an object, several runs on a busy machine (2026-11-22): objects
-/// anywhere 310 to 610 with 1, 213 to 422 with 4, 75 to 334 with 8, 153 to 239 with 16; objects in the cache 13 to 25,
-/// 19 to 47, 23 to 57, 37 to 60.
-const AHEAD: usize = 8;
+/// Number of objects that are taken off the stack together, and looked at when the next ones have been taken: a load from
+/// memory takes as long as some of these. Binary trees by the tight table, median and least processor time of 21 in turn
+/// on a busy machine (2026-11-26): 130 and 123 ms with a ring of 8 that was refilled one by one, 140 and 110 with 8
+/// together, 115 and 106 with 16.
+const AHEAD: usize = 16;
 
 impl Tracer {
     /// Tells an edge: the first byte of an object (M1), by the pointer that its allocation gave, or one that was made
@@ -43,9 +45,31 @@ impl Tracer {
     /// comparison and a store; the object is looked at later, when it is in the cache.
     #[inline]
     pub fn edge(&mut self, object: NonNull<u8>) {
-        if self.stack.len() < self.stack.capacity() && self.stack.len() < self.most {
-            self.stack.push(object);
+        if self.stack.len() < self.room {
+            // SAFETY: M5: the entry is allocated.
+            unsafe {
+                self.stack.as_mut_ptr().add(self.stack.len()).write(object);
+                self.stack.set_len(self.stack.len() + 1);
+            }
         } else {
+            self.edge_slow(object);
+        }
+    }
+
+    /// Tells an edge, if there is one. Cost: as that of [`Tracer::edge`], and without a branch: whether a pointer is
+    /// there is what no processor predicts, half of a tree's being null.
+    #[inline]
+    pub(crate) fn edge_if(&mut self, object: Option<NonNull<u8>>) {
+        if self.stack.len() < self.room {
+            let raw = object.map_or(core::ptr::null_mut(), NonNull::as_ptr);
+            // SAFETY: M5: the entry is allocated; it counts only if what was written is an object.
+            unsafe {
+                let end = self.stack.as_mut_ptr().add(self.stack.len());
+                end.cast::<*mut u8>().write(raw);
+                self.stack
+                    .set_len(self.stack.len() + usize::from(object.is_some()));
+            }
+        } else if let Some(object) = object {
             self.edge_slow(object);
         }
     }
@@ -62,12 +86,13 @@ impl Tracer {
             return;
         }
         // Memory may be short at this moment: a refusal is one more reason to delay.
-        let room = self.stack.len() < self.most;
-        if room && self.stack.try_reserve(self.stack.len().max(256)).is_ok() {
+        let may_grow = self.stack.len() < self.most;
+        if may_grow && self.stack.try_reserve(self.stack.len().max(256)).is_ok() {
             self.stack.push(object);
+            self.room = self.stack.capacity().min(self.most);
             return;
         }
-        if self.mark(object) {
+        if self.mark(object).is_some() {
             self.overflows += 1;
             let arena = Arena::of(object);
             let chunk = arena.chunk();
@@ -78,29 +103,27 @@ impl Tracer {
         }
     }
 
-    /// Marks an object; reports whether it has edges to be told now.
-    #[inline]
-    fn mark(&mut self, object: NonNull<u8>) -> bool {
-        let heap = Chunk::of(object).head().heap.get();
+    /// Marks an object; returns what tells its edges, if it has some to be told now. Cost: 35 instructions.
+    #[inline(always)]
+    fn mark(&mut self, object: NonNull<u8>) -> Option<TraceFn> {
+        let chunk = Chunk::of(object);
+        let heap = chunk.head().heap.get();
         let reach = if heap == self.only {
             &mut self.here
         } else {
-            match self.reach.get_mut(heap as usize).filter(|r| r.collected) {
-                Some(reach) => reach,
-                None => return false,
-            }
+            self.reach.get_mut(heap as usize).filter(|r| r.collected)?
         };
         let arena = Arena::of(object);
         let head = arena.head();
         if !head.marks.add(arena.cell_of(object.as_ptr().addr())) {
-            return false;
+            return None;
         }
         reach.cells += 1;
         reach.bytes += match head.size.get() {
             0 => arena.object_bytes() as u64,
             size => u64::from(size),
         };
-        head.kind.get().trace.is_some()
+        head.kind.get().trace
     }
 
     /// Tells an edge that keeps nothing alive. The cell is within the object that is traced, or in a root.
@@ -173,7 +196,7 @@ impl Tracer {
     /// Follows everything that was told so far.
     pub(crate) fn drain(&mut self) {
         loop {
-            self.drain_stack::<false>(u64::MAX);
+            self.drain_stack::<false>(0);
             let Some(chunk) = self.delayed.pop() else {
                 return;
             };
@@ -184,42 +207,59 @@ impl Tracer {
             for arena in each(arenas).map(|index| chunk.arena(index)) {
                 for cell in each(arena.head().marks.words()) {
                     self.trace(arena.cell(cell));
-                    self.drain_stack::<false>(u64::MAX);
+                    self.drain_stack::<false>(0);
                 }
             }
         }
     }
 
     /// Follows at most `most` edges; returns their number. Objects that are popped wait in a queue until they are in
-    /// the cache. `STEPS`: what an object tells beside its edges is noted.
+    /// the cache. `STEPS`: what an object tells beside its edges is noted; without it all edges are followed, and none is
+    /// counted.
     pub(crate) fn drain_stack<const STEPS: bool>(&mut self, most: u64) -> u64 {
-        let mut queue = [NonNull::dangling(); AHEAD];
-        let (mut first, mut count) = (0, 0);
+        let mut queues = [[NonNull::dangling(); AHEAD]; 2];
+        let (mut side, mut count) = (0, 0);
         let mut popped = 0;
         loop {
-            while count < AHEAD
-                && popped < most
-                && let Some(object) = self.stack.pop()
-            {
-                prefetch(object);
-                queue[(first + count) % AHEAD] = object;
-                count += 1;
-                popped += 1;
+            side ^= 1;
+            let most = if STEPS {
+                (most - popped) as usize
+            } else {
+                AHEAD
+            };
+            let taken = self.take_last(most, &mut queues[side]);
+            if STEPS {
+                popped += taken as u64;
             }
-            if count == 0 {
+            if taken + count == 0 {
                 return popped;
             }
-            let object = queue[first];
-            first = (first + 1) % AHEAD;
-            count -= 1;
-            if self.mark(object) {
-                if STEPS {
-                    self.trace_step(object);
-                } else {
-                    self.trace(object);
+            for &object in &queues[side ^ 1][..count] {
+                if let Some(trace) = self.mark(object) {
+                    if STEPS {
+                        self.trace_step(object);
+                    } else {
+                        // SAFETY: M1: the object is of this kind.
+                        unsafe { trace(object, self) };
+                    }
                 }
             }
+            count = taken;
         }
+    }
+
+    /// Takes at most `most` entries off the stack, the last first, and prefetches them. Returns their number. The length
+    /// of the stack is written once for all of them: written for each, it is what the next one waits for.
+    #[inline(always)]
+    fn take_last(&mut self, most: usize, into: &mut [NonNull<u8>; AHEAD]) -> usize {
+        let taken = self.stack.len().min(most).min(AHEAD);
+        let left = self.stack.len() - taken;
+        for (object, place) in self.stack[left..].iter().rev().zip(into) {
+            prefetch(*object);
+            *place = *object;
+        }
+        self.stack.truncate(left);
+        taken
     }
 
     /// Makes an object tell its edges.

@@ -37,6 +37,8 @@ pub(crate) struct Reach {
 pub struct Tracer {
     pub(super) stack: Vec<NonNull<u8>>,
     pub(super) most: usize,
+    /// The entries of `stack` that are allocated and may be used (mark.M5).
+    pub(super) room: usize,
     /// The heap that is collected, if it is one; [`NONE`] if there are several, or if edges are only listed.
     pub(super) only: u32,
     /// What was reached in `only`.
@@ -89,6 +91,7 @@ impl Tracer {
         Tracer {
             stack: Vec::new(),
             most: most.unwrap_or(STACK_MOST),
+            room: 0,
             only,
             here: reach(only != NONE),
             reach: collected.into_iter().map(reach).collect(),

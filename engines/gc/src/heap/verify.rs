@@ -153,6 +153,7 @@ impl Heap {
         self.settle_all();
         let mut listed = HashSet::new();
         for space in self.spaces() {
+            space.check_slack();
             for arena in space.listed() {
                 assert!(listed.insert(arena), "E1: an arena is listed twice");
                 assert_eq!(arena.head().space.get(), space.index, "E1");

@@ -60,9 +60,7 @@ unsafe impl<T: Trace> Trace for Option<T> {
     const WEAK: bool = T::WEAK;
     #[inline]
     fn trace(&self, tracer: &mut Tracer) {
-        if let Some(part) = self {
-            part.trace(tracer);
-        }
+        T::trace_if(self.as_ref(), tracer);
     }
     fn name_edges(&self, tracer: &mut Tracer) {
         if let Some(part) = self {

@@ -58,6 +58,15 @@ pub unsafe trait Trace {
         None
     }
 
+    /// Tells each edge of a value that may not be there.
+    #[doc(hidden)]
+    #[inline]
+    fn trace_if(value: Option<&Self>, tracer: &mut Tracer) {
+        if let Some(value) = value {
+            value.trace(tracer);
+        }
+    }
+
     /// Tells the same edges in the same order with names ([`Tracer::named`]), for snapshots and retaining paths.
     fn name_edges(&self, tracer: &mut Tracer) {
         self.trace(tracer);
@@ -208,10 +217,17 @@ unsafe fn trace<T: Trace>(object: NonNull<u8>, tracer: &mut Tracer) {
     // SAFETY: objects of this kind are values of `T` (kind.K1).
     let value = unsafe { object.cast::<T>().as_ref() };
     if tracer.wants_names() {
-        value.name_edges(tracer);
+        name_edges(value, tracer);
     } else {
         value.trace(tracer);
     }
+}
+
+/// Names edges. Apart from `trace`, which would set up its larger stack frame for each object otherwise.
+#[cold]
+#[inline(never)]
+fn name_edges<T: Trace>(value: &T, tracer: &mut Tracer) {
+    value.name_edges(tracer);
 }
 
 unsafe fn trace_part<T: Trace>(

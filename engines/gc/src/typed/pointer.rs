@@ -94,6 +94,10 @@ macro_rules! pointer {
             fn trace(&self, tracer: &mut Tracer) {
                 tracer.edge(self.object.cast());
             }
+            #[inline]
+            fn trace_if(value: Option<&Self>, tracer: &mut Tracer) {
+                tracer.edge_if(value.map(|value| value.object.cast()));
+            }
         }
 
         impl<T> Pointer for $name<'_, T> {}

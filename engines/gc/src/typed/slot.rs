@@ -64,9 +64,7 @@ unsafe impl<P: Pointer> Trace for Slot<P> {
     const WEAK: bool = P::WEAK;
     #[inline]
     fn trace(&self, tracer: &mut Tracer) {
-        if let Some(pointer) = self.0.get() {
-            pointer.trace(tracer);
-        }
+        P::trace_if(self.0.get().as_ref(), tracer);
     }
     fn name_edges(&self, tracer: &mut Tracer) {
         if let Some(pointer) = self.0.get() {

@@ -128,7 +128,7 @@ pub fn start(settings: &Settings) -> Result<()> {
             often_ns: u64::MAX,
             idle_ns: u64::MAX,
             interval_ns: u64::MAX,
-            ..Growth::TENANT
+            ..Growth::ROOMY
         });
     }
     Ok(())
