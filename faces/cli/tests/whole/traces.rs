@@ -172,7 +172,7 @@ fn moments_and_schemes_that_are_not_there() {
     let done = bench.tool(["counts", "main.sft", "--when", "nowhere"]);
     done.says(
         2,
-        &["--when nowhere", "cumulative", "live", marks[0], marks[1]],
+        &["--at nowhere", "cumulative", "live", marks[0], marks[1]],
     );
     let done = bench.tool(["counts", "main.sft", "--scheme", "nothing"]);
     done.says(2, &["nothing"]);
