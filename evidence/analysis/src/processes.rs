@@ -720,7 +720,9 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     match dropped.count() {
         0 => {}
         1 => notes.push("1 small process has a row and no trace (--all keeps them).".into()),
-        n => notes.push(format!("{n} small processes have rows and no traces (--all keeps them).")),
+        n => notes.push(format!(
+            "{n} small processes have rows and no traces (--all keeps them)."
+        )),
     }
     for member in members {
         let said = missing::little(&member.lost);

@@ -377,6 +377,29 @@ fn no_line_is_wider_than_the_width_and_the_screen_is_short() {
 }
 
 #[test]
+fn advice_is_wrapped_and_never_cut() {
+    let mut report = small();
+    let words: Vec<String> = (1..=40).map(|n| format!("word{n:02}")).collect();
+    let advice = words.join(" ");
+    report.findings[0].change = format!("{advice}.");
+    report.findings[0].title = "grows by eight bytes at each of its very many calls ".repeat(3);
+    for width in [60, 80, 100, 160] {
+        let style = Style {
+            width,
+            ..Style::default()
+        };
+        let text = render(&report, &style);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("→ {advice}.")), "{width}: {text}");
+        assert_eq!(
+            text.matches("very many calls").count(),
+            3,
+            "{width}: {text}"
+        );
+    }
+}
+
+#[test]
 fn colour_is_only_there_when_asked_for() {
     let style = Style {
         color: true,
@@ -639,7 +662,7 @@ fn pages_of_another_moment_are_said_with_their_distance() {
         books.skew_bytes = skew_bytes;
         let lines = lines_of(&report, false).join("\n");
         let lines = lines.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = format!("from the instant, {said}");
+        let said = format!("before or after, {said}");
         assert!(lines.contains(&said), "{lines}");
     }
 }
