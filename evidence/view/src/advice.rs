@@ -471,9 +471,9 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// The most lines of a title, and of one in the list of holders; and the columns of a change, rounded up to a line. What the
+/// The columns of a title, and of a change, rounded up to a line; and the lines of a title in the list of holders. What the
 /// analyser says fits; only names that a program makes up are longer.
-const TITLE_LINES: usize = 3;
+const TITLE_COLUMNS: usize = 150;
 const SHORT_TITLE_LINES: usize = 2;
 const CHANGE_COLUMNS: usize = 400;
 
@@ -536,7 +536,12 @@ fn one_finding(
         Detail::Whole => usize::MAX - 2,
         _ => lines,
     };
-    let mut titles = wrap(&finding.title, room - columns(&sure), bound(TITLE_LINES)).into_iter();
+    // A longer one has a name in it that nobody reads to its end.
+    let title_lines = match columns(&finding.title) <= TITLE_COLUMNS {
+        true => TITLE_COLUMNS,
+        false => 1,
+    };
+    let mut titles = wrap(&finding.title, room - columns(&sure), bound(title_lines)).into_iter();
     let first = lead.with(Ink::Plain, titles.next().unwrap_or_default());
     lines.push(first.with(Ink::Faint, sure));
     lines.extend(titles.map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))));

@@ -410,7 +410,7 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
             less @ ..0 => format!(", when {} less lived", bytes(less.unsigned_abs())),
             more => format!(", when {} more lived", bytes(more.unsigned_abs())),
         };
-        asides.push(format!("the pages were read {when} before or after{live}"));
+        asides.push(format!("pages read {when} before or after{live}"));
     }
     for piece in wrap(&asides.join(" · "), width - 2, 2) {
         if !asides.is_empty() {

@@ -164,6 +164,6 @@ fn the_status_of_several_recordings_is_a_list() {
     let json: Value = serde_json::from_str(&ok(&one, &["status", "--json"])).expect("JSON");
     assert!(json.as_array().is_some_and(|all| all.len() >= 2), "{json}");
     for running in [first, second] {
-        assert_eq!(running.finish(PATIENCE).status.code(), Some(0));
+        assert_eq!(running.finish(PATIENCE).status.code(), Some(5));
     }
 }
