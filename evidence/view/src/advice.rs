@@ -711,8 +711,3 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
         lines.push(Line::of(Ink::Faint, text));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
