@@ -232,7 +232,7 @@ qemu-alloc: deps
 compare: deps build
 	@sh bench/need.sh redis-server:redis-server redis-cli:redis-tools cmake:cmake
 	$(CARGO) xtask peers || echo "some allocators could not be built; the comparison says which"
-	$(RELEASE)/skinflint compare --html target/compare-redis.html --json target/compare-redis.json -- \
+	$(RELEASE)/skinflint compare --html target/compare-redis.html --json=target/compare-redis.json -- \
 	  sh bench/compare/redis.sh
 
 # The page in a real browser: no errors, no requests, by keyboard, dark, 400 columns wide, hostile names; its

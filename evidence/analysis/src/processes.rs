@@ -40,9 +40,11 @@ pub const SCHEMA: u32 = 1;
 const POINTS: usize = 400;
 
 /// The facts that a trace states about itself, known before its events are read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Member {
-    /// The trace's file, as the user gave it.
+    /// The trace's file, as the user gave it; empty if it was dropped, since the process was small.
+    #[serde(skip)]
     pub trace: String,
     /// The process that was recorded.
     pub process: ProcessInfo,
@@ -70,7 +72,8 @@ impl Member {
         self.unix_ns(end.unwrap_or(0))
     }
 
-    fn max_rss_bytes(&self) -> Option<u64> {
+    /// Returns the high-water mark of its resident memory, as far as it is known.
+    pub fn max_rss_bytes(&self) -> Option<u64> {
         let sampled = self.rss.iter().map(|sample| sample.rss_bytes).max();
         let said = self.ending.as_ref().and_then(|ending| ending.max_rss_bytes);
         sampled.max(said)
@@ -78,7 +81,8 @@ impl Member {
 }
 
 /// The sums of the events of a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counted {
     /// Number of events read.
     pub events: u64,
@@ -93,6 +97,7 @@ pub struct Counted {
     /// Process ids of children of `fork`.
     pub children: Vec<u32>,
     /// What is missing, as its own report says it; the caller sets it ([`crate::Analyzer::judge`]).
+    #[serde(skip)]
     pub verdict: Verdict,
 }
 
@@ -260,7 +265,7 @@ pub struct ProcessRow {
 /// A program in the life of a process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Image {
-    /// Its trace.
+    /// Its trace; empty if it was dropped, since the process was small.
     pub trace: String,
     /// Its own HTML report, if one was written.
     pub page: Option<String>,
@@ -710,6 +715,14 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
              not be read; they are not in the sum over time.",
             report.processes.len()
         ));
+    }
+    let dropped = members.iter().filter(|member| member.trace.is_empty());
+    match dropped.count() {
+        0 => {}
+        1 => notes.push("1 small process has a row and no trace (--all keeps them).".into()),
+        n => notes.push(format!(
+            "{n} small processes have rows and no traces (--all keeps them)."
+        )),
     }
     for member in members {
         let said = missing::little(&member.lost);

@@ -217,7 +217,7 @@ fn rest(shown: usize, all: usize, rows: &str) -> String {
         return String::new();
     }
     format!(
-        "… and {} more {rows} (--limit 0 prints all)\n",
+        "… and {} more {rows} (--rows 0 prints all)\n",
         units::count((all - shown) as u64)
     )
 }

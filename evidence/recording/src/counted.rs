@@ -1,7 +1,7 @@
 //! Blocks by cell, at a moment or over the run.
 //!
 //! ```text
-//!   --when ─► last ticket ─► ledger up to there ─► (stack, size, usable size) ─► blocks
+//!   --at ─► last ticket ─► ledger up to there ─► (stack, size, usable size) ─► blocks
 //! ```
 //!
 //! O1  Blocks that a fork left have the stacks of the process that acquired them, as in a report: the stack trees of the
@@ -56,7 +56,7 @@ impl Recording {
             "cumulative" | "live" | "end" | "heap-peak" => Ok(None),
             "peak" => self.peak_ticket().ok_or_else(|| {
                 Error::Asked(
-                    "the trace has no snapshot of resident memory; use --when heap-peak".into(),
+                    "the trace has no snapshot of resident memory; use --at heap-peak".into(),
                 )
             }),
             name => {
@@ -65,7 +65,7 @@ impl Recording {
                 let mark = mark.ok_or_else(|| {
                     let names = if known.is_empty() { "none".into() } else { known.join(", ") };
                     Error::Asked(format!(
-                        "--when {name}: no such moment; use cumulative, live, peak, heap-peak, or a mark \
+                        "--at {name}: no such moment; use cumulative, live, peak, heap-peak, or a mark \
                          (this trace has: {names})"
                     ))
                 })?;

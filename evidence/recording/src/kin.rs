@@ -24,6 +24,35 @@ fn has_number(name: &str) -> bool {
     number.is_some_and(|number| number.bytes().all(|letter| letter.is_ascii_digit()))
 }
 
+/// Returns the traces that lie in a folder, in no order.
+pub(crate) fn traces_in(folder: &Path) -> Vec<PathBuf> {
+    let here = folder.as_os_str().is_empty();
+    let entries = std::fs::read_dir(if here { Path::new(".") } else { folder });
+    let files = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    files
+        .filter(|file| file.extension().is_some_and(|extension| extension == "sft"))
+        .collect()
+}
+
+/// Reports whether a folder is, by its name, one of the traces of the processes that a program started:
+/// `skinflint-NAME-PID`.
+pub(crate) fn is_of_others(folder: &Path) -> bool {
+    let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = whole.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("skinflint-")
+}
+
+/// Returns the folder in which a folder lies, as one would write it.
+pub(crate) fn above(folder: &Path) -> PathBuf {
+    match folder.parent() {
+        Some(above) => above.to_owned(),
+        None => folder.join(".."),
+    }
+}
+
 /// Traces by identity.
 #[derive(Clone, Debug, Default)]
 pub struct Kin {
@@ -36,17 +65,12 @@ pub struct Kin {
 impl Kin {
     /// Creates the table of the traces in the folder of this trace.
     pub fn beside(trace: &Path) -> Kin {
-        let folder = trace
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
-        let files = entries
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()));
-        let mut rest: Vec<PathBuf> = files
-            .filter(|file| file.extension().is_some_and(|extension| extension == "sft"))
-            .collect();
+        let folder = trace.parent().unwrap_or(Path::new(""));
+        let mut rest = traces_in(folder);
+        // The program's own trace lies beside the folder of the others.
+        if is_of_others(folder) {
+            rest.extend(traces_in(&above(folder)));
+        }
         rest.sort_unstable();
         Kin {
             rest,

@@ -25,6 +25,7 @@ mod opened;
 mod progress;
 mod reach;
 mod report;
+mod rows;
 mod together;
 mod verdict;
 
@@ -36,4 +37,5 @@ pub use opened::{Ancestor, Heir, Recording, STEP_EVENTS};
 pub use progress::{Progress, Silent};
 pub use reach::{Found, of as reach_of};
 pub use report::{Analysed, More};
-pub use together::{analyse_all, traces_of};
+pub use rows::{Rows, file_for as rows_file_for};
+pub use together::{Named, Several, named, the_trace_of};

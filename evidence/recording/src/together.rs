@@ -19,38 +19,102 @@ use skinflint_analysis::processes::{self, Counted, Counter, Member, Processes};
 use skinflint_trace::{OpenError, Trace};
 
 use crate::error::Error;
-use crate::kin::Kin;
+use crate::kin::{Kin, above, is_of_others, traces_in};
 use crate::opened::Recording;
+use crate::rows::{self, Row, Rows};
 
-/// Returns the traces that arguments name: files as they are, and all `*.sft` of a folder.
+/// What arguments name.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// Traces.
+    pub traces: Vec<PathBuf>,
+    /// Whether folders were among the arguments: what cannot be read in them is named, and is no error (M2).
+    pub has_folder: bool,
+    /// Files of rows, of processes whose traces were dropped.
+    rows: Vec<PathBuf>,
+}
+
+/// Returns what arguments name: files as they are, and all `*.sft` of a folder, of the folders of other processes in
+/// it, and of the program whose other processes it has.
 ///
 /// # Errors
 /// If a folder cannot be read, or has no trace.
-pub fn traces_of(arguments: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let mut traces = Vec::new();
+pub fn named(arguments: &[PathBuf]) -> Result<Named, Error> {
+    let mut named = Named::default();
     for argument in arguments {
         if !argument.is_dir() {
-            traces.push(argument.clone());
+            named.traces.push(argument.clone());
             continue;
         }
+        named.has_folder = true;
         let shown = argument.display();
         let entries = std::fs::read_dir(argument).map_err(|cause| Error::Folder {
             shown: shown.to_string(),
             cause,
         })?;
-        let mut found: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "sft"))
+        let mut found = traces_in(argument);
+        let mut folders = vec![argument.clone()];
+        let inner = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        for inner in inner.filter(|path| is_of_others(path) && path.is_dir()) {
+            found.extend(traces_in(&inner));
+            folders.push(inner);
+        }
+        let rows: Vec<PathBuf> = folders
+            .iter()
+            .flat_map(|folder| rows::files_in(folder))
             .collect();
+        for file in &rows {
+            let program = Rows::read(file).program;
+            let is_beside = program.parent() == Some(&above(argument));
+            if is_of_others(argument) && is_beside && program.is_file() {
+                found.push(program);
+            }
+        }
         if found.is_empty() {
             return Err(Error::Asked(format!(
                 "{shown}: no traces (*.sft) in this folder; `skinflint record --dir {shown} -- CMD` puts them there"
             )));
         }
         found.sort();
-        traces.append(&mut found);
+        named.traces.append(&mut found);
+        named.rows.extend(rows);
     }
-    Ok(traces)
+    Ok(named)
+}
+
+/// Returns the trace that a path means where one trace is wanted: the file, or of the folder of a run the trace that
+/// the report of the run was about.
+///
+/// # Errors
+/// If it is a folder of several runs, or without traces.
+pub fn the_trace_of(path: &Path) -> Result<PathBuf, Error> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let named = named(&[path.to_owned()])?;
+    if let [file] = &named.rows[..] {
+        let rows = Rows::read(file);
+        let told = [rows.shown, rows.program];
+        if let Some(trace) = told.into_iter().find(|trace| trace.is_file()) {
+            return Ok(trace);
+        }
+    }
+    match &named.traces[..] {
+        [trace] => Ok(trace.clone()),
+        traces => {
+            let first: Vec<String> = traces
+                .iter()
+                .take(3)
+                .map(|t| t.display().to_string())
+                .collect();
+            Err(Error::Asked(format!(
+                "{}: {} traces in this folder, and one is wanted; name it ({} …)",
+                path.display(),
+                traces.len(),
+                first.join(", ")
+            )))
+        }
+    }
 }
 
 /// Applies `work` to all items, on all processors, and keeps their order.
@@ -144,59 +208,195 @@ fn copy_of<'m>(members: &'m [Member], member: &Member) -> Option<&'m str> {
     members.iter().find(same).map(|other| other.trace.as_str())
 }
 
-/// Analyses these traces together. If `lenient`, those that cannot be read are named in the report (M2).
-///
-/// # Errors
-/// If a trace cannot be read and `lenient` is not set, or none can be read.
-pub fn analyse_all(traces: &[PathBuf], lenient: bool) -> Result<Processes, Error> {
-    let mut unread = Vec::new();
-    let mut first = None;
-    let mut members = Vec::new();
-    let mut paths = Vec::new();
-    for (path, opened) in traces.iter().zip(in_parallel(traces, |path| member(path))) {
-        match opened {
-            Ok(member) => match copy_of(&members, &member) {
-                None => {
-                    members.push(member);
-                    paths.push(path.clone());
-                }
-                Some(first) if lenient => unread.push(format!(
-                    "{} is of the same recording as {first}, and was left out: move it elsewhere.",
-                    member.trace
-                )),
-                Some(first) => {
-                    return Err(Error::Asked(format!(
-                        "{}: the same recording as {first}; give each once, or compare them with `skinflint diff`",
+/// Several traces, opened: what each says of itself, and of some what their events add up to.
+pub struct Several {
+    members: Vec<Member>,
+    /// Their files; empty where only a row is left.
+    paths: Vec<PathBuf>,
+    counted: Vec<Option<Counted>>,
+    /// What could not be read, a sentence each.
+    unread: Vec<String>,
+    /// The number of rows that were counted for another moment.
+    of_another_moment: usize,
+    lenient: bool,
+    together: processes::Together,
+}
+
+impl Several {
+    /// Opens what arguments name ([`named`]).
+    ///
+    /// # Errors
+    /// If none can be read; without a folder among the arguments, if any cannot.
+    pub fn of(named: &Named) -> Result<Several, Error> {
+        Several::open(&named.traces, &named.rows, named.has_folder)
+    }
+
+    /// Opens the traces of a run; those that cannot be read are named in the report (M2).
+    ///
+    /// # Errors
+    /// If none can be read.
+    pub fn of_run(traces: &[PathBuf]) -> Result<Several, Error> {
+        Several::open(traces, &[], true)
+    }
+
+    fn open(traces: &[PathBuf], rows: &[PathBuf], lenient: bool) -> Result<Several, Error> {
+        let mut unread = Vec::new();
+        let mut first = None;
+        let mut members = Vec::new();
+        let mut paths = Vec::new();
+        for (path, opened) in traces.iter().zip(in_parallel(traces, |path| member(path))) {
+            match opened {
+                Ok(member) => match copy_of(&members, &member) {
+                    None => {
+                        members.push(member);
+                        paths.push(path.clone());
+                    }
+                    Some(first) if lenient => unread.push(format!(
+                        "{} is of the same recording as {first}, and was left out: move it elsewhere.",
                         member.trace
-                    )));
+                    )),
+                    Some(first) => {
+                        return Err(Error::Asked(format!(
+                            "{}: the same recording as {first}; give each once, or compare them with `skinflint diff`",
+                            member.trace
+                        )));
+                    }
+                },
+                Err(error) if lenient => {
+                    unread.push(format!("{}.", whole(&error)));
+                    first.get_or_insert(error);
                 }
-            },
-            Err(error) if lenient => {
-                unread.push(format!("{}.", whole(&error)));
-                first.get_or_insert(error);
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
         }
-    }
-    if let (true, Some(error)) = (members.is_empty(), first) {
-        return Err(Error::NoneRead(error));
-    }
-    let together = processes::together(&members);
-    let uids = members.iter().map(|member| member.process.uid.as_str());
-    let by_uid: HashMap<&str, usize> = uids.zip(0..).collect();
-    let work: Vec<Work<'_>> = (0..members.len())
-        .map(|index| Work {
-            path: &paths[index],
-            at_ns: together.peak_ns_in(&members[index]),
-            ended_ns: (members[index].ending.as_ref()).map_or(u64::MAX, |end| end.time_ns),
-            kin: kin_of(index, &members, &by_uid, &paths, lenient),
+        if let (true, Some(error)) = (members.is_empty(), first) {
+            return Err(Error::NoneRead(error));
+        }
+        let mut counted = vec![None; members.len()];
+        let mut moments = Vec::new();
+        for rows in rows.iter().map(|file| Rows::read(file)) {
+            unread.extend(rows.missing);
+            for row in rows.dropped {
+                if copy_of(&members, &row.member).is_none() {
+                    members.push(row.member);
+                    paths.push(PathBuf::new());
+                    counted.push(Some(row.counted));
+                    moments.push(row.at_unix_ns);
+                }
+            }
+        }
+        let together = processes::together(&members);
+        let others = moments
+            .iter()
+            .filter(|moment| **moment != together.peak_unix_ns);
+        Ok(Several {
+            of_another_moment: others.count(),
+            members,
+            paths,
+            counted,
+            unread,
+            lenient,
+            together,
         })
-        .collect();
-    let results = in_parallel(&work, count);
-    let counted: Vec<Counted> = results.into_iter().collect::<Result<_, _>>()?;
-    let mut report = processes::report(&members, &counted, together);
-    report.missing.extend(unread);
-    Ok(report)
+    }
+
+    /// Reads the events of those of these members whose events have not been read.
+    fn count(&mut self, which: &[usize]) -> Result<(), Error> {
+        let members = &self.members;
+        let uids = members.iter().map(|member| member.process.uid.as_str());
+        let by_uid: HashMap<&str, usize> = uids.zip(0..).collect();
+        let new = which
+            .iter()
+            .copied()
+            .filter(|&index| self.counted[index].is_none());
+        let new: Vec<usize> = new.collect();
+        let work = new.iter().map(|&index| Work {
+            path: &self.paths[index],
+            at_ns: self.together.peak_ns_in(&members[index]),
+            ended_ns: (members[index].ending.as_ref()).map_or(u64::MAX, |end| end.time_ns),
+            kin: kin_of(index, members, &by_uid, &self.paths, self.lenient),
+        });
+        let work: Vec<Work<'_>> = work.collect();
+        let results = in_parallel(&work, count);
+        for (index, result) in new.into_iter().zip(results) {
+            self.counted[index] = Some(result?);
+        }
+        Ok(())
+    }
+
+    /// Analyses them together. Cost: a reading of each trace's events.
+    ///
+    /// # Errors
+    /// If a trace cannot be read.
+    pub fn report(&mut self) -> Result<Processes, Error> {
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.count(&all)?;
+        let counted: Vec<Counted> = self.counted.iter().flatten().cloned().collect();
+        let mut report = processes::report(&self.members, &counted, self.together.clone());
+        report.missing.extend(self.unread.iter().cloned());
+        if self.of_another_moment > 0 {
+            report.notes.push(format!(
+                "Live bytes of {} of the small processes are as of the peak of their own run.",
+                self.of_another_moment
+            ));
+        }
+        Ok(report)
+    }
+
+    /// Drops the traces of small processes: writes their rows to `file`, then removes them. The traces `keep` stay.
+    /// Returns the files that were removed.
+    ///
+    /// # Errors
+    /// If a trace cannot be read, or the rows cannot be written; then nothing is removed.
+    pub fn drop_small(
+        &mut self,
+        keep: &[PathBuf],
+        mut rows: Rows,
+        file: &Path,
+    ) -> Result<Vec<PathBuf>, Error> {
+        let about = self.paths.iter().map(std::fs::metadata);
+        let bytes: Vec<u64> = about
+            .map(|about| about.map_or(0, |one| one.len()))
+            .collect();
+        let mut sizes: Vec<_> = self.members.iter().map(Member::max_rss_bytes).collect();
+        // The kernel keeps no mark of what a process was before its `exec`. If it was never read either, what its heap
+        // held stands for its size.
+        let unread = (0..sizes.len())
+            .filter(|&index| sizes[index].is_none() && rows::may_be_small(bytes[index]));
+        let unread: Vec<usize> = unread.collect();
+        self.count(&unread)?;
+        for index in unread {
+            let counted = self.counted[index].as_ref();
+            sizes[index] = counted.map(|counted| counted.peak_live_bytes);
+        }
+        let mut small = rows::small(&self.members, &sizes, &bytes, keep);
+        self.count(&small)?;
+        // What its events say is missing, its own report should say.
+        small.retain(|&index| {
+            let counted = self.counted[index].as_ref();
+            counted.is_some_and(|counted| counted.verdict.missing.is_empty())
+        });
+        for &index in &small {
+            if let Some(counted) = self.counted[index].clone() {
+                rows.dropped.push(Row {
+                    member: self.members[index].clone(),
+                    counted,
+                    at_unix_ns: self.together.peak_unix_ns,
+                });
+            }
+        }
+        rows.write(file).map_err(|cause| Error::Folder {
+            shown: file.display().to_string(),
+            cause,
+        })?;
+        let paths = small.iter().map(|&index| self.paths[index].clone());
+        let paths: Vec<PathBuf> = paths.collect();
+        for path in &paths {
+            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(path.with_extension("perf.map"));
+        }
+        Ok(paths)
+    }
 }
 
 /// Returns an error with its causes, in one sentence without its full stop.

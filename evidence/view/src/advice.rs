@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A1  Largest first within a section, by the figure that is shown.
-//! A2  A change is shown in whole sentences or not at all: half of an advice is worthless.
+//! A2  Titles and changes are wrapped, not cut: half of an advice is worthless. Only made-up names reach the bounds.
 //! A3  The sections take as many lines as there is room for: first the change of each finding, from the largest down,
 //!     then more frames. What is not listed is counted and summed. The first finding, which is the largest, always
 //!     has its change.
@@ -471,38 +471,11 @@ fn confidence(confidence: Confidence) -> &'static str {
     }
 }
 
-/// Returns as many whole sentences as fit into `limit` lines (A2), with a sign behind them if there are more. If not even
-/// the first one does, it gets as many lines as it needs.
-fn sentences(text: &str, room: usize, limit: usize) -> Vec<String> {
-    let ends = text
-        .match_indices(". ")
-        .map(|(at, _)| at + 1)
-        .chain([text.len()]);
-    let mut best = Vec::new();
-    for end in ends {
-        let lines = wrap(&text[..end], room, usize::MAX);
-        if lines.len() > limit && !best.is_empty() {
-            break;
-        }
-        best = lines;
-    }
-    // A single long sentence could otherwise fill the screen.
-    if best.len() > limit + 2 {
-        return wrap(text, room, limit + 2);
-    }
-    // What was left out shows.
-    let shown: usize = best
-        .iter()
-        .map(|line| line.split_whitespace().count())
-        .sum();
-    if let Some(last) = best.last_mut()
-        && shown < text.split_whitespace().count()
-        && columns(last) + 2 <= room
-    {
-        last.push_str(" …");
-    }
-    best
-}
+/// The columns of a title, and of a change, rounded up to a line; and the lines of a title in the list of holders. What the
+/// analyser says fits; only names that a program makes up are longer.
+const TITLE_COLUMNS: usize = 150;
+const SHORT_TITLE_LINES: usize = 2;
+const CHANGE_COLUMNS: usize = 400;
 
 fn one_finding(
     report: &Report,
@@ -528,7 +501,22 @@ fn one_finding(
     let lead = Line::of(ink, amount).with(Ink::Plain, "  ");
     if detail == Detail::Line {
         let place = place_of(report, finding).unwrap_or_default();
-        let title = cut_middle(&finding.title, room.saturating_sub(columns(&sure)).max(20));
+        let mut titles = wrap(
+            &finding.title,
+            room.saturating_sub(columns(&sure)).max(20),
+            SHORT_TITLE_LINES,
+        );
+        let title = titles.pop().unwrap_or_default();
+        for (index, piece) in titles.into_iter().enumerate() {
+            lines.push(match index {
+                0 => lead.clone().with(Ink::Plain, piece),
+                _ => Line::of(Ink::Plain, format!("{pad}{piece}")),
+            });
+        }
+        let lead = match finding.title == title {
+            true => lead,
+            false => Line::of(Ink::Plain, pad.clone()),
+        };
         let used = columns(&title) + columns(&sure) + 3;
         let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
         lines.push(match room.saturating_sub(used) {
@@ -544,11 +532,16 @@ fn one_finding(
         });
         return;
     }
-    let (title_lines, change_lines) = match detail {
-        Detail::Whole => (usize::MAX, usize::MAX - 2),
-        _ => (1, 2),
+    let bound = |lines| match detail {
+        Detail::Whole => usize::MAX - 2,
+        _ => lines,
     };
-    let mut titles = wrap(&finding.title, room - columns(&sure), title_lines).into_iter();
+    // A longer one has a name in it that nobody reads to its end.
+    let title_lines = match columns(&finding.title) <= TITLE_COLUMNS {
+        true => TITLE_COLUMNS,
+        false => 1,
+    };
+    let mut titles = wrap(&finding.title, room - columns(&sure), bound(title_lines)).into_iter();
     let first = lead.with(Ink::Plain, titles.next().unwrap_or_default());
     lines.push(first.with(Ink::Faint, sure));
     lines.extend(titles.map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))));
@@ -564,10 +557,8 @@ fn one_finding(
         lines.extend(pieces.map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))));
     }
     if !finding.change.is_empty() && (!holder || detail == Detail::Whole) {
-        for (index, piece) in sentences(&finding.change, room - 2, change_lines)
-            .into_iter()
-            .enumerate()
-        {
+        let pieces = wrap(&finding.change, room - 2, bound(CHANGE_COLUMNS / room + 1));
+        for (index, piece) in pieces.into_iter().enumerate() {
             let arrow = if index == 0 { "→ " } else { "  " };
             lines.push(Line::of(Ink::Plain, format!("{pad}{arrow}{piece}")));
         }
@@ -718,29 +709,5 @@ fn frames(report: &Report, finding: &Finding, detail: Detail, width: usize, line
     if whole && others > 0 {
         let text = format!("{}… and {others} more: see --json", " ".repeat(INDENT));
         lines.push(Line::of(Ink::Faint, text));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn advice_is_cut_between_sentences_only() {
-        let text = "Do this now. Or that instead. Or nothing at all.";
-        // Where there is room for it, a sign says that there is more.
-        assert_eq!(sentences(text, 13, 1), ["Do this now."]);
-        assert_eq!(sentences(text, 14, 1), ["Do this now. …"]);
-        assert_eq!(sentences(text, 31, 1), ["Do this now. Or that instead. …"]);
-        assert_eq!(
-            sentences(text, 13, 3),
-            ["Do this now.", "Or that", "instead. …"]
-        );
-        assert_eq!(sentences(text, 80, 1), [text]);
-        // The first sentence may take up to two lines more than there is room for.
-        assert_eq!(
-            sentences("Do this now, please", 8, 1),
-            ["Do this", "now,", "please"]
-        );
     }
 }

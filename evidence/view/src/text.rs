@@ -81,6 +81,7 @@ fn program_line(program: &Program) -> Line {
     match program.ended.as_str() {
         "" => {}
         "detached" => rest += " · detached: it went on",
+        "unknown" => rest += " · ended: its status is not known",
         ended => rest += &format!(" · ended: {ended}"),
     }
     if !program.allocator.is_empty() {
@@ -409,7 +410,7 @@ fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
             less @ ..0 => format!(", when {} less lived", bytes(less.unsigned_abs())),
             more => format!(", when {} more lived", bytes(more.unsigned_abs())),
         };
-        asides.push(format!("pages read {when} from the instant{live}"));
+        asides.push(format!("pages read {when} before or after{live}"));
     }
     for piece in wrap(&asides.join(" · "), width - 2, 2) {
         if !asides.is_empty() {

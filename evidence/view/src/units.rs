@@ -10,7 +10,8 @@
 //!
 //! Not here: alignment and width (screen.rs).
 
-/// Formats bytes with a binary unit and three significant digits: `512 B`, `1.50 KiB`, `0.977 MiB`.
+/// Formats bytes with a binary unit and three significant digits, four below the next unit: `512 B`, `1.50 KiB`,
+/// `1,000 KiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -18,12 +19,15 @@ pub fn bytes(bytes: u64) -> String {
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // 999.5 would round to a fourth digit, so the next unit begins there.
-    while value >= 999.5 && unit + 1 < UNITS.len() {
+    // Rounded, it would be a whole one of the next unit.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{} {}", three_digits(value), UNITS[unit])
+    match value >= 999.5 {
+        true => format!("{} {}", count(value.round() as u64), UNITS[unit]),
+        false => format!("{} {}", three_digits(value), UNITS[unit]),
+    }
 }
 
 /// Formats a positive number with three significant digits and no exponent.
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn bytes_keep_three_digits_at_every_edge() {
-        let cases: [(u64, &str); 14] = [
+        let cases: [(u64, &str); 15] = [
             (0, "0 B"),
             (1, "1 B"),
             (1023, "1023 B"),
@@ -124,7 +128,8 @@ mod tests {
             (10 * 1024, "10.0 KiB"),
             (100 * 1024, "100 KiB"),
             (999 * 1024, "999 KiB"),
-            (1000 * 1024, "0.977 MiB"),
+            (1000 * 1024, "1,000 KiB"),
+            (1023 * 1024, "1,023 KiB"),
             (1024 * 1024 - 1, "1.00 MiB"),
             (1024 * 1024, "1.00 MiB"),
             (134_742_016, "129 MiB"),
@@ -137,14 +142,15 @@ mod tests {
     }
 
     #[test]
-    fn bytes_never_have_more_than_three_digits_above_a_kibibyte() {
+    fn bytes_have_three_digits_above_a_kibibyte_and_four_below_the_next_unit() {
         let mut value = 1024_u64;
         while value < u64::MAX / 3 {
             for near in [value - 1, value, value + 1] {
                 let text = bytes(near);
                 let digits = text.chars().filter(char::is_ascii_digit).count();
-                let leading = usize::from(text.starts_with("0."));
-                assert!(near < 1024 || digits - leading == 3, "{near}: {text}");
+                let wanted = if text.contains(',') { 4 } else { 3 };
+                assert!(near < 1024 || digits == wanted, "{near}: {text}");
+                assert!(near < 1024 || !text.starts_with('0'), "{near}: {text}");
             }
             value += value / 97 + 1;
         }

@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -20,12 +20,25 @@ use crate::options::AnalysisOptions;
 /// Traces with fewer events are read before a progress bar could be seen.
 const PROGRESS_FROM: u64 = 8 << 20;
 
-/// Opens a trace, together with the traces of the processes that it is a copy of.
+/// Opens a trace, together with the traces of the processes that it is a copy of. A folder of a run stands for the
+/// trace that the run's report was about.
 ///
 /// # Errors
 /// If it cannot be read; the error says what to do next.
 pub fn open(path: &Path) -> Result<Recording> {
-    Ok(Recording::open(path)?)
+    let trace = skinflint_recording::the_trace_of(path).map_err(plain)?;
+    Ok(Recording::open(&trace)?)
+}
+
+/// Returns the traces that paths mean, one each ([`open`]).
+///
+/// # Errors
+/// If a folder is of several runs, or has no trace.
+pub fn one_each(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let traces = paths
+        .iter()
+        .map(|path| skinflint_recording::the_trace_of(path));
+    traces.map(|trace| trace.map_err(plain)).collect()
 }
 
 /// Analyses a trace; also computes the figures for windows, which the page needs, if `windows` is set.

@@ -24,7 +24,7 @@ use skinflint_recording::{Analysed, More};
 use skinflint_sessions::Outcome;
 
 use crate::options::{NameOptions, RecordOptions};
-use crate::{analyse, recorded};
+use crate::{analyse, dropped, recorded};
 
 pub const HELP: &str = "\
 Examples:
@@ -318,6 +318,7 @@ impl Run {
         let options = RecordOptions {
             output: args.output.clone(),
             dir: folder.as_ref().map(|folder| folder.0.clone()),
+            all: false,
             preload: Vec::new(),
             mark_signal: None,
             paused: false,
@@ -336,8 +337,12 @@ impl Run {
                 "{command} failed (status {code}): a program that fails is not held to have kept its budgets"
             )),
         };
+        let trace = chosen(&outcome, args.process.as_deref())?;
+        if args.output.is_some() {
+            dropped::drop_small(&outcome, dropped::open(&outcome), &options, &[&trace]);
+        }
         Ok(Run {
-            trace: chosen(&outcome, args.process.as_deref())?,
+            trace,
             name: match &args.output {
                 Some(path) => path.display().to_string(),
                 None => command.into_owned(),

@@ -31,7 +31,7 @@ use skinflint_compare::{Request, csv, interrupts, json, report_page, subjects, t
 use skinflint_launch::installed;
 use skinflint_view::units;
 
-use crate::what_if;
+use crate::{analyse, what_if};
 
 pub const HELP: &str = "\
 Examples:
@@ -45,7 +45,7 @@ Allocators by name: glibc, skinflint, jemalloc, mimalloc (mimalloc2, mimalloc3),
 gperftools, snmalloc, rpmalloc; own is what the program is linked with; or a path. `cargo xtask
 peers` builds them from their authors' sources. docs/compare.md says what each figure means.";
 
-#[derive(ClapArgs, Debug)]
+#[derive(ClapArgs, Clone, Debug)]
 pub struct CompareArgs {
     /// Traces to replay
     #[arg(value_name = "TRACE")]
@@ -84,8 +84,8 @@ pub struct CompareArgs {
     #[arg(long)]
     pub ignore_output: bool,
 
-    /// Write everything as JSON; - is stdout
-    #[arg(long, value_name = "FILE")]
+    /// Print everything as JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     pub json: Option<PathBuf>,
 
     /// Write each run's figures as CSV; - is stdout
@@ -114,6 +114,23 @@ pub struct CompareArgs {
     pub command: Vec<OsString>,
 }
 
+/// Understands `--json FILE`, as it was written before `--json` meant the same in all commands: FILE is then among the
+/// traces, and is none by its name.
+fn with_old_json(mut args: CompareArgs) -> CompareArgs {
+    let is_file = |path: &PathBuf| {
+        path.as_os_str() == "-" || path.extension().is_some_and(|end| end == "json")
+    };
+    if args
+        .json
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-")
+        && let Some(at) = args.traces.iter().position(is_file)
+    {
+        args.json = Some(args.traces.remove(at));
+    }
+    args
+}
+
 /// Milliseconds between two looks at a program's memory.
 const INTERVAL_MS: u64 = 10;
 
@@ -122,6 +139,7 @@ const INTERVAL_MS: u64 = 10;
 /// # Errors
 /// Whatever keeps the comparison from being made.
 pub fn compare(args: &CompareArgs) -> Result<u8> {
+    let args = &with_old_json(args.clone());
     check(args)?;
     if args.what_if {
         return what_if::instead(&args.traces, args.json.as_deref());
@@ -237,7 +255,7 @@ fn subjects(args: &CompareArgs, folder: &Path) -> Result<Vec<Subject>> {
         let input = args.input.as_deref();
         return Ok(vec![subjects::of_program(&args.command, input)?]);
     }
-    subjects::of_traces(&args.traces, folder, &mut |trace| {
+    subjects::of_traces(&analyse::one_each(&args.traces)?, folder, &mut |trace| {
         if !args.quiet {
             say!("skinflint: {}: compiling", trace.display());
         }

@@ -24,7 +24,7 @@ pub const HELP: &str = "\
 Examples:
   skinflint counts app.sft
   skinflint counts app.sft --scheme mozjemalloc-2011 --weight slop
-  skinflint counts app.sft --when peak
+  skinflint counts app.sft --at peak
   skinflint counts app.sft --stacks 3            # the stacks behind line 3
 
 A line reads:  ( rank ) count (percent, cumulative percent): kind:  asked -> given ( slop )";
@@ -46,7 +46,12 @@ pub struct CountsArgs {
 
     /// The blocks to count: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
     /// name of a mark
-    #[arg(long, value_name = "WHEN", default_value = "cumulative")]
+    #[arg(
+        long = "at",
+        alias = "when",
+        value_name = "MOMENT",
+        default_value = "cumulative"
+    )]
     pub when: String,
 
     /// Print the stacks of the line with this rank, instead of the lines
@@ -54,7 +59,7 @@ pub struct CountsArgs {
     pub stacks: Option<usize>,
 
     /// Lines to print, or stacks; 0 prints all [default: all lines, 20 stacks]
-    #[arg(long, value_name = "N")]
+    #[arg(long = "rows", alias = "limit", value_name = "N")]
     pub limit: Option<usize>,
 
     #[command(flatten)]

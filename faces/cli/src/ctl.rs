@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args as ClapArgs, Subcommand};
 use skinflint_collect::control::{Request, State, Status};
-use skinflint_sessions::under_way::{ask, session_of};
+use skinflint_sessions::under_way::{Found, ask, session_of, sessions};
 
 pub const HELP: &str = "\
 Examples:
@@ -52,7 +52,8 @@ pub enum CtlAction {
     },
     /// Take a snapshot now; the report has it as the moment "snapshot N"
     Snapshot,
-    /// Show what is being recorded, and to which files
+    /// Show what is being recorded, and to which files; without PID all recordings, with --json as a list if there are
+    /// several
     Status {
         /// Print JSON
         #[arg(long)]
@@ -65,6 +66,13 @@ pub enum CtlAction {
 /// # Errors
 /// If there is no session, no answer, or a refusal.
 pub fn ctl(args: &CtlArgs) -> Result<u8> {
+    if let (CtlAction::Status { json }, None, None) = (&args.action, args.pid, &args.socket) {
+        let (found, _) = sessions();
+        // One is asked as if it had been named; none is an error, which says what to do.
+        if found.len() > 1 {
+            return list(&found, *json);
+        }
+    }
     let socket = match &args.socket {
         Some(socket) => socket.clone(),
         None => session_of(args.pid)?.socket,
@@ -92,6 +100,22 @@ pub fn ctl(args: &CtlArgs) -> Result<u8> {
             said(status.state)
         )?,
         (_, None) => {}
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// Shows all recordings under way.
+fn list(found: &[Found], json: bool) -> Result<u8> {
+    let mut out = io::stdout().lock();
+    if json {
+        let all: Vec<&Status> = found.iter().map(|found| &found.status).collect();
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        writeln!(out)?;
+    } else {
+        for found in found {
+            write_status(&mut out, &found.status, &found.socket)?;
+        }
     }
     out.flush()?;
     Ok(0)

@@ -62,7 +62,7 @@ pub struct DarkArgs {
     pub process: Option<String>,
 
     /// Lines of each table; 0 prints all
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 25)]
     pub limit: usize,
 
     /// Print everything as JSON (docs/export.md)

@@ -54,7 +54,7 @@ pub struct DiffArgs {
     pub by: Figure,
 
     /// Rows to print; 0 prints all
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 30)]
     pub limit: usize,
 
     /// Show every frame of every stack

@@ -19,7 +19,7 @@ use clap::Args as ClapArgs;
 use skinflint_fit::{Error, Json};
 use skinflint_sizes::fit::{self, FILE_BYTES_MAX};
 
-use crate::analyse::Bar;
+use crate::analyse::{self, Bar};
 
 pub const HELP: &str = "\
 Examples:
@@ -83,7 +83,7 @@ pub fn fit(args: &FitArgs) -> Result<u8> {
         (None, Some(output)) if output.as_os_str() == "-" => {
             bail!("-o -: a profile is a file for later; name one, as in -o app.fit")
         }
-        (None, Some(output)) => learn(&args.traces, output, args.json),
+        (None, Some(output)) => learn(&analyse::one_each(&args.traces)?, output, args.json),
         (None, None) => {
             bail!("-o FILE is missing: name the profile to be written, as in -o app.fit")
         }

@@ -20,6 +20,8 @@ use skinflint_free_lists::trials::{self, Failed, Figures, Options, Source};
 use skinflint_free_lists::{Compaction, Strategy, SweepOrder};
 use skinflint_launch::installed;
 
+use crate::analyse;
+
 /// Reports whether an error is of a trace or of a program that ran, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
     trials::is_of_trace(error) || error.is::<Failed>()
@@ -28,12 +30,12 @@ pub fn is_of_trace(error: &anyhow::Error) -> bool {
 pub const HELP: &str = "\
 Examples:
   skinflint gc --synthetic steady --synthetic phases:7
-  skinflint gc app.sfo --policies legacy,many-origin,tight --compact sparse
-  skinflint gc app.sft --policies all --json    # a malloc trace: blocks as objects
-  skinflint gc --synthetic steady:3 --write steady.sfo
-  skinflint gc --live app.js --policies studied # the program itself
+  skinflint gc app.sfo --with legacy,many-origin,tight --compact sparse
+  skinflint gc app.sft --with all --json    # a malloc trace: blocks as objects
+  skinflint gc --synthetic steady:3 -o steady.sfo
+  skinflint gc --live app.js --with studied # the program itself
   skinflint gc app.sfo --nursery 1M             # behind a young generation: who asks, as in V8
-  skinflint gc app.sfo --ref tight --save now.json; skinflint gc app.sfo --ref tight --against now.json
+  skinflint gc app.sfo --ref tight --save now.json; skinflint gc app.sfo --ref tight --baseline now.json
   skinflint gc app.sfo --advise                 # policy, growth and compaction for this trace
 
 All policies collect at the same events, and nothing but the policy differs. CPU time is without
@@ -58,15 +60,16 @@ pub struct GcArgs {
 
     /// Policies with commas; `studied` are the twelve of the study and ours, `all` is every policy
     #[arg(
-        long,
-        value_name = "LIST",
+        long = "with",
+        alias = "policies",
+        value_name = "A,B",
         value_delimiter = ',',
         default_value = "studied"
     )]
     pub policies: Vec<String>,
 
     /// The policy that the others are compared with
-    #[arg(long = "ref", value_name = "POLICY", default_value = "legacy")]
+    #[arg(long = "ref", value_name = "NAME", default_value = "legacy")]
     pub reference: String,
 
     /// List the policies
@@ -101,19 +104,24 @@ pub struct GcArgs {
     #[arg(long, conflicts_with_all = ["live", "write", "instructions", "save", "against", "growth", "compact", "policies", "reference"])]
     pub advise: bool,
 
-    /// Save the figures, for --against
+    /// Save the figures, for --baseline
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
     /// Print how the figures differ from those that were saved
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(
+        long = "baseline",
+        alias = "against",
+        value_name = "FILE",
+        conflicts_with = "json"
+    )]
     pub against: Option<PathBuf>,
 
     /// Rounds; times are their medians
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long = "runs", alias = "rounds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
 
-    /// Objects of a trace that are run, at most [default: 20000000; with --write all]
+    /// Objects of a trace that are run, at most [default: 20000000; with --output all]
     #[arg(long, value_name = "N")]
     pub max_objects: Option<u64>,
 
@@ -122,7 +130,7 @@ pub struct GcArgs {
     pub instructions: bool,
 
     /// Write the (only) trace as an object trace, and run nothing
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long = "output", alias = "write", value_name = "FILE")]
     pub write: Option<PathBuf>,
 
     /// Assert every invariant of lists and pages after each collection; times are worth nothing then
@@ -182,7 +190,8 @@ impl GcArgs {
     }
 
     fn sources(&self) -> Result<Vec<Source>> {
-        let mut sources: Vec<Source> = self.traces.iter().cloned().map(Source::File).collect();
+        let traces = analyse::one_each(&self.traces)?;
+        let mut sources: Vec<Source> = traces.into_iter().map(Source::File).collect();
         for text in &self.synthetic {
             let Some(source) = Source::synthetic(text) else {
                 bail!(
@@ -254,7 +263,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
     let sources = args.sources()?;
     if let Some(path) = &args.write {
         let [source] = sources.as_slice() else {
-            bail!("--write: one trace at a time; there are {}", sources.len());
+            bail!("--output: one trace at a time; there are {}", sources.len());
         };
         let totals = source.write(path, args.max_objects.unwrap_or(u64::MAX))?;
         say!(

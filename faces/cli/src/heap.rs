@@ -44,7 +44,7 @@ pub struct HeapArgs {
     pub diff: Option<PathBuf>,
 
     /// Rows to print; 0 prints all
-    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 30)]
     pub limit: usize,
 
     /// Print JSON

@@ -36,6 +36,7 @@ mod ctl;
 mod dark;
 mod diff;
 mod doctor;
+mod dropped;
 mod exec;
 mod export;
 mod fit;
@@ -56,6 +57,8 @@ mod shell;
 mod shown;
 mod tabs;
 mod top;
+#[cfg(test)]
+mod vocabulary;
 mod what_if;
 
 /// Refused memory is an error like any other, with its next step.

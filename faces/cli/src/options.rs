@@ -12,14 +12,19 @@ use skinflint_symbols::NameSources;
 
 #[derive(ClapArgs, Debug)]
 pub struct RecordOptions {
-    /// File for the trace of the program itself; other processes get names of their own beside it
+    /// File for the trace of the program itself; those of other processes go to a folder beside it, skinflint-NAME-PID
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Folder for traces and reports [default: that of --output, or the current one]. If --output is in another folder,
+    /// Folder for all traces and reports, made if it is not there [default: that of --output, or the current one]. If --output is in another folder,
     /// the reports on children do not know what they inherited: the program's trace has to lie beside theirs
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
+
+    /// Keep the traces of small processes that the program starts, too. Without it, of a process that held less than
+    /// 16 MiB and less than half of the largest only the row in the table of processes stays
+    #[arg(long)]
+    pub all: bool,
 
     /// Allocator (or other library) to preload beneath the recorder; may be given several times
     #[arg(long, value_name = "LIBRARY")]

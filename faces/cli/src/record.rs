@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args as ClapArgs;
 
 use crate::options::RecordOptions;
-use crate::{dark, recorded};
+use crate::{dark, dropped, recorded};
 
 pub const HELP: &str = "\
 Examples:
@@ -41,12 +41,13 @@ pub struct RecordArgs {
 /// Whatever keeps the program from being started or recorded.
 pub fn record(args: &RecordArgs) -> Result<u8> {
     let (outcome, asker) = recorded::record(&args.record, &args.at)?;
-    if !args.record.quiet {
-        recorded::say_traces(&outcome);
-    }
     recorded::complain(&outcome, &args.record);
     if let Some(asker) = asker {
         dark::of_record(asker, &outcome);
+    }
+    let gone = dropped::drop_small(&outcome, dropped::open(&outcome), &args.record, &[]);
+    if !args.record.quiet {
+        recorded::say_traces(&outcome, &gone);
     }
     Ok(outcome.exit_code())
 }

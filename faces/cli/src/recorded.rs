@@ -8,7 +8,7 @@
 //!
 //! Not here: recording (`sessions`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use skinflint_analysis::missing::{self, Missing};
@@ -52,12 +52,13 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
     Ok((outcome, asker))
 }
 
-/// Prints a line for each of the first traces, with what was not recorded.
-pub fn say_traces(outcome: &Outcome) {
+/// Prints a line for each of the first traces that are not gone again, with what was not recorded.
+pub fn say_traces(outcome: &Outcome, gone: &[PathBuf]) {
     const SHOWN: usize = 20;
     // What could not be written is said of all of them at once (`complain`).
     let all = outcome.recorded.iter();
-    let written: Vec<&Recorded> = all.filter(|trace| trace.error.is_none()).collect();
+    let written = all.filter(|trace| trace.error.is_none() && !gone.contains(&trace.path));
+    let written: Vec<&Recorded> = written.collect();
     for trace in written.iter().take(SHOWN) {
         say!("skinflint: {}", one_line(trace));
         for lost in not_recorded(trace) {

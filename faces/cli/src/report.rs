@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args as ClapArgs;
+use skinflint_recording::{Named, Several};
 use skinflint_view::{brief, brief_processes, json, text};
 
 use crate::analyse::{self, plain};
@@ -90,13 +91,13 @@ pub fn report(args: &ReportArgs) -> Result<u8> {
         );
         return objects::report(path, args.json);
     }
-    let traces = skinflint_recording::traces_of(&args.traces).map_err(plain)?;
+    let named = skinflint_recording::named(&args.traces).map_err(plain)?;
     // A folder stands for several processes, even if it holds the trace of one.
     let [trace] = &args.traces[..] else {
-        return several(args, &traces);
+        return several(args, &named);
     };
     if trace.is_dir() {
-        return several(args, &traces);
+        return several(args, &named);
     }
     if let Some(whom) = &args.who_holds {
         return who_holds(trace, whom, &args.analysis);
@@ -136,22 +137,22 @@ pub fn report(args: &ReportArgs) -> Result<u8> {
 ///
 /// # Errors
 /// If traces cannot be read, files cannot be written, or an option is only for one trace.
-fn several(args: &ReportArgs, traces: &[PathBuf]) -> Result<u8> {
+fn several(args: &ReportArgs, named: &Named) -> Result<u8> {
     if args.analysis.at != "peak" {
         bail!(
             "--at {}: a moment is of one trace, and {} were given; give one of them",
             args.analysis.at,
-            traces.len()
+            named.traces.len()
         );
     }
     if args.windows {
         bail!(
             "--windows: windows are of one trace, and {} were given; give one of them",
-            traces.len()
+            named.traces.len()
         );
     }
-    let lenient = args.traces.iter().any(|path| path.is_dir());
-    let mut report = skinflint_recording::analyse_all(traces, lenient).map_err(plain)?;
+    let mut all = Several::of(named).map_err(plain)?;
+    let mut report = all.report().map_err(plain)?;
     if let Some(path) = &args.html {
         processes::write_pages(&mut report, path, args.pages, &args.analysis)?;
     }

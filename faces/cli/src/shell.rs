@@ -22,7 +22,7 @@ Examples:
 pub const MAN_HELP: &str = "\
 Examples:
   skinflint man run | man -l -
-  skinflint man --all ~/.local/share/man/man1";
+  skinflint man --dir ~/.local/share/man/man1";
 
 #[derive(ClapArgs, Debug)]
 pub struct CompletionsArgs {
@@ -38,7 +38,12 @@ pub struct ManArgs {
     pub command: Option<String>,
 
     /// Write the pages of all commands into this folder instead
-    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    #[arg(
+        long = "dir",
+        alias = "all",
+        value_name = "FOLDER",
+        conflicts_with = "command"
+    )]
     pub all: Option<PathBuf>,
 }
 

@@ -24,9 +24,9 @@ use skinflint_launch::installed;
 pub const HELP: &str = "\
 Examples:
   skinflint tabs                                        # 319 loads, two browsers, 5 times
-  skinflint tabs --cycles 2 --repeat 1 --rest 30        # the same, small
-  skinflint tabs --plan scale --repeat 3 -o scale       # 150 tabs, and Octane with 1 and with 150
-  skinflint tabs --plan shared --browser webkit --allocators glibc,jemalloc,mimalloc,skinflint
+  skinflint tabs --cycles 2 --runs 1 --rest 30        # the same, small
+  skinflint tabs --plan scale --runs 3 -o scale       # 150 tabs, and Octane with 1 and with 150
+  skinflint tabs --plan shared --browser webkit --with glibc,jemalloc,mimalloc,skinflint
   skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on both heaps
   skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
   skinflint tabs --record mine.har https://example.org/
@@ -53,15 +53,20 @@ pub struct TabsArgs {
     pub browser: Vec<String>,
 
     /// Run each browser under these allocators (webkit, js, and commands): names, own, or paths
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    #[arg(
+        long = "with",
+        alias = "allocators",
+        value_name = "A,B",
+        value_delimiter = ','
+    )]
     pub allocators: Vec<String>,
 
     /// Runs of each
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long = "runs", alias = "repeat", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
 
     /// Folder for results [default: tabs-PLAN]
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
 
     /// Pages instead of the plan's: corpus, light, shared, names, .js files, addresses
@@ -125,7 +130,7 @@ pub struct TabsArgs {
     pub urls: Vec<String>,
 
     /// Folder for pages and drivers [default: ~/.cache/skinflint/tabs]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "FOLDER")]
     pub cache: Option<PathBuf>,
 
     /// Fetch the plan's pages and the driver, and do nothing else

@@ -13,6 +13,7 @@ use skinflint_sessions::under_way::{is_recorded_into, session_of};
 use skinflint_symbols::{SymbolOptions, must_be_folders};
 use skinflint_trace::OpenError;
 
+use crate::analyse;
 use crate::options::When;
 
 pub const HELP: &str = "\
@@ -101,7 +102,7 @@ fn trace_of(args: &TopArgs) -> Result<PathBuf> {
     let path = PathBuf::from(what);
     match what.parse::<u32>() {
         Ok(pid) if !path.exists() => first_trace(Some(pid)),
-        _ => Ok(path),
+        _ => Ok(skinflint_recording::the_trace_of(&path).map_err(analyse::plain)?),
     }
 }
 

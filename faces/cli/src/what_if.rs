@@ -25,7 +25,7 @@ use crate::analyse::{self, Bar};
 pub const HELP: &str = "\
 Examples:
   skinflint what-if app.sft
-  skinflint what-if app.sft --policy glibc,skinflint,jemalloc5:64k:fullest
+  skinflint what-if app.sft --with glibc,skinflint,jemalloc5:64k:fullest
   skinflint what-if app.sft --delay 500 --json | jq '.[0].policies[] | [.policy, .after_free.held_bytes]'
 
 A policy is a name, or CLASSES:LENGTH:ORDER[:threads]: size classes, length of spans, which free
@@ -38,7 +38,12 @@ pub struct WhatIfArgs {
     pub traces: Vec<PathBuf>,
 
     /// Policies to simulate, with commas [default: every policy that has a name]
-    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    #[arg(
+        long = "with",
+        alias = "policy",
+        value_name = "A,B",
+        value_delimiter = ','
+    )]
     pub policy: Vec<String>,
 
     /// Milliseconds that pages lie unused before they are given back
@@ -68,7 +73,7 @@ struct Simulated {
 /// Whatever keeps it from being done.
 pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
     let parse = |text: &String| {
-        Policy::parse(text.trim()).map_err(|error| anyhow::anyhow!("--policy: {error}"))
+        Policy::parse(text.trim()).map_err(|error| anyhow::anyhow!("--with: {error}"))
     };
     let policies: Vec<Policy> = match args.policy.as_slice() {
         [] => Policy::all(),

@@ -12,6 +12,8 @@
 //!
 //! Not here: keys and timing (screen.rs).
 
+use std::time::{Duration, Instant};
+
 use ratatui::Frame as Canvas;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -52,6 +54,9 @@ pub struct Names {
     symbols: Symbols,
     modules: usize,
     options: SymbolOptions,
+    /// The time for names in one picture, if it is bounded: a module's debug information may take many seconds.
+    pub patience: Option<Duration>,
+    begun: Instant,
     rows: FxHashMap<NodeId, String>,
 }
 
@@ -62,6 +67,8 @@ impl Names {
             symbols: Symbols::new(&[], options.clone()),
             modules: 0,
             options,
+            patience: None,
+            begun: Instant::now(),
             rows: FxHashMap::default(),
         }
     }
@@ -73,6 +80,12 @@ impl Names {
             self.modules = trace.modules.len();
             self.symbols = Symbols::new(&trace.modules, self.options.clone());
             self.rows.clear();
+        }
+        let is_over = self
+            .patience
+            .is_some_and(|patience| self.begun.elapsed() >= patience);
+        if is_over && !self.rows.contains_key(&node) {
+            return "(its names are looked up next)";
         }
         let symbols = &mut self.symbols;
         self.rows.entry(node).or_insert_with(|| {
@@ -110,6 +123,7 @@ fn clean(text: &str) -> String {
 
 /// Draws everything.
 pub fn draw(canvas: &mut Canvas<'_>, state: &State, trace: &Trace, names: &mut Names, view: &View) {
+    names.begun = Instant::now();
     let [head, middle, table, foot] = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(9),
@@ -170,14 +184,26 @@ fn header(canvas: &mut Canvas<'_>, area: Rect, state: &State, trace: &Trace, vie
             clean(&process.allocator)
         )),
     ]);
-    let second = format!(
-        "{} events, {}/s · {} blocks acquired, {}/s · over the last {}",
-        count(counts.events),
+    let rates = (
         compact(state.events_s() as u64),
-        count(counts.allocations),
         bytes(state.churn_bytes_s() as u64),
         duration(state.window_ns()),
     );
+    let whole = format!(
+        "{} events, {}/s · {} blocks acquired, {}/s · over the last {}",
+        count(counts.events),
+        rates.0,
+        count(counts.allocations),
+        rates.1,
+        rates.2,
+    );
+    let second = match whole.chars().count() <= usize::from(area.width) {
+        true => whole,
+        false => format!(
+            "{} events/s · {}/s acquired · last {}",
+            rates.0, rates.1, rates.2
+        ),
+    };
     canvas.render_widget(Paragraph::new(vec![first, Line::raw(second)]), area);
 }
 
@@ -232,21 +258,39 @@ fn bar_style(view: &View) -> Style {
 fn curve(canvas: &mut Canvas<'_>, area: Rect, state: &State, view: &View) {
     let live = state.ledger().live();
     let most = state.ledger().heap_peak().live.usable_bytes;
-    let title = format!(
-        " live {} in {} blocks, most {} ",
-        bytes(live.usable_bytes),
-        compact(live.blocks),
-        bytes(most)
-    );
+    let now = bytes(live.usable_bytes);
+    let titles = [
+        format!(
+            " live {now} in {} blocks, most {} ",
+            compact(live.blocks),
+            bytes(most)
+        ),
+        format!(" live {now}, most {} ", bytes(most)),
+        format!(" live {now} "),
+    ];
+    // C1
+    let title = titles
+        .into_iter()
+        .find(|title| title.chars().count() <= usize::from(area.width));
+    let title = title.unwrap_or_default();
     let block = Block::default().borders(Borders::TOP).title(title);
     let data: Vec<u64> = state.curve.iter().map(|point| point.live_bytes).collect();
     let room = usize::from(area.width);
-    let shown = &data[data.len().saturating_sub(room)..];
+    let shown = across(&data[data.len().saturating_sub(room)..], room);
     let line = Sparkline::default()
         .block(block)
-        .data(shown)
+        .data(&shown)
         .style(bar_style(view));
     canvas.render_widget(line, area);
+}
+
+/// Spreads points over all columns.
+fn across(points: &[u64], room: usize) -> Vec<u64> {
+    let column = |column: usize| points[column * points.len() / room];
+    match points.is_empty() {
+        true => Vec::new(),
+        false => (0..room).map(column).collect(),
+    }
 }
 
 /// Formats a difference: `+1.50 MiB`, `-3 B`, `0 B`.

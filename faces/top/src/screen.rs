@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::widgets::Paragraph;
 use ratatui::{DefaultTerminal, Terminal};
 use skinflint_recording::Recording;
 use skinflint_symbols::SymbolOptions;
@@ -29,6 +30,8 @@ use crate::state::State;
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause is this many times the cost of a look, so a look takes a sixth of the time.
 const PAUSE_FACTOR: u32 = 5;
+/// The time after which a picture looks no more names up; the next one goes on.
+const NAMES: Duration = Duration::from_millis(200);
 /// The number of looks for which a single frame waits for something to show.
 const FIRST_LOOKS: u32 = 8;
 
@@ -103,11 +106,24 @@ pub fn watch(
     path: &Path,
     options: &Options,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let mut watched = Watched::open(path, options)?;
     let mut terminal = ratatui::try_init()?;
-    let result = follow(&mut watched, &mut terminal, options);
+    let result = opened(path, &mut terminal, options);
     ratatui::try_restore()?;
-    Ok(result?)
+    result
+}
+
+/// Opens a trace and follows it. What was recorded so far is read first, which may take a while: the screen says so.
+fn opened(
+    path: &Path,
+    terminal: &mut DefaultTerminal,
+    options: &Options,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let text = format!("reading {} …", path.display());
+    terminal.draw(|canvas| canvas.render_widget(Paragraph::new(text), canvas.area()))?;
+    let mut watched = Watched::open(path, options)?;
+    // The first picture waits for no name.
+    watched.names.patience = Some(Duration::ZERO);
+    Ok(follow(&mut watched, terminal, options)?)
 }
 
 fn follow(
@@ -128,6 +144,7 @@ fn follow(
         // A paused screen keeps what it shows; only what the keys change is drawn.
         if !view.paused {
             terminal.draw(|canvas| watched.draw(canvas, &view))?;
+            watched.names.patience = Some(NAMES);
         }
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -20,6 +20,9 @@ use skinflint_trace::{Event, NodeId, ProcessInfo, RssSample, Snapshot};
 
 /// Half of the longest window (T2).
 const HALF_NS: u64 = 5_000_000_000;
+/// The most recorded time between two points of the curve, if anything happened: a trace that is read at once has more
+/// than its end.
+const STEP_NS: u64 = 250_000_000;
 /// The number of points of the curve that are kept.
 const CURVE: usize = 240;
 
@@ -163,6 +166,10 @@ impl State {
     /// Moves the time on, with or without events.
     pub fn advance(&mut self, to_ns: u64) {
         if to_ns > self.now_ns {
+            let last_ns = self.curve.last().map_or(0, |point| point.time_ns);
+            if self.now_ns.saturating_sub(last_ns) >= STEP_NS {
+                self.draw_on();
+            }
             self.now_ns = to_ns;
             if self.now_ns >= self.bases[1].time_ns + HALF_NS {
                 self.rotate_bases();
@@ -206,6 +213,11 @@ impl State {
                 self.books = Some((snapshot.time_ns, closed.books));
             }
         }
+        self.draw_on();
+    }
+
+    /// Adds the present to the curve.
+    fn draw_on(&mut self) {
         let point = Point {
             time_ns: self.now_ns,
             live_bytes: self.ledger.live().usable_bytes,
@@ -278,6 +290,12 @@ impl State {
             }
         };
         let mut all: Vec<Moving> = self.stacks.iter().map(moving).collect();
+        // What did not grow is none of those that did.
+        all.retain(|one| match sort {
+            Sort::Live => one.now.live_bytes > 0,
+            Sort::Growth => one.growth_bytes != 0,
+            Sort::Churn => one.churn_bytes_s > 0.0,
+        });
         let key = |one: &Moving| match sort {
             Sort::Live => one.now.live_bytes as f64,
             Sort::Growth => one.growth_bytes as f64,
@@ -308,4 +326,40 @@ fn sub(stacks: &mut FxHashMap<NodeId, Stack>, key: skinflint_analysis::pass::Cel
     let stack = stacks.entry(key.node).or_default();
     stack.live_bytes = stack.live_bytes.saturating_sub(key.usable);
     stack.live_blocks = stack.live_blocks.saturating_sub(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_among_what_grows() {
+        let mut state = State::default();
+        let of = |live_bytes, acquired_bytes| Stack {
+            live_bytes,
+            acquired_bytes,
+            ..Stack::default()
+        };
+        state.now_ns = 1_000_000_000;
+        state.stacks.insert(NodeId(1), of(900, 900));
+        state.stacks.insert(NodeId(2), of(70, 170));
+        state.stacks.insert(NodeId(3), of(0, 5));
+        state.bases[0].stacks.insert(NodeId(1), of(900, 900));
+        state.bases[0].stacks.insert(NodeId(2), of(20, 100));
+        state.bases[0].stacks.insert(NodeId(3), of(0, 5));
+        let nodes = |sort| -> Vec<u32> {
+            let top = state.top(sort, 9);
+            top.iter().map(|moving| moving.node.0).collect()
+        };
+        assert_eq!(nodes(Sort::Live), [1, 2]);
+        assert_eq!(nodes(Sort::Growth), [2]);
+        assert_eq!(nodes(Sort::Churn), [2]);
+    }
+
+    #[test]
+    fn a_trace_that_is_read_at_once_has_a_curve() {
+        let mut state = State::default();
+        (1..=40).for_each(|step| state.advance(step * STEP_NS / 2));
+        assert_eq!(state.curve.len(), 19);
+    }
 }

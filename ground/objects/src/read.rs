@@ -54,7 +54,7 @@ impl fmt::Display for OpenError {
             OpenError::NotATrace(path) => write!(
                 f,
                 "{} is not an object trace: it does not begin as one; they end in .sfo and are written by a heap \
-                 that records, or by `skinflint gc --write`",
+                 that records, or by `skinflint gc --output`",
                 path.display()
             ),
             OpenError::Newer(path, major) => write!(

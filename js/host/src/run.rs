@@ -88,7 +88,7 @@ pub fn run(args: &JsArgs, build: &Build) -> Result<Report> {
     // Before anything is collected for the measurements.
     let placements: Vec<Placement> = run.tabs.iter().filter_map(Tab::placement).collect();
     if args.policy.is_some() && placements.len() < tabs {
-        bail!("--policy: the kernel refused address space for pages; give less with --limit");
+        bail!("--policy: the kernel refused address space for pages; give less with --heap-limit");
     }
     run.instant("open");
     let tenants = run.tabs.iter().filter_map(Tab::row).collect();

@@ -151,7 +151,7 @@ impl Subject {
     pub fn on(&self, name: &str, library: Option<PathBuf>) -> Result<Subject> {
         if matches!(self.browser, Browser::Chromium | Browser::Firefox) {
             bail!(
-                "--allocators with {}: its executable has an allocator of its own, which is found before any preload; \
+                "--with on {}: its executable has an allocator of its own, which is found before any preload; \
                  only webkit and commands can be run on another one",
                 self.label
             );

@@ -89,7 +89,7 @@ fn on(browser: &Subject, name: &str) -> Result<Subject> {
     }
     let found = match SearchPaths::installed().find(name) {
         Ok(found) => found,
-        Err(missing) => bail!("--allocators {name}: {}; {}", missing.why, missing.get),
+        Err(missing) => bail!("--with {name}: {}; {}", missing.why, missing.get),
     };
     browser.on(&found.name, found.library.map(PathBuf::from))
 }

@@ -19,7 +19,7 @@ Examples:
   skinflint js app.js
   skinflint js tab.js --tabs 60 --close all-but-one   # a tenant for each tab
   skinflint js tab.js --tabs 59 --then busy.js --pauses --heap stock
-  skinflint js a.js b.js --limit 64M --gc-log=json
+  skinflint js a.js b.js --heap-limit 64M --gc-log=json
   skinflint js tab.js --tabs 150 --close all-but-one --engine quickjs
   skinflint js app.js --policy many-origin    # `skinflint gc --live app.js` compares all of them
 
@@ -101,7 +101,7 @@ pub struct JsArgs {
     #[arg(long, value_name = "FILE")]
     pub then: Vec<PathBuf>,
 
-    /// The engine; quickjs takes only --tabs, --then, --malloc, --close, --limit and --json
+    /// The engine; quickjs takes only --tabs, --then, --malloc, --close, --heap-limit and --json
     #[arg(long, value_enum, default_value = "boa")]
     pub engine: Engine,
 
@@ -153,7 +153,7 @@ pub struct JsArgs {
 
     /// The most that a tab's objects may hold, strings and buffers included; only the tab that needs more ends. A
     /// single string or buffer is not refused: the tab ends after it (skinflint heap)
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long = "heap-limit", alias = "limit", value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<usize>,
 
     /// Put the engine's own objects among the programs' objects, for comparison (skinflint heap)

@@ -48,6 +48,21 @@ impl Drop for Folder {
     }
 }
 
+/// Makes the folder for the traces of processes that a program starts: `skinflint-NAME-PID`, with a number behind it if
+/// there is one of this name.
+pub(crate) fn for_others(base: &Path, name: &str, pid: u32) -> io::Result<PathBuf> {
+    let name = crate::output::plain(name);
+    let first = base.join(format!("skinflint-{name}-{pid}"));
+    let others = (2..10_000).map(|n| base.join(format!("skinflint-{name}-{pid}.{n}")));
+    for path in std::iter::once(first).chain(others) {
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map(|()| path),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 /// Removes the folders of dead collectors (F1).
 fn sweep(base: &Path) {
     let Ok(entries) = std::fs::read_dir(base) else {
@@ -120,6 +135,15 @@ mod tests {
         assert!(filled.join("precious").exists(), "not ours");
         assert!(other.join("s").exists(), "another name");
         drop(living);
+    }
+
+    #[test]
+    fn each_run_has_a_folder_of_its_own_for_others() {
+        let base = tempfile::tempdir().expect("a folder");
+        let first = for_others(base.path(), "a/b c", 7).expect("a folder");
+        let second = for_others(base.path(), "a/b c", 7).expect("another");
+        assert_eq!(first, base.path().join("skinflint-a_b_c-7"));
+        assert_eq!(second, base.path().join("skinflint-a_b_c-7.2"));
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod look;
 mod mappings;
 mod memory;
 mod modules;
+mod names;
 mod output;
 mod process;
 mod sampler;

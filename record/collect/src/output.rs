@@ -336,25 +336,25 @@ pub fn trace_path(
     pid: u32,
     is_given: impl Fn(&Path) -> bool,
 ) -> PathBuf {
-    let name: String = name
-        .chars()
-        .map(|c| {
-            if c.is_alphanumeric() || "._-+".contains(c) {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
-    let plain = folder.join(format!("skinflint.{name}.{pid}.sft"));
+    let name = plain(name);
+    let first = folder.join(format!("skinflint.{name}.{pid}.sft"));
     let is_free = |path: &Path| !is_given(path) && !path.exists();
-    if is_free(&plain) {
-        return plain;
+    if is_free(&first) {
+        return first;
     }
     (2..10_000)
         .map(|n| folder.join(format!("skinflint.{name}.{pid}.{n}.sft")))
         .find(|path| is_free(path))
-        .unwrap_or(plain)
+        .unwrap_or(first)
+}
+
+/// Returns a name without what a file's name should not have.
+pub(crate) fn plain(name: &str) -> String {
+    let plain = |c: char| match c {
+        c if c.is_alphanumeric() || "._-+".contains(c) => c,
+        _ => '_',
+    };
+    name.chars().map(plain).collect()
 }
 
 #[cfg(test)]

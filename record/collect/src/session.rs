@@ -14,7 +14,7 @@ use skinflint_base::ring::{
     HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
 };
 use skinflint_base::{env, sys};
-use skinflint_procfs::process::{arguments, link, thread_name};
+use skinflint_procfs::process::{arguments, link};
 use skinflint_procfs::processes::parent;
 use skinflint_procfs::{climb, status};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
@@ -27,6 +27,7 @@ use crate::drain::{Drain, Message};
 use crate::folder;
 use crate::held::{self, Held, Watched};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
+use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sampler;
@@ -37,6 +38,8 @@ use crate::server::{self, Caller, Listener};
 pub struct Options {
     /// The folder of the traces.
     pub folder: PathBuf,
+    /// The name of the program, if processes that it starts get a folder of their own in there: `skinflint-NAME-PID`.
+    pub apart: Option<String>,
     /// The name of the trace of the program itself (its last `exec`); others get names of their own.
     pub file: Option<PathBuf>,
     /// The zstd level.
@@ -82,8 +85,10 @@ struct Known {
     by_token: HashMap<u64, usize>,
     /// The process id of the program that was started; its trace gets the given name.
     main_pid: Option<u32>,
-    /// The index of the process whose trace has the given name now.
+    /// The index of the newest image of the program: its trace has the given name, or lies beside the folder of others.
     named: Option<usize>,
+    /// The folder of all other traces, once there is one.
+    apart: Option<PathBuf>,
     /// Why the last caller that got no rings got none.
     refused: Option<String>,
     /// The names of traces, each given once: another thread makes the file later, and it may have had two names.
@@ -91,6 +96,25 @@ struct Known {
 }
 
 impl Known {
+    /// Returns the folder for traces of other processes than the program, and makes it before the first of them.
+    fn folder_of_others(&mut self, options: &Options, pid: u32) -> PathBuf {
+        let (Some(name), None) = (&options.apart, &self.apart) else {
+            return self.apart.as_ref().unwrap_or(&options.folder).clone();
+        };
+        let program = self.main_pid.or_else(|| started_by_us(pid));
+        let program = program.unwrap_or(std::process::id());
+        // What cannot be made is complained of as a trace that cannot.
+        let folder = folder::for_others(&options.folder, name, program);
+        let folder = folder.unwrap_or_else(|_| options.folder.clone());
+        self.apart.insert(folder).clone()
+    }
+
+    /// Returns whether this is the program itself. It may say hello before `child_started` is called.
+    fn is_program(&self, pid: u32) -> bool {
+        self.main_pid
+            .map_or_else(|| parent(pid) == Some(std::process::id()), |own| own == pid)
+    }
+
     /// Returns a name that no trace of this session has or had, and no file has.
     fn fresh_name(&mut self, folder: &Path, name: &str, pid: u32) -> PathBuf {
         let path = trace_path(folder, name, pid, |path| self.names.contains(path));
@@ -357,10 +381,16 @@ impl Session {
         let _ = acceptor.join();
         let _ = controller.join();
         let _ = drain.join();
+        let others = lock(&meeting.known).apart.take();
         drop(meeting);
         let _ = sampler.join();
         drop(folder);
-        writer.join().unwrap_or_default()
+        let recorded = writer.join().unwrap_or_default();
+        if let Some(others) = others {
+            // It stays if there is anything in it; no trace could be made otherwise.
+            let _ = std::fs::remove_dir(others);
+        }
+        recorded
     }
 }
 
@@ -584,7 +614,12 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator::name(pid, &info.allocator_path, &text(&hello.libc_version));
-    let path = known.fresh_name(&meeting.options.folder, &info.name, pid);
+    let is_program = known.is_program(pid);
+    let folder = match is_program {
+        true => meeting.options.folder.clone(),
+        false => known.folder_of_others(&meeting.options, pid),
+    };
+    let path = known.fresh_name(&folder, &info.name, pid);
     meeting.output.begin(index, info.clone(), path.clone());
     let process = Arc::new(Process {
         index,
@@ -615,28 +650,41 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         own_path: path.clone(),
         path,
     });
-    if known.main_pid == Some(pid) {
+    if is_program {
         give_name(meeting, &mut known, index);
     }
     let _ = meeting.messages.send(Message::Process { process, became });
     token
 }
 
-/// Gives the trace of process `index` the name that the user asked for; a trace that had it before (of
-/// a program that became another) gets its own name back.
+/// Gives the trace of process `index`, the program, the name that the user asked for; the trace that had its place
+/// before (of what the program was until its `exec`) goes to the others.
 fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
-    let Some(file) = &meeting.options.file else {
-        return;
-    };
-    if let Some(before) = known.named.replace(index)
-        && before != index
+    let options = &meeting.options;
+    let was = known.named.replace(index).filter(|was| *was != index);
+    if let Some(was) = was
+        && (options.file.is_some() || options.apart.is_some())
     {
-        let path = known.processes[before].own_path.clone();
-        known.processes[before].path.clone_from(&path);
-        meeting.output.send(before, Job::Rename(path));
+        let pid = known.processes[was].pid;
+        let folder = known.folder_of_others(options, pid);
+        let own = &known.processes[was].own_path;
+        let path = match own.parent() == Some(&folder) {
+            true => own.clone(),
+            false => known.fresh_name(&folder, &known.processes[was].name.clone(), pid),
+        };
+        known.processes[was].path.clone_from(&path);
+        meeting.output.send(was, Job::Rename(path));
     }
-    known.processes[index].path.clone_from(file);
-    meeting.output.send(index, Job::Rename(file.clone()));
+    if let Some(file) = &options.file {
+        known.processes[index].path.clone_from(file);
+        meeting.output.send(index, Job::Rename(file.clone()));
+    }
+}
+
+/// Returns the process among the ancestors of this one, itself included, that we started.
+fn started_by_us(pid: u32) -> Option<u32> {
+    let is_ours = |pid| (parent(pid) == Some(std::process::id())).then_some(pid);
+    climb(pid, MOST_GENERATIONS, is_ours, parent)
 }
 
 /// Reads the facts about a process that has just said hello and waits for the answer. Returns them, and
@@ -693,37 +741,6 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
     (info, became.is_some())
 }
 
-/// Returns the name of a process: `comm`, which is the name that was executed (of a link, of a script),
-/// not of the file that it led to.
-fn process_name(pid: u32, argv: &[String], exe: &str) -> String {
-    // A program that runs itself again by /proc/self/exe is named `exe`; the name of its file says more.
-    let comm = thread_name(pid, pid).filter(|name| !name.is_empty() && name != "exe");
-    let called = argv.first().map_or("", |first| first.as_str());
-    whole_name(comm.as_deref(), called, exe)
-}
-
-/// Returns `comm`, completed by the program's first argument or its file where the kernel has cut it: a program writes
-/// what it likes over its arguments (`nginx: master process /usr/sbin/nginx -c /etc/nginx.conf`).
-fn whole_name(comm: Option<&str>, called: &str, exe: &str) -> String {
-    /// The most bytes of a name that the kernel keeps.
-    const COMM_BYTES: usize = 15;
-    let file = |path: &str| {
-        let name = Path::new(path).file_name();
-        name.map(|name| name.to_string_lossy().into_owned())
-    };
-    match comm {
-        Some(comm) if comm.len() < COMM_BYTES => comm.into(),
-        Some(comm) => [file(called), file(exe)]
-            .into_iter()
-            .flatten()
-            .find(|name| name.starts_with(comm))
-            .unwrap_or_else(|| comm.into()),
-        None => file(exe)
-            .or_else(|| file(called))
-            .unwrap_or_else(|| "unknown".into()),
-    }
-}
-
 /// Returns a zero-terminated text.
 fn text(bytes: &[u8]) -> String {
     let len = bytes
@@ -760,24 +777,5 @@ fn system() -> String {
             text(&names.release),
             text(&names.machine)
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::whole_name;
-
-    #[test]
-    fn a_name_is_completed_only_where_the_kernel_cut_it() {
-        let title = "nginx: master process /usr/sbin/nginx -c /etc/nginx.conf";
-        assert_eq!(whole_name(Some("nginx"), title, "/usr/sbin/nginx"), "nginx");
-        assert_eq!(whole_name(Some("sh"), "-sh", "/usr/bin/shell"), "sh");
-        let long = Some("a-program-of-th");
-        assert_eq!(
-            whole_name(long, "x", "/b/a-program-of-this-name"),
-            "a-program-of-this-name"
-        );
-        assert_eq!(whole_name(long, "x", "/b/y"), "a-program-of-th");
-        assert_eq!(whole_name(None, "x", "/b/y"), "y");
     }
 }

@@ -73,6 +73,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     signals::install_handlers();
     let session = Session::start(Options {
         folder,
+        apart: Some(name.trim().to_owned()),
         file: Some(path),
         level: args.level,
         mark_signal: None,

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Returns the folder for traces: the one named, or that of the file, or the current one.
+/// Returns the folder for traces: the one named, which is made if it is not there, or that of the file, or the current
+/// one.
 ///
 /// # Errors
 /// If nothing can be written there.
@@ -34,6 +35,10 @@ pub(crate) fn folder_for(output: Option<&Path>, dir: Option<&Path>) -> Result<Pa
     } else {
         "--dir"
     };
+    if dir.is_some() {
+        // What is wrong with it, the file below will say.
+        let _ = std::fs::create_dir_all(&folder);
+    }
     let probe = folder.join(format!(".skinflint-{}", std::process::id()));
     std::fs::write(&probe, b"").with_context(|| {
         format!(

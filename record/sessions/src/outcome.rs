@@ -18,6 +18,8 @@ pub struct Outcome {
     pub pid: u32,
     /// The traces, in the order in which the processes began.
     pub recorded: Vec<Recorded>,
+    /// The processes that the program left running when it ended, as a daemon does; they are recorded, too.
+    pub stayed: Vec<u32>,
     /// Why the recorder of a process was given no shared memory, if that happened.
     pub refused: Option<String>,
 }
@@ -39,7 +41,8 @@ impl Outcome {
     }
 
     /// Returns the process that the screen is about: the program itself, unless another process that it started grew to
-    /// more than twice its size (a wrapper, a build, a daemon). Of the programs that it was, one after another (`exec`),
+    /// more than twice its size (a wrapper, a build); unless it left one running, and did not grow to more than twice the
+    /// size of that one (the launcher of a daemon). Of the programs that it was, one after another (`exec`),
     /// the largest; the last of several.
     pub fn most_interesting(&self) -> Option<&Recorded> {
         let sizes: Vec<_> = self.recorded.iter().map(size).collect();
@@ -55,7 +58,7 @@ impl Outcome {
         }
         let pids = self.recorded.iter().map(|trace| trace.process.pid);
         let all: Vec<_> = pids.zip(sizes).collect();
-        most_interesting(self.pid, &all).map(|index| &self.recorded[index])
+        most_interesting(self.pid, &self.stayed, &all).map(|index| &self.recorded[index])
     }
 }
 
@@ -64,16 +67,23 @@ fn size(trace: &Recorded) -> u64 {
     ending.and_then(|one| one.max_rss_bytes).unwrap_or(0)
 }
 
-/// Returns the index of the trace that the screen is about, given each one's process id and size.
-fn most_interesting(pid: u32, all: &[(u32, u64)]) -> Option<usize> {
-    let of = |wanted: Option<u32>| {
+/// Returns the index of the trace that the screen is about, given each one's process id and size, and which stayed.
+fn most_interesting(pid: u32, stayed: &[u32], all: &[(u32, u64)]) -> Option<usize> {
+    let of = |is_wanted: &dyn Fn(u32) -> bool| {
         let all = all.iter().enumerate();
-        let those = all.filter(|(_, (pid, _))| wanted.is_none_or(|wanted| *pid == wanted));
+        let those = all.filter(|(_, (pid, _))| is_wanted(*pid));
         those.max_by_key(|(_, (_, size))| *size)
     };
-    let (largest, (_, most)) = of(None)?;
-    match of(Some(pid)) {
-        Some((own, (_, size))) if *most <= size * 2 => Some(own),
+    let (largest, (_, most)) = of(&|_| true)?;
+    let own = of(&|one| one == pid);
+    let left = of(&|one| one != pid && stayed.contains(&one));
+    let is_launcher = |size: u64| left.is_some_and(|(_, (_, left))| size <= left * 2);
+    let main = match own {
+        Some((_, (_, size))) if is_launcher(*size) => left,
+        own => own,
+    };
+    match main {
+        Some((main, (_, size))) if *most <= size * 2 => Some(main),
         _ => Some(largest),
     }
 }
@@ -85,12 +95,26 @@ mod tests {
     #[test]
     fn the_screen_is_about_the_largest_program_that_it_was() {
         // A shim becomes the program; the program becomes something small at its end; two are as large.
-        assert_eq!(most_interesting(1, &[(1, 2), (1, 20)]), Some(1));
-        assert_eq!(most_interesting(1, &[(1, 20), (1, 1)]), Some(0));
-        assert_eq!(most_interesting(1, &[(1, 2), (1, 2)]), Some(1));
+        assert_eq!(most_interesting(1, &[], &[(1, 2), (1, 20)]), Some(1));
+        assert_eq!(most_interesting(1, &[], &[(1, 20), (1, 1)]), Some(0));
+        assert_eq!(most_interesting(1, &[], &[(1, 2), (1, 2)]), Some(1));
         // A child counts only if it grew to more than twice as much.
-        assert_eq!(most_interesting(1, &[(1, 10), (2, 20)]), Some(0));
-        assert_eq!(most_interesting(1, &[(1, 10), (2, 21)]), Some(1));
-        assert_eq!(most_interesting(1, &[]), None);
+        assert_eq!(most_interesting(1, &[], &[(1, 10), (2, 20)]), Some(0));
+        assert_eq!(most_interesting(1, &[], &[(1, 10), (2, 21)]), Some(1));
+        assert_eq!(most_interesting(1, &[], &[]), None);
+    }
+    #[test]
+    fn the_screen_is_about_the_process_that_stays() {
+        // A launcher is of the size of the daemon that it forks.
+        assert_eq!(most_interesting(1, &[2], &[(1, 10), (2, 10)]), Some(1));
+        assert_eq!(most_interesting(1, &[2], &[(1, 20), (2, 10)]), Some(1));
+        // What a large program leaves behind is small beside it.
+        assert_eq!(most_interesting(1, &[2], &[(1, 21), (2, 10)]), Some(0));
+        // Of a daemon's processes, one that grew to more than twice its size.
+        let all = [(1, 10), (2, 10), (3, 30)];
+        assert_eq!(most_interesting(1, &[2], &all), Some(2));
+        assert_eq!(most_interesting(1, &[2, 3], &all), Some(2));
+        // Nothing is known of one that has no trace.
+        assert_eq!(most_interesting(1, &[9], &[(1, 10), (2, 10)]), Some(0));
     }
 }

@@ -57,6 +57,8 @@ pub fn record(
     preflight::check(program, &preflight::RECORD)?;
     let recorder = installed::recorder()?;
     let folder = files::folder_for(wanted.output, wanted.dir)?;
+    // A folder that was named is the folder of all.
+    let apart = wanted.dir.is_none().then(|| name_of(program));
     let mark_signal = wanted.mark_signal.map(signals::number).transpose()?;
     let file = wanted.output.map(files::trace_file).transpose()?;
     let _held = file.as_deref().map(files::Held::take).transpose()?;
@@ -64,6 +66,7 @@ pub fn record(
     signals::install_handlers();
     let session = Session::start(Options {
         folder,
+        apart,
         file,
         level: wanted.level,
         mark_signal,
@@ -88,13 +91,20 @@ pub fn record(
     signals::set_child(None);
     let _ = child.try_wait();
     session.child_ended(end);
-    wait_for_the_rest(pid, &session, meanwhile, tell);
+    let stayed = wait_for_the_rest(pid, &session, meanwhile, tell);
     Ok(Outcome {
         status: end.status,
         pid,
+        stayed,
         refused: session.refused(),
         recorded: session.finish(),
     })
+}
+
+/// Returns the name of a program's file.
+fn name_of(program: &OsString) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    name.to_string_lossy().into_owned()
 }
 
 /// Waits for the program, and meanwhile makes marks.
@@ -110,34 +120,52 @@ fn wait(pid: u32, session: &Session, meanwhile: &mut dyn FnMut(&Session, u32)) -
     }
 }
 
-/// After the program has ended, waits for the processes that it left running, which are recorded to their end.
+/// A process that lives this much longer than the program is what the program was to start. The end of a pipeline is not.
+const STAYS: Duration = Duration::from_secs(1);
+
+/// Says which processes are still recorded, and how that ends.
+fn still_recorded(stayed: &[u32], living: usize) -> String {
+    let (who, they) = match (stayed, living) {
+        ([one], _) => (format!("process {one}"), "it goes on"),
+        (_, 1) => ("1 process".into(), "it goes on"),
+        _ => (format!("{living} processes"), "they go on"),
+    };
+    let own = std::process::id();
+    format!(
+        "the program has ended and left {who} running, still recorded; Ctrl-C, or kill {own}, ends the recording ({they})"
+    )
+}
+
+/// After the program has ended, waits for the processes that it left running, which are recorded to their end. Returns
+/// those that stay.
 fn wait_for_the_rest(
     pid: u32,
     session: &Session,
     meanwhile: &mut dyn FnMut(&Session, u32),
     tell: &dyn Fn(&str),
-) {
+) -> Vec<u32> {
     let begun = Instant::now();
     let interrupts = signals::interrupts();
     let mut said = false;
+    let mut stayed = Vec::new();
     loop {
         let living = session.living();
         if living == 0 && begun.elapsed() > Duration::from_millis(5) {
-            return;
+            return stayed;
         }
-        if signals::interrupts() != interrupts {
-            return;
+        let is_over = signals::interrupts() != interrupts;
+        if !said && (is_over || begun.elapsed() > STAYS) {
+            stayed = session.pids();
+        }
+        if is_over {
+            return stayed;
         }
         if living > 0 {
             meanwhile(session, pid);
         }
-        if !said && begun.elapsed() > Duration::from_secs(1) {
+        if !said && begun.elapsed() > STAYS {
             said = true;
-            let plural = if living == 1 { "process" } else { "processes" };
-            tell(&format!(
-                "the program has ended and left {living} {plural} running; still recording (Ctrl-C stops recording, \
-                 they go on)"
-            ));
+            tell(&still_recorded(&stayed, living));
         }
         std::thread::sleep(Duration::from_millis(3));
     }

@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// Returns all sessions that answer us, and the number of those that refuse us access.
-fn sessions() -> (Vec<Found>, usize) {
+pub fn sessions() -> (Vec<Found>, usize) {
     let mut forbidden = 0;
     let mut found = Vec::new();
     for socket in control::sockets() {

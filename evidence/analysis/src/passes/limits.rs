@@ -272,8 +272,8 @@ fn every_number_of_bytes_has_words() {
     assert_eq!(wording::bytes(9_999), "9,999 bytes");
     assert_eq!(wording::bytes(999 << 40), "999 TiB");
     // There is no larger unit.
-    assert_eq!(wording::bytes(1000 << 40), "1000 TiB");
-    assert_eq!(wording::bytes(u64::MAX), "16777216 TiB");
+    assert_eq!(wording::bytes(1000 << 40), "1,000 TiB");
+    assert_eq!(wording::bytes(u64::MAX), "16,777,216 TiB");
 }
 
 /// Ten requests; each leaves `left` blocks of stack 1, of which one of each and then more are freed before a last mark.

@@ -44,9 +44,12 @@ pub(crate) fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1024.0;
     let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
+    }
+    if value >= 999.5 {
+        return format!("{} {}", thousands(value.round() as u64), UNITS[unit]);
     }
     let (decimals, scale) = match value {
         v if v >= 99.95 => (0, 1.0),
@@ -99,7 +102,7 @@ mod tests {
         assert_eq!(bytes(10_240), "10.0 KiB");
         assert_eq!(bytes(12_345_678), "11.8 MiB");
         assert_eq!(bytes(8 << 20), "8.00 MiB");
-        assert_eq!(bytes(1000 << 20), "0.977 GiB");
+        assert_eq!(bytes(1000 << 20), "1,000 MiB");
         assert_eq!(bytes(134_742_016), "129 MiB");
         assert_eq!(about(2_026_751.3), "2,030,000");
         assert_eq!(about(87.4), "87");

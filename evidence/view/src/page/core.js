@@ -25,11 +25,11 @@ const figures = {
     const units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let value = bytes / 1024,
       unit = 0;
-    while (value >= 999.5 && unit + 1 < units.length) {
+    while (value >= 1023.5 && unit + 1 < units.length) {
       value /= 1024;
       unit++;
     }
-    return figures.threeDigits(value) + " " + units[unit];
+    return (value >= 999.5 ? figures.count(value) : figures.threeDigits(value)) + " " + units[unit];
   },
   count(count) {
     return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",");

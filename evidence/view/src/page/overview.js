@@ -57,7 +57,7 @@ function renderHeader(report, place) {
     ["Allocator", p.allocator],
     ["System", p.system],
     ["Highest RSS", p.max_rss_bytes === null ? "" : figures.bytes(p.max_rss_bytes)],
-    ["CPU", p.cpu_ns === null ? "" : figures.duration(p.cpu_ns)],
+    ["CPU", !p.cpu_ns ? "" : figures.duration(p.cpu_ns)],
     ["Allocations", figures.count(report.totals.allocations)],
     ["Asked for in all", figures.bytes(report.totals.requested_bytes)],
     ["Recorder's own memory", figures.bytes(p.recorder_bytes)],

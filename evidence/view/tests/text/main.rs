@@ -371,8 +371,32 @@ fn no_line_is_wider_than_the_width_and_the_screen_is_short() {
                 );
             }
         }
-        let lines = render(&report, &Style::default()).lines().count();
-        assert!(lines <= 50, "{lines} lines");
+        let text = render(&report, &Style::default());
+        let lines = text.lines().count();
+        assert!(lines <= 50, "{lines} lines:\n{text}");
+    }
+}
+
+#[test]
+fn advice_is_wrapped_and_never_cut() {
+    let mut report = small();
+    let words: Vec<String> = (1..=45).map(|n| format!("word{n:02}")).collect();
+    let advice = words.join(" ");
+    report.findings[0].change = format!("{advice}.");
+    report.findings[0].title = "grows by eight bytes at each of its very many calls ".repeat(2);
+    for width in [60, 80, 100, 160] {
+        let style = Style {
+            width,
+            ..Style::default()
+        };
+        let text = render(&report, &style);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("→ {advice}.")), "{width}: {text}");
+        assert_eq!(
+            text.matches("very many calls").count(),
+            2,
+            "{width}: {text}"
+        );
     }
 }
 
@@ -639,7 +663,7 @@ fn pages_of_another_moment_are_said_with_their_distance() {
         books.skew_bytes = skew_bytes;
         let lines = lines_of(&report, false).join("\n");
         let lines = lines.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = format!("from the instant, {said}");
+        let said = format!("before or after, {said}");
         assert!(lines.contains(&said), "{lines}");
     }
 }

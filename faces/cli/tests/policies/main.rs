@@ -264,7 +264,7 @@ fn a_live_program_is_refused_what_only_traces_can_do_before_anything_runs() {
         ),
         (
             &["--write", "a.sfo"],
-            "--write: a live program is recorded by",
+            "--output: a live program is recorded by",
         ),
         (
             &["--max-objects", "5"],

@@ -147,3 +147,23 @@ fn tell_nobody(bench: &Bench) {
     assert_eq!(done.status.code(), Some(2), "{done:#?}");
     assert!(done.stderr.contains("4194305: "), "{done:#?}");
 }
+
+/// Tests that `status` lists all recordings; tests that run beside this one may have others.
+#[test]
+fn the_status_of_several_recordings_is_a_list() {
+    let (one, other) = (Bench::new(), Bench::new());
+    let (first, pid) = start(&one, &[]);
+    let (second, other_pid) = start(&other, &[]);
+    let said = ok(&one, &["status"]);
+    for (bench, pid) in [(&one, &pid), (&other, &other_pid)] {
+        let trace = bench.path("main.sft").display().to_string();
+        let line = said.lines().find(|line| line.ends_with(&trace));
+        let line = line.unwrap_or_else(|| panic!("{trace}: {said}"));
+        assert_eq!(line.split_whitespace().next(), Some(pid.as_str()), "{line}");
+    }
+    let json: Value = serde_json::from_str(&ok(&one, &["status", "--json"])).expect("JSON");
+    assert!(json.as_array().is_some_and(|all| all.len() >= 2), "{json}");
+    for running in [first, second] {
+        assert_eq!(running.finish(PATIENCE).status.code(), Some(5));
+    }
+}

@@ -112,7 +112,8 @@ fn a_program_that_becomes_another_has_two_traces() {
     );
     let traces = bench.traces();
     assert_eq!(traces.len(), 2, "{traces:?}");
-    assert_eq!(traces[1], format!("skinflint.sh.{pid}.sft"));
+    let others = format!("skinflint-sh-{pid}/skinflint.sh.{pid}.sft");
+    assert_eq!(traces[1], others);
     let before = bench.report_at(&traces[1], "end");
     assert_eq!(before.text("program.ended"), "exec");
 }

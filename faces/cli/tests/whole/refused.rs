@@ -173,8 +173,8 @@ fn a_folder_that_cannot_be_written() {
     let bench = Bench::new();
     executable::written(&bench.path("file"), b"", 0o644);
     for place in [
-        &["--dir", "no/such/folder"][..],
-        &["--dir", "file"],
+        &["--dir", "file"][..],
+        &["--dir", "file/folder"],
         &["--dir", "/proc"],
         &["--output", "no/such/folder/x.sft"],
         &["--output", "/proc/x.sft"],

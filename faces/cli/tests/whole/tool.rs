@@ -298,13 +298,13 @@ impl Bench {
         run(self.skinflint(arguments))
     }
 
-    /// Returns the command `skinflint record -q -o main.sft OPTIONS -- COMMAND`.
+    /// Returns the command `skinflint record -q --all -o main.sft OPTIONS -- COMMAND`.
     pub fn recording<A: AsRef<OsStr>>(
         &self,
         options: &[&str],
         command: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut tool = self.skinflint(["record", "--quiet", "--output", "main.sft"]);
+        let mut tool = self.skinflint(["record", "--quiet", "--all", "--output", "main.sft"]);
         tool.args(options).arg("--").args(command);
         tool
     }
@@ -328,14 +328,22 @@ impl Bench {
         self.report_at("main.sft", "end")
     }
 
-    /// Returns the names of the traces in the folder, sorted.
+    /// Returns the names of the traces in the folder and in those of other processes in it, sorted.
     pub fn traces(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path()).expect("its own folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<String> = names
-            .map(|name| name.to_string_lossy().into_owned())
-            .filter(|name| name.ends_with(".sft"))
-            .collect();
+        let mut names = Vec::new();
+        let mut folders = vec![self.folder.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let name = path.strip_prefix(self.folder.path()).expect("in it");
+                let name = name.to_string_lossy().into_owned();
+                if name.ends_with(".sft") {
+                    names.push(name);
+                } else if name.starts_with("skinflint-") && path.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
         names.sort();
         names
     }

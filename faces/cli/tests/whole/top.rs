@@ -203,6 +203,21 @@ fn without_a_terminal_it_is_one_frame_of_text() {
     );
     assert!(done.stdout.lines().all(|line| line.chars().count() <= 110));
     assert!(!done.stdout.contains("incomplete"), "{}", done.stdout);
+    // On 80 columns what does not fit is left out, and nothing is cut.
+    let mut command = bench.skinflint(["top", "main.sft"]);
+    command.env("COLUMNS", "80");
+    let narrow = crate::tool::run(command).stdout;
+    let lines: Vec<&str> = narrow.lines().collect();
+    assert!(
+        lines[1].contains(" · last ") || lines[1].contains("over the last "),
+        "{narrow}"
+    );
+    let live = lines[2].rsplit(" live ").next().expect("a title");
+    let most = live.rsplit(", most ").next().expect("its most");
+    assert!(
+        most.contains("iB ") || most.ends_with("iB") || most.contains(" B"),
+        "{narrow}"
+    );
     // What a trace lacks is said here, too.
     let whole = std::fs::read(bench.path("main.sft")).expect("the trace");
     std::fs::write(bench.path("cut.sft"), &whole[..whole.len() - 40]).expect("a file");

@@ -51,7 +51,8 @@ fn files_that_are_no_traces() {
     // A folder is several traces; of these none can be read.
     let none = ["none of the traces can be read", "bytes.sft"];
     bench.tool(["report", "."]).says(1, &none);
-    bench.tool(["counts", "."]).says(1, &["directory"]);
+    let one = ["3 traces in this folder", "one is wanted", "bytes.sft"];
+    bench.tool(["counts", "."]).says(2, &one);
     // The reason is given once.
     let said = bench.tool(["report", "absent.sft"]).stderr;
     assert_eq!(said.matches("No such file").count(), 1, "{said}");
@@ -172,7 +173,7 @@ fn moments_and_schemes_that_are_not_there() {
     let done = bench.tool(["counts", "main.sft", "--when", "nowhere"]);
     done.says(
         2,
-        &["--when nowhere", "cumulative", "live", marks[0], marks[1]],
+        &["--at nowhere", "cumulative", "live", marks[0], marks[1]],
     );
     let done = bench.tool(["counts", "main.sft", "--scheme", "nothing"]);
     done.says(2, &["nothing"]);

@@ -105,7 +105,7 @@ fn wrong_use_names_the_option_and_the_choice() {
     let bench = recorded();
     bench
         .tool(["what-if", "main.sft", "--policy", "jemaloc"])
-        .says(2, &["--policy", "'jemaloc'", "jemalloc, mimalloc"]);
+        .says(2, &["--with", "'jemaloc'", "jemalloc, mimalloc"]);
     bench
         .tool(["what-if", "main.sft", "--policy", "go:5k:lifo"])
         .says(2, &["no span length is called '5k'", "notail"]);

@@ -73,7 +73,7 @@ pub fn start(settings: &Settings) -> Result<()> {
         (settings.stress.is_some(), "--stress"),
         (settings.verify, "--verify"),
         (settings.sweep_in_pause, "--sweep-in-pause"),
-        (settings.limit_bytes.is_some(), "--limit"),
+        (settings.limit_bytes.is_some(), "--heap-limit"),
         (settings.no_separate, "--no-separate"),
         (settings.record.is_some(), "--record-objects"),
         (settings.policy.is_some(), "--policy"),

@@ -132,7 +132,7 @@ pub fn policies(names: &[String], reference: Option<&str>) -> Result<Vec<Strateg
                 None => {
                     let known: Vec<&str> = Strategy::all().iter().map(|s| s.name).collect();
                     bail!(
-                        "--policies: there is no `{name}`; there are studied, all, {}",
+                        "--with: there is no `{name}`; there are studied, all, {}",
                         known.join(", ")
                     );
                 }

@@ -115,7 +115,7 @@ pub fn check(files: &[PathBuf], options: &Options, writes: bool) -> Result<()> {
         ),
         (
             writes,
-            "--write: a live program is recorded by `skinflint js --record-objects FILE`",
+            "--output: a live program is recorded by `skinflint js --record-objects FILE`",
         ),
         (
             options.nursery_bytes.is_some() || options.sweep_order != SweepOrder::Emptiest,

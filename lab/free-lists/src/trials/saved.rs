@@ -34,10 +34,10 @@ pub fn save(all: &[Figures], path: &Path) -> Result<()> {
 /// If the file cannot be read, or has something else.
 pub fn load(path: &Path) -> Result<Vec<Figures>> {
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("--against {}: cannot be read", path.display()))?;
+        .with_context(|| format!("--baseline {}: cannot be read", path.display()))?;
     serde_json::from_str(&text).with_context(|| {
         format!(
-            "--against {}: these are no figures of `skinflint gc`; write them with --save",
+            "--baseline {}: these are no figures of `skinflint gc`; write them with --save",
             path.display()
         )
     })
@@ -100,7 +100,7 @@ pub fn differences(before: &[Figures], now: &[Figures]) -> Result<String> {
     }
     ensure!(
         compared > 0,
-        "--against: nothing in it is of these traces, settings and policies"
+        "--baseline: nothing in it is of these traces, settings and policies"
     );
     Ok(out)
 }

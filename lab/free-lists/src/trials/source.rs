@@ -3,7 +3,7 @@
 //! ```text
 //!   .sfo ─► objects::Reader ─┐
 //!   .sft ─► trace::Events ───┼─► Step, Step, … ─► Script
-//!   seed ─► Synthetic ───────┘                └─► --write
+//!   seed ─► Synthetic ───────┘                └─► --output
 //! ```
 //!
 //! C1  The first bytes of a file say what it is, not its name.
@@ -146,7 +146,7 @@ impl Source {
     pub fn write(&self, path: &Path, most: u64) -> Result<Totals> {
         let info = |program: String, source: String| Info { program, source };
         let create =
-            |info: Info| Writer::create(path, &info).context("name another file with --write");
+            |info: Info| Writer::create(path, &info).context("name another file with --output");
         let writer = match self {
             Source::Synthetic(law) => {
                 let mut writer = create(info("none".into(), format!("synthetic {}", self.name())))?;
