@@ -382,9 +382,11 @@ macro_rules! checked_delete {
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(block: *mut u8, $($argument: usize),*) {
             naked_asm!(
+                ".cfi_startproc",
                 "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
                 "je {checked}",
                 concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"),
+                ".cfi_endproc",
                 fast_limit = const alloc::forms::FAST_LIMIT,
                 checked = sym $checked,
             )

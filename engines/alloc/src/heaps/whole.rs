@@ -7,14 +7,15 @@
 //!
 //! W1  It does what [`malloc`](super::malloc::malloc) does, which says why. What differs: a request of more than [`BYTES_MAX`]
 //!     bytes goes on to `any`, and one of 0 bytes is served like one of 1, but counts as 0.
-//! W2  A way out is a jump, with `n` and the heap where the C calling convention has them, and with the stack as at entry.
+//! W2  The stack is as at entry throughout, which is all that unwinders need to know. A way out is a jump, with `n` and the
+//!     heap where the C calling convention has them.
 //!
 //! Cost: 20 instructions, where the compiler's code takes 24. What `pop` returns need not be tested, for its way out leaves the
 //! function (a block of assembly in a function of the compiler's can have results or ways out, and not both); and the class is
 //! found by the byte.
 //!
-//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4). Another architecture has the compiler's code until it has
-//! such a macro of its own.
+//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4). Another architecture has the compiler's code
+//! until it has such a macro of its own.
 //!
 //! Not here: the ways out (`malloc`).
 
@@ -48,6 +49,7 @@ macro_rules! malloc_whole {
             "70: .long 0, 0",
             ".quad 72f, 74f - 72f, 76f",
             ".popsection",
+            ".cfi_startproc",
             "cmp rdi, {bytes_max}",
             "ja {any}",
             "mov rsi, qword ptr [rip + skinflint_thread_heap@GOTTPOFF]",
@@ -70,6 +72,7 @@ macro_rules! malloc_whole {
             "74:",
             "xor qword ptr [r8 + {dead}], r9",
             "ret",
+            ".cfi_endproc",
             ".pushsection .text.rseq,\"ax\"",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",

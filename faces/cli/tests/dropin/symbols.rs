@@ -239,6 +239,24 @@ fn a_failing_new_goes_on_by_a_jump() {
     }
 }
 
+/// A profiler that interrupts one of these finds its caller: assembly has to say where the frame is, too.
+#[test]
+fn what_is_written_in_assembly_can_be_unwound() {
+    let symbols = asked("nm", &["-D", "--defined-only"]);
+    let frames = asked("readelf", &["--debug-dump=frames"]);
+    for name in ["malloc", "free", "_Znwm", "_ZdlPv", "_ZdlPvm", "_ZdaPv"] {
+        let words = symbols
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let at = words
+            .filter(|words| words.get(2) == Some(&name))
+            .map(|words| words[0])
+            .next()
+            .expect("exported");
+        assert!(frames.contains(&format!("pc={at}..")), "{name}");
+    }
+}
+
 /// What every program runs is mapped by one page fault (the library's `lib.M5`): the code begins where such a fault's pages do, and
 /// these functions are among its first 64 KiB.
 #[test]
