@@ -35,6 +35,8 @@ pub use heaps::global::Skinflint;
 pub use heaps::malloc::{calloc, malloc, memalign, realloc, usable_size};
 pub use heaps::private::PrivateHeap;
 pub use heaps::tenant::{Holds, Tenant};
+#[doc(hidden)]
+pub use heaps::whole;
 pub use heaps::{fork, neighbour};
 pub use services::cold;
 #[cfg(feature = "fit")]

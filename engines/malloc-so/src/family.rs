@@ -18,6 +18,7 @@
 use core::ffi::c_int;
 
 use skinflint_alloc as alloc;
+use skinflint_alloc::whole;
 
 use crate::plugins;
 
@@ -69,9 +70,20 @@ macro_rules! exported {
     };
 }
 
-exported! { malloc __libc_malloc: (size: usize) -> *mut u8 {
+/// `malloc`, see its manual page.
+///
+/// # Safety
+/// As its manual page says.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.skinflint_first")]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
+    alloc::malloc_whole!(whole::malloc_any, whole::malloc_sampled, whole::malloc_slow)
+}
+
+exported! { __libc_malloc: (size: usize) -> *mut u8 {
     // SAFETY: as the caller promises.
-    unsafe { alloc::malloc(size) }
+    unsafe { whole::malloc_any(size) }
 }}
 
 exported! { free cfree __libc_free __libc_cfree: (block: *mut u8) {

@@ -26,6 +26,7 @@ use core::arch::naked_asm;
 use core::ffi::CStr;
 
 use skinflint_alloc as alloc;
+use skinflint_alloc::whole;
 
 use crate::family;
 
@@ -117,22 +118,38 @@ goes_on!(new_array_nothrow_goes_on(size: usize, token: *const u8), 3);
 goes_on!(new_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 4);
 goes_on!(new_array_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 5);
 
-/// `operator new(size_t)`.
+/// `operator new(size_t)`. Where forms are noted every call goes the slow way, by `new_sampled`: the budgets of a process that
+/// is checked throughout are always used up (`harden`).
 ///
 /// # Safety
 /// As for `malloc`.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C" fn _Znwm(size: usize) -> *mut u8 {
-    // SAFETY: as the caller promises; N2.
-    unsafe {
-        let block = alloc::malloc(size);
-        if block.is_null() {
-            return new_goes_on(size);
-        }
-        noted(block, false)
-    }
+    alloc::malloc_whole!(new_any, new_sampled, new_slow)
 }
+
+/// Ways out of `operator new` (`whole.W2`): each does what malloc's does, and goes on if that fails (N2).
+macro_rules! new_way_out {
+    ($name:ident($($argument:ident: $kind:ty),*) = $malloc:path) => {
+        #[inline(never)]
+        unsafe extern "C" fn $name(size: usize, $($argument: $kind),*) -> *mut u8 {
+            // SAFETY: as `whole` promises; N2.
+            unsafe {
+                let block = $malloc(size, $($argument),*);
+                if block.is_null() {
+                    return new_goes_on(size);
+                }
+                noted(block, false)
+            }
+        }
+    };
+}
+
+new_way_out!(new_any() = alloc::malloc);
+new_way_out!(new_sampled(heap: *mut whole::Heap) = whole::malloc_sampled);
+new_way_out!(new_slow(heap: *mut whole::Heap) = whole::malloc_slow);
 
 /// `operator new(size_t, align_val_t)`. An alignment that is no power of two fails, as in libstdc++.
 ///
@@ -353,8 +370,45 @@ type Delete = unsafe extern "C" fn(*mut u8, usize);
 const ARRAY: usize = usize::MAX;
 
 /// Deletes that are another one, as the program means it (N1), after what a hardened process checks: the size, or the form
-/// of an array. Cost otherwise: a comparison with memory and a branch.
+/// of an array. Cost otherwise: a comparison with memory, a branch and a jump.
 macro_rules! checked_delete {
+    ($($name:ident($($argument:ident),*) or $checked:ident = $other:literal, of $size:expr;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`, by another operator.")]
+        ///
+        /// # Safety
+        /// As for the other operator.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name(block: *mut u8, $($argument: usize),*) {
+            naked_asm!(
+                ".cfi_startproc",
+                "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
+                "je {checked}",
+                concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"),
+                ".cfi_endproc",
+                fast_limit = const alloc::forms::FAST_LIMIT,
+                checked = sym $checked,
+            )
+        }
+
+        #[cold]
+        unsafe extern "C" fn $checked(block: *mut u8, $($argument: usize),*) {
+            let other = meant!($other);
+            // SAFETY: as the caller promises.
+            unsafe { delete_checked(block, 0, $size, other) }
+        }
+    )*};
+}
+
+checked_delete! {
+    _ZdaPv() or array_delete_checked = "_ZdlPv", of ARRAY;
+    _ZdlPvm(size) or sized_delete_checked = "_ZdlPv", of size;
+    _ZdaPvm(size) or sized_array_delete_checked = "_ZdaPv", of size;
+}
+
+/// Does what [`checked_delete`] does, where an alignment is passed on.
+macro_rules! checked_aligned_delete {
     ($($name:ident($($argument:ident),*) = $other:literal($align:expr), of $size:expr;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`, by another operator.")]
         ///
@@ -375,11 +429,8 @@ macro_rules! checked_delete {
     )*};
 }
 
-checked_delete! {
-    _ZdaPv() = "_ZdlPv"(0), of ARRAY;
+checked_aligned_delete! {
     _ZdaPvSt11align_val_t(align) = "_ZdlPvSt11align_val_t"(align), of ARRAY;
-    _ZdlPvm(size) = "_ZdlPv"(0), of size;
-    _ZdaPvm(size) = "_ZdaPv"(0), of size;
     _ZdlPvmSt11align_val_t(size, align) = "_ZdlPvSt11align_val_t"(align), of size;
     _ZdaPvmSt11align_val_t(size, align) = "_ZdaPvSt11align_val_t"(align), of size;
 }

@@ -63,11 +63,22 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
     }
 }
 
+/// Does what [`malloc`] does, out of line.
+///
+/// # Safety
+/// As for [`malloc`].
+#[inline(never)]
+#[unsafe(link_section = ".text.skinflint_first")]
+pub unsafe extern "C" fn malloc_any(n: usize) -> *mut u8 {
+    // SAFETY: as the caller promises.
+    unsafe { malloc(n) }
+}
+
 /// Allocates where the fast path cannot: the thread has no heap yet, or `n` is 0 or large.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.skinflint_first")]
-fn malloc_unusual(n: usize) -> *mut u8 {
+extern "C" fn malloc_unusual(n: usize) -> *mut u8 {
     if n > SMALL_MAX {
         return malloc_large(n, 1).0;
     }
@@ -79,11 +90,15 @@ fn malloc_unusual(n: usize) -> *mut u8 {
 }
 
 /// Allocates when the budget is used up: a sample is due, or the thread has no heap yet or no more, or every call is
-/// checked.
+/// checked. `n` was taken off the budget, and is at most [`SMALL_MAX`].
+///
+/// # Safety
+/// The heap is this thread's, or a marker ([`tls`]).
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.skinflint_first")]
-unsafe fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
+pub unsafe extern "C" fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
+    let n = n.max(1);
     if tls::is_none(heap) {
         return malloc_unusual(n);
     }
@@ -164,14 +179,17 @@ unsafe fn small_of(heap: *mut Heap, class: usize, n: usize) -> *mut u8 {
     }
 }
 
-/// Allocates when the magazine is empty.
+/// Allocates when the magazine is empty. `n` was taken off the budget, and is at most [`SMALL_MAX`].
 ///
 /// # Safety
-/// The heap is this thread's; `n` is from 1 to [`SMALL_MAX`].
+/// The heap is this thread's, or a marker if `n` is 0: only then may a marker's budget not be used up.
 #[cold]
 #[inline(never)]
 #[unsafe(link_section = ".text.skinflint_first")]
-unsafe fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
+pub unsafe extern "C" fn malloc_slow(n: usize, heap: *mut Heap) -> *mut u8 {
+    if n == 0 {
+        return malloc_unusual(n);
+    }
     let slice = (n - 1) >> 4;
     let class = class::of_slice(slice);
     // SAFETY: a thread's heap stays (pool.G4), and is this thread's (span.S2).

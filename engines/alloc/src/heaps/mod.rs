@@ -36,3 +36,4 @@ pub mod spare;
 pub mod tenant;
 pub mod thread;
 pub mod tls;
+pub mod whole;

@@ -83,6 +83,7 @@ struct Line;
 /// cache lines: on one line, each push made the owner's next malloc wait.
 #[repr(C, align(64))]
 pub struct Heap {
+    /// A magazine for each class.
     pub mags: [Magazine; MAX_CLASSES],
     /// Bytes to request until the next sample (`sample`).
     pub budget: AtomicI64,
@@ -127,9 +128,11 @@ pub struct Heap {
     pub refills_seen: AtomicU32,
     /// Number of spans that slow paths took between the purger's last two rounds.
     pub wanted: AtomicU32,
-    /// Whether nothing has changed since its pages were meshed (`mesh`), how many they were then, and how many different.
+    /// Whether nothing has changed since its pages were meshed (`mesh`).
     pub mesh_done: AtomicU32,
+    /// Number of pages that were meshed then.
     pub meshed_pages: AtomicU32,
+    /// Number of different ones among them.
     pub meshed_groups: AtomicU32,
     /// Whether a fork left the heap here without its thread, with blocks in its magazines (fork.W3).
     pub orphan: AtomicU32,

@@ -215,14 +215,16 @@ fn functions_of_libc_are_taken_by_their_version() {
 fn a_failing_new_goes_on_by_a_jump() {
     let text = asked("objdump", &["-d", "--no-show-raw-insn"]);
     for (name, next) in [
-        ("_Znwm", "goes_on"),
+        ("new_any", "goes_on"),
+        ("new_sampled", "goes_on"),
+        ("new_slow", "goes_on"),
         ("_ZnwmSt11align_val_t", "goes_on"),
         ("array_checked", "as_meant"),
         ("array_aligned_checked", "as_meant"),
     ] {
         // Exported by its name, or one of ours with what the compiler adds to it.
         let head = format!("<{name}>:");
-        let ours = |line: &str| name.starts_with("array") && line.contains(name);
+        let ours = |line: &str| !name.starts_with('_') && line.contains(name);
         let begins = |line: &&str| line.ends_with(&head) || line.ends_with(">:") && ours(line);
         let body = text.lines().skip_while(|line| !begins(line));
         let going_on: Vec<&str> = body
@@ -234,6 +236,24 @@ fn a_failing_new_goes_on_by_a_jump() {
             let instruction = line.split_whitespace().nth(1).unwrap_or("");
             assert!(instruction.starts_with('j'), "{name}: {line}");
         }
+    }
+}
+
+/// A profiler that interrupts one of these finds its caller: assembly has to say where the frame is, too.
+#[test]
+fn what_is_written_in_assembly_can_be_unwound() {
+    let symbols = asked("nm", &["-D", "--defined-only"]);
+    let frames = asked("readelf", &["--debug-dump=frames"]);
+    for name in ["malloc", "free", "_Znwm", "_ZdlPv", "_ZdlPvm", "_ZdaPv"] {
+        let words = symbols
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let at = words
+            .filter(|words| words.get(2) == Some(&name))
+            .map(|words| words[0])
+            .next()
+            .expect("exported");
+        assert!(frames.contains(&format!("pc={at}..")), "{name}");
     }
 }
 
