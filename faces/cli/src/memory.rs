@@ -4,7 +4,8 @@
 //!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
 //!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► lines ─► tree │ difference │ JSON │ OpenMetrics │ file
 //!        └─ none ──────────────► /proc/PID ──────────────┤
-//!   FILE, URL ───────────────────────────────────────────┘
+//!   FILE, URL ───────────────────────────────────────────┤
+//!   --cgroup ─► control group + /proc of its processes ───┘
 //! ```
 //!
 //! M1  What is not known is reported as such and never shown as 0: a process without a socket has no heap rows, and a
@@ -39,6 +40,8 @@ Examples:
   skinflint memory 4711 --diff before.json.gz   # what has changed since
   skinflint memory 4711 --page                  # the same in a browser, with buttons and a timeline
   skinflint memory 4711 --openmetrics           # for a collector of Prometheus
+  skinflint memory 4711 --cgroup                # the control group that it is in: a container's memory
+  skinflint memory --cgroup /system.slice       # a control group by its name, or by its folder
   skinflint memory                              # the processes that can be asked
 
 Of any process of yours it shows the resident memory, as the kernel counts it. A program started
@@ -47,34 +50,41 @@ reports everything. Files are Firefox's (about:memory, version 1). [2] behind a 
 that path; [+] and [-]: only in the second or first of two reports.";
 
 #[derive(ClapArgs, Debug)]
+#[command(group(clap::ArgGroup::new("subject").multiple(true)))]
 pub struct MemoryArgs {
     /// A process, the URL of its page, or a file of about:memory [default: lists the processes
     /// that can be asked]
-    #[arg(value_name = "PID|URL|FILE")]
+    #[arg(value_name = "PID|URL|FILE", group = "subject")]
     pub what: Option<String>,
 
+    /// A control group: its folder, its name as in /proc/PID/cgroup, or a process in it
+    /// [default: that of PID, or else our own]
+    #[arg(long, value_name = "GROUP", num_args = 0..=1, group = "subject",
+          conflicts_with_all = ["page", "blocks", "minimize", "gc", "cc"])]
+    pub cgroup: Option<Option<String>>,
+
     /// Show what has changed since this file
-    #[arg(long, value_name = "FILE", requires = "what")]
+    #[arg(long, value_name = "FILE", requires = "subject")]
     pub diff: Option<PathBuf>,
 
     /// Show it again every so many seconds, until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
-          value_parser = seconds, requires = "what", conflicts_with_all = ["save"])]
+          value_parser = seconds, requires = "subject", conflicts_with_all = ["save"])]
     pub watch: Option<f64>,
 
     /// Serve a page on 127.0.0.1 and print its address, until Ctrl-C; 0 is any port
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          requires = "what",
+          requires = "subject",
           conflicts_with_all = ["watch", "save", "json", "openmetrics", "diff", "threshold", "exact"])]
     pub page: Option<u16>,
 
     /// Put rows together that are less than this part of their tree; 0 shows all
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, requires = "what",
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, requires = "subject",
           conflicts_with_all = ["json", "openmetrics", "save"])]
     pub threshold: f64,
 
     /// Bytes instead of MB
-    #[arg(long, requires = "what", conflicts_with_all = ["json", "openmetrics", "save"])]
+    #[arg(long, requires = "subject", conflicts_with_all = ["json", "openmetrics", "save"])]
     pub exact: bool,
 
     /// Print the trees as JSON, a line for each time
@@ -82,11 +92,11 @@ pub struct MemoryArgs {
     pub json: bool,
 
     /// Print OpenMetrics text, for Prometheus, once
-    #[arg(long, requires = "what", conflicts_with_all = ["diff", "watch"])]
+    #[arg(long, requires = "subject", conflicts_with_all = ["diff", "watch"])]
     pub openmetrics: bool,
 
     /// Write a file of about:memory instead; gzipped if it ends in .gz; `-` is stdout, not gzipped
-    #[arg(long, value_name = "FILE", requires = "what", conflicts_with_all = ["json", "openmetrics"])]
+    #[arg(long, value_name = "FILE", requires = "subject", conflicts_with_all = ["json", "openmetrics"])]
     pub save: Option<PathBuf>,
 
     /// Also ask which blocks each line has measured, for `skinflint dark-matter`
@@ -94,15 +104,15 @@ pub struct MemoryArgs {
     pub blocks: bool,
 
     /// Before: have the program give back what it can rebuild
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub minimize: bool,
 
     /// Before: have it collect garbage
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub gc: bool,
 
     /// Before: have it collect cycles
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub cc: bool,
 }
 
@@ -125,10 +135,9 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn memory(args: &MemoryArgs) -> Result<u8> {
-    let Some(what) = &args.what else {
+    let Some(target) = target(args)? else {
         return list(args.json);
     };
-    let target = Target::of(what)?;
     if let (Target::File(path), Some(_)) = (&target, args.watch) {
         bail!(
             "--watch: {} does not change: give a process's number, or the URL of its page",
@@ -150,6 +159,29 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     watch(args, &target, Duration::from_secs_f64(every))
 }
 
+/// Returns what is to be measured; `None`: nothing was named.
+fn target(args: &MemoryArgs) -> Result<Option<Target>> {
+    match (&args.what, &args.cgroup) {
+        (None, None) => Ok(None),
+        (Some(what), None) => Target::of(what).map(Some),
+        (Some(what), Some(Some(group))) => {
+            bail!(
+                "{what} and --cgroup {group}: name one of them, or `{what} --cgroup` for the group of a process"
+            )
+        }
+        (Some(what), Some(None)) if what.parse::<u32>().is_err() => {
+            bail!(
+                "{what} --cgroup: only a process has a control group; give its number, or the group"
+            )
+        }
+        (what, Some(group)) => {
+            let own = std::process::id().to_string();
+            let named = group.as_ref().or(what.as_ref()).unwrap_or(&own);
+            Target::of_group(named).map(Some)
+        }
+    }
+}
+
 /// Measures and shows again and again (M2).
 fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut said: Vec<String> = Vec::new();
@@ -157,7 +189,10 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     loop {
         let gathered = match gather(target, false) {
             Err(error) if !first && gathered::has_ended(&error) => {
-                say!("skinflint: the process has ended");
+                match target {
+                    Target::Group(_) => say!("skinflint: the control group is gone"),
+                    _ => say!("skinflint: the process has ended"),
+                }
                 return Ok(0);
             }
             other => other?,

@@ -22,6 +22,7 @@ use skinflint_symbols::SymbolOptions;
 use skinflint_trace::OpenError;
 
 use crate::feed::Feed;
+use crate::group;
 use crate::picture::{self, Names, View};
 use crate::state::State;
 
@@ -50,6 +51,7 @@ struct Watched {
     feed: Feed,
     state: State,
     names: Names,
+    group: group::Watch,
     last_ticket: u64,
     ended: bool,
 }
@@ -58,8 +60,11 @@ impl Watched {
     fn open(path: &Path, options: &Options) -> Result<Watched, OpenError> {
         // A copy (`fork`) began with what its parents had.
         let begun_with = Recording::open(path)?.ledger(2);
+        let feed = Feed::open(path)?;
+        let group = group::Watch::of(feed.trace().process.pid, options.growing);
         Ok(Watched {
-            feed: Feed::open(path)?,
+            feed,
+            group,
             state: State::begun_with(begun_with),
             names: Names::new(options.symbols.clone()),
             last_ticket: 0,
@@ -81,6 +86,7 @@ impl Watched {
         self.state.samples(&news.rss, news.snapshots);
         let process = &self.feed.trace().process;
         self.state.settle(process, self.last_ticket, news.ended);
+        self.state.group = self.group.line();
         Ok(())
     }
 

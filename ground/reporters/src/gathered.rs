@@ -4,7 +4,8 @@
 //!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
 //!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► Gathered: lines, notes
 //!        └─ none ──────────────► /proc/PID ──────────────┤
-//!   FILE, URL ───────────────────────────────────────────┘
+//!   FILE, URL ───────────────────────────────────────────┤
+//!   control group ─► group.rs ───────────────────────────┘
 //! ```
 //!
 //! G1  What is not known is no line, and a note says how it could be known: a process without a socket has no heap rows.
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use skinflint_procfs::groups::Group;
 
 use crate::diff::{Diff, Side};
 use crate::endpoint::{self, Answer};
@@ -30,7 +32,7 @@ use crate::process::NoFigures;
 use crate::registry::Action;
 use crate::store::Store;
 use crate::tree::Presence;
-use crate::{file, heap, process, text};
+use crate::{file, group, heap, process, text};
 
 /// How a process can be made to answer.
 pub const HOW: &str =
@@ -44,9 +46,37 @@ pub enum Target {
     Url(String),
     /// A file of about:memory.
     File(PathBuf),
+    /// A control group.
+    Group(Group),
 }
 
 impl Target {
+    /// Returns the control group that a word of the command line means: a folder, a name as in `/proc/PID/cgroup`, or
+    /// the number of a process that is in it.
+    ///
+    /// # Errors
+    /// If there is none, or its memory is not counted here.
+    pub fn of_group(text: &str) -> Result<Target> {
+        let pid = text.parse::<u32>();
+        let found = match pid {
+            Ok(pid) => Group::of_process(pid),
+            Err(_) => Group::named(Path::new(text)),
+        };
+        match (found, pid) {
+            (Some(group), _) => Ok(Target::Group(group)),
+            (None, Ok(pid)) => {
+                process::title(pid).with_context(|| format!("process {pid}"))?;
+                bail!(
+                    "--cgroup: no control group counts the memory of process {pid}, or it is not shown here"
+                )
+            }
+            (None, Err(_)) => bail!(
+                "--cgroup {text}: no control group that counts memory; give its folder (with memory.stat in it), its name \
+                 as in /proc/PID/cgroup, or the number of a process"
+            ),
+        }
+    }
+
     /// Returns what a word of the command line means: a number, an address, else a file.
     ///
     /// # Errors
@@ -111,6 +141,7 @@ pub fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
     match target {
         Target::Pid(pid) => of_process(*pid, with_blocks),
         Target::Url(url) => of_url(url, with_blocks),
+        Target::Group(group) => group::gather(group),
         Target::File(path) => {
             let mut gathered = Gathered::default();
             let file = open(path)?;
@@ -259,10 +290,13 @@ pub fn act(pid: u32, action: Action) -> Result<String> {
     }
 }
 
-/// Reports whether the process has ended since it was measured.
+/// Reports whether the process has ended, or the control group is gone, since it was measured.
 pub fn has_ended(error: &anyhow::Error) -> bool {
     let gone = error.downcast_ref::<NoFigures>();
-    matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
+    matches!(
+        gone,
+        Some(NoFigures::Gone | NoFigures::Empty | NoFigures::NoGroup)
+    )
 }
 
 /// Reports whether the file or process is at fault, and not the command line.
