@@ -27,10 +27,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
 use skinflint_reporters::gathered::{self, Gathered, HOW, Subject, Target, gather};
 use skinflint_reporters::live_page::LivePage;
+use skinflint_reporters::metrics_page::MetricsPage;
 use skinflint_reporters::named::Note;
+use skinflint_reporters::openmetrics::Series;
 use skinflint_reporters::text::{self, Style};
-use skinflint_reporters::tree::{Builder, Presence};
-use skinflint_reporters::{Action, Entry, endpoint, file, json, openmetrics, process};
+use skinflint_reporters::tree::{Builder, Presence, trees};
+use skinflint_reporters::{Action, Entry, endpoint, file, json, process};
 
 pub const HELP: &str = "\
 Examples:
@@ -40,6 +42,7 @@ Examples:
   skinflint memory 4711 --diff before.json.gz   # what has changed since
   skinflint memory 4711 --page                  # the same in a browser, with buttons and a timeline
   skinflint memory 4711 --openmetrics           # for a collector of Prometheus
+  skinflint memory 4711 --openmetrics=9101      # the same at http://127.0.0.1:9101/metrics
   skinflint memory 4711 --cgroup                # the control group that it is in: a container's memory
   skinflint memory --cgroup /system.slice       # a control group by its name, or by its folder
   skinflint memory                              # the processes that can be asked
@@ -91,9 +94,15 @@ pub struct MemoryArgs {
     #[arg(long, conflicts_with_all = ["openmetrics"])]
     pub json: bool,
 
-    /// Print OpenMetrics text, for Prometheus, once
-    #[arg(long, requires = "subject", conflicts_with_all = ["diff", "watch"])]
-    pub openmetrics: bool,
+    /// Print OpenMetrics text, for Prometheus, once; with a port, serve it on 127.0.0.1 until Ctrl-C (0 is any port):
+    /// every user of this machine may read it
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, requires = "subject",
+          conflicts_with_all = ["diff", "watch", "page"])]
+    pub openmetrics: Option<Option<u16>>,
+
+    /// The most series of each unit; what has none is in the path (others) [default: 1000]
+    #[arg(long, value_name = "N", requires = "openmetrics", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub series: Option<u32>,
 
     /// Write a file of about:memory instead; gzipped if it ends in .gz; `-` is stdout, not gzipped
     #[arg(long, value_name = "FILE", requires = "subject", conflicts_with_all = ["json", "openmetrics"])]
@@ -148,6 +157,9 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     if let Some(port) = args.page {
         return page(port, &target);
     }
+    if let Some(Some(port)) = args.openmetrics {
+        return metrics(port, args, &target);
+    }
     let Some(every) = args.watch else {
         let gathered = gather(&target, args.blocks)?;
         gathered
@@ -197,7 +209,7 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
             }
             other => other?,
         };
-        if !args.json && !args.openmetrics && io::stdout().is_terminal() {
+        if !args.json && io::stdout().is_terminal() {
             // Moves the cursor home and clears what is below: less flicker than clearing everything.
             print_all("\x1b[H\x1b[J")?;
         } else if !first && !args.json {
@@ -314,8 +326,8 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     let processes = builder.finish();
     let text = if args.json {
         format!("{}\n", json::render(&processes, &gathered.notes))
-    } else if args.openmetrics {
-        openmetrics::render(&processes)
+    } else if args.openmetrics.is_some() {
+        series(args).render(&processes)
     } else if processes.is_empty() {
         match args.diff {
             Some(_) => "nothing has changed\n".to_owned(),
@@ -330,6 +342,34 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     };
     print_all(&text)?;
     Ok(0)
+}
+
+fn series(args: &MemoryArgs) -> Series {
+    Series::new(args.series.unwrap_or(1000) as usize)
+}
+
+/// Serves OpenMetrics until Ctrl-C, or until what is measured has ended.
+fn metrics(port: u16, args: &MemoryArgs, target: &Target) -> Result<u8> {
+    if let Target::File(path) = target {
+        let path = path.display();
+        bail!("--openmetrics={port}: {path} does not change; leave the port out");
+    }
+    gather(target, false)?;
+    let mut page = MetricsPage::open(port, series(args)).with_context(|| {
+        format!("--openmetrics: port {port} of 127.0.0.1 cannot be listened on")
+    })?;
+    print_all(&format!("{}\n", page.url()))?;
+    loop {
+        let measure = || Ok(trees(gather(target, false)?.lines.iter()));
+        match page.serve_one(measure, |error: &anyhow::Error| format!("{error:#}\n"))? {
+            Some(error) if gathered::has_ended(&error) => {
+                say!("skinflint: {}", text::plain(&format!("{error:#}")));
+                return Ok(0);
+            }
+            Some(error) => say!("skinflint: {}", text::plain(&format!("{error:#}"))),
+            None => {}
+        }
+    }
 }
 
 /// Serves the page until Ctrl-C.

@@ -233,7 +233,8 @@ impl Group {
         };
         let above = mounts.iter().filter(|mount| folder.starts_with(&mount.at));
         let top = above.max_by_key(|mount| mount.at.as_os_str().len());
-        let top = top.map_or_else(|| folder.clone(), |mount| mount.at.clone());
+        // A copy of a group's files lies below no mount: its name is its path.
+        let top = top.map_or_else(|| PathBuf::from("/"), |mount| mount.at.clone());
         let group = Group {
             version,
             folder,

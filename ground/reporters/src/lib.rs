@@ -38,6 +38,8 @@ mod image;
 pub mod json;
 #[cfg(feature = "page")]
 pub mod live_page;
+#[cfg(feature = "page")]
+pub mod metrics_page;
 pub mod named;
 #[cfg(feature = "files")]
 pub mod openmetrics;
