@@ -15,11 +15,10 @@
 //! Not here: how lines look (`text`, `json`, `openmetrics`), flags (`cli`).
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use skinflint_procfs::groups::Group;
 
 use crate::diff::{Diff, Side};
@@ -37,6 +36,10 @@ use crate::{file, group, heap, process, text};
 /// How a process can be made to answer.
 pub const HOW: &str =
     "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
+
+/// The longest that a page may take, and the most bytes that it may save.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST: u64 = 1 << 30;
 
 /// The source of a report.
 pub enum Target {
@@ -197,7 +200,7 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     Ok(gathered)
 }
 
-/// Reads the page at an address: what it saves is requested with curl, as debug files are.
+/// Reads the page at an address.
 fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
     let more = if with_blocks { "blocks=1" } else { "fresh=1" };
     let json = saved_by(url, more)?;
@@ -210,48 +213,28 @@ fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
 /// Returns what a page saves when it is asked in this way.
 ///
 /// # Errors
-/// If there is no curl, or no page.
+/// If there is no page.
 pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
     let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
-    let done = Command::new("curl")
-        // The page's address is a key, and the list of processes shows a command's arguments to every user.
-        .args([
-            "--config",
-            "-",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-            "--max-time",
-            "60",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .and_then(|mut curl| {
-            let quoted = asked
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', " ");
-            // If curl has ended, its status says why.
-            let _ = curl
-                .stdin
-                .take()
-                .map(|mut stdin| writeln!(stdin, "url = \"{quoted}\""));
-            curl.wait_with_output()
-        })
-        .context("curl is needed to ask a URL: apt-get install curl")?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!(
-            "{page}: {}; is the program still running, and the address whole, with its token?",
-            text::plain(said.trim())
-        );
-    }
-    Ok(done.stdout)
+    // No proxy is asked, and no redirect followed: the address is a key, and for a program on this machine.
+    let config = ureq::Agent::config_builder()
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_global(Some(PATIENCE))
+        .build();
+    let answer = ureq::Agent::new_with_config(config).get(&asked).call();
+    let read = answer.and_then(|mut answer| {
+        let body = answer.body_mut().with_config();
+        body.limit(LARGEST).read_to_vec()
+    });
+    read.map_err(|error| {
+        let said = error.to_string();
+        let said = text::plain(&said);
+        anyhow!(
+            "{page}: {said}; is the program still running, and the address whole, with its token?"
+        )
+    })
 }
 
 fn open(path: &Path) -> Result<File> {
