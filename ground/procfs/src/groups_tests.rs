@@ -78,7 +78,7 @@ fn the_second_version_by_hand() {
         (figures.anonymous_bytes, figures.shared_bytes),
         (1 << 20, 1 << 20)
     );
-    // R3: 5 MiB less 1 MiB of shared memory and a page of the swap cache.
+    // groups.R3: 5 MiB less 1 MiB of shared memory and a page of the swap cache.
     assert_eq!(figures.file_bytes, (4 << 20) - 4096);
     assert_eq!(
         (figures.kernel_bytes, figures.socket_bytes),
@@ -119,7 +119,7 @@ fn the_second_version_by_hand() {
         ([29, 1250, 10_000], 169_853_080)
     );
     assert_eq!((full.percent_hundredths, full.total_us), ([0, 19, 26], 7));
-    // R4: without `memory.current` it is the top, whose usage is the sum.
+    // groups.R4: without `memory.current` it is the top, whose usage is the sum.
     fs::remove_file(inner.join("memory.current")).expect("it is there");
     let figures = group.figures().expect("its files are there");
     assert!(figures.is_top);

@@ -144,7 +144,10 @@ pub fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
     match target {
         Target::Pid(pid) => of_process(*pid, with_blocks),
         Target::Url(url) => of_url(url, with_blocks),
-        Target::Group(group) => group::gather(group),
+        Target::Group(group) => {
+            let (lines, notes) = group::gather(group)?;
+            Ok(Gathered { lines, notes })
+        }
         Target::File(path) => {
             let mut gathered = Gathered::default();
             let file = open(path)?;

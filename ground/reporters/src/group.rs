@@ -24,12 +24,15 @@ use skinflint_procfs::groups::{Figures, Group, Version};
 use skinflint_procfs::{Rollup, rollup, status};
 
 use crate::entry::{Entry, Kind, NOT_EXPLAINED, Units, component};
-use crate::gathered::Gathered;
 use crate::process::{self, NoFigures};
+use crate::store::Store;
 
 /// The most processes that have rows of their own in a tree, and the most groups (U3).
 const MOST_PROCESSES: usize = 40;
 const MOST_GROUPS: usize = 60;
+
+/// A figure of a group.
+type Amount = fn(&Figures) -> u64;
 
 /// A process in the group, and what it maps.
 struct Member {
@@ -37,11 +40,11 @@ struct Member {
     rollup: Rollup,
 }
 
-/// Gathers the lines of a control group.
+/// Gathers the lines of a control group, and what the user should know beside them.
 ///
 /// # Errors
 /// If it is gone.
-pub(crate) fn gather(group: &Group) -> Result<Gathered> {
+pub fn gather(group: &Group) -> Result<(Store, Vec<String>)> {
     let all = group.whole();
     let (members, unseen) = members(&all);
     // After the processes: reading them takes longest, and the usage is to be as of the statistics.
@@ -49,7 +52,8 @@ pub(crate) fn gather(group: &Group) -> Result<Gathered> {
     let figures = figures.with_context(|| group.folder.display().to_string())?;
     let mut out = Out {
         process: format!("control group {}", group.name()),
-        gathered: Gathered::default(),
+        lines: Store::new(),
+        notes: Vec::new(),
     };
     out.memory(&figures, &members);
     out.mapped(&figures, &members);
@@ -57,7 +61,7 @@ pub(crate) fn gather(group: &Group) -> Result<Gathered> {
     out.groups(group, &figures, &all);
     out.single(&figures, members.len() + unseen);
     out.notes(group.version, &figures, unseen);
-    Ok(out.gathered)
+    Ok((out.lines, out.notes))
 }
 
 /// Returns the processes of these groups that can be read, and the number of those that cannot.
@@ -81,13 +85,14 @@ fn less(whole: u64, parts: u64) -> i64 {
 
 struct Out {
     process: String,
-    gathered: Gathered,
+    lines: Store,
+    notes: Vec<String>,
 }
 
 impl Out {
     fn line(&mut self, path: &str, units: Units, amount: i64, description: &str) {
         // If memory runs out, the line is missing, as in every other report.
-        let _ = self.gathered.lines.push(&Entry {
+        let _ = self.lines.push(&Entry {
             process: &self.process,
             path,
             kind: Kind::Other,
@@ -291,7 +296,7 @@ impl Out {
 
     /// Adds what a group has beyond those below it that have rows.
     fn group(&mut self, path: &str, figures: &Figures, kids: &[&Figures]) {
-        let kinds: [(&str, fn(&Figures) -> u64); 7] = [
+        let kinds: [(&str, Amount); 7] = [
             ("anonymous", |it| it.anonymous_bytes),
             ("file-cache", |it| it.file_bytes),
             ("shared-memory", |it| it.shared_bytes),
@@ -426,7 +431,7 @@ impl Out {
     }
 
     fn notes(&mut self, version: Version, figures: &Figures, unseen: usize) {
-        let notes = &mut self.gathered.notes;
+        let notes = &mut self.notes;
         if unseen > 0 {
             notes.push(format!(
                 "{unseen} of its processes cannot be looked at: what they hold is in anonymous/{NOT_EXPLAINED}; \

@@ -47,10 +47,10 @@ fn report() -> (Process, Vec<String>, tempfile::TempDir) {
         ],
     );
     let group = Group::named(&top).expect("it has statistics");
-    let gathered = gather(&group).expect("it is there");
-    let mut all = trees(gathered.lines.iter());
+    let (lines, notes) = gather(&group).expect("it is there");
+    let mut all = trees(lines.iter());
     assert_eq!(all.len(), 1);
-    (all.remove(0), gathered.notes, folder)
+    (all.remove(0), notes, folder)
 }
 
 #[test]
@@ -116,7 +116,8 @@ fn anonymous_memory_is_by_process_and_the_rest_has_a_row() {
 fn many_processes_are_few_rows_and_the_same_sum() {
     let mut out = Out {
         process: "g".into(),
-        gathered: Gathered::default(),
+        lines: Store::new(),
+        notes: Vec::new(),
     };
     let members: Vec<Member> = (0..1000u64)
         .map(|at| Member {
@@ -130,7 +131,7 @@ fn many_processes_are_few_rows_and_the_same_sum() {
     out.divided("memory/anonymous", 1000, &members, "", |it| {
         it.pss_anon_bytes
     });
-    let all = trees(out.gathered.lines.iter());
+    let all = trees(out.lines.iter());
     let node = all[0].at("memory/anonymous").expect("it is there");
     assert_eq!((node.amount, node.kids.len()), (1000, MOST_PROCESSES + 2));
     let shown: i128 = (1000 - MOST_PROCESSES as i128..1000)
