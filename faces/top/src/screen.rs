@@ -51,7 +51,9 @@ struct Watched {
     feed: Feed,
     state: State,
     names: Names,
-    group: group::Watch,
+    /// Found once the process is known: the first look reads which it is.
+    group: Option<group::Watch>,
+    growing: bool,
     last_ticket: u64,
     ended: bool,
 }
@@ -60,11 +62,10 @@ impl Watched {
     fn open(path: &Path, options: &Options) -> Result<Watched, OpenError> {
         // A copy (`fork`) began with what its parents had.
         let begun_with = Recording::open(path)?.ledger(2);
-        let feed = Feed::open(path)?;
-        let group = group::Watch::of(feed.trace().process.pid, options.growing);
         Ok(Watched {
-            feed,
-            group,
+            feed: Feed::open(path)?,
+            group: None,
+            growing: options.growing,
             state: State::begun_with(begun_with),
             names: Names::new(options.symbols.clone()),
             last_ticket: 0,
@@ -86,7 +87,11 @@ impl Watched {
         self.state.samples(&news.rss, news.snapshots);
         let process = &self.feed.trace().process;
         self.state.settle(process, self.last_ticket, news.ended);
-        self.state.group = self.group.line();
+        let (pid, growing) = (process.pid, self.growing);
+        let group = self
+            .group
+            .get_or_insert_with(|| group::Watch::of(pid, growing));
+        self.state.group = group.line();
         Ok(())
     }
 
