@@ -1,7 +1,7 @@
 //! Debug files by build id: from folders and from servers that the user names.
 //!
 //! ```text
-//!   --debuginfod FOLDER ─► looked into           --debuginfod URL ─ curl ─► URL/buildid/ID/debuginfo ─► cache
+//!   --debuginfod FOLDER ─► looked into           --debuginfod URL ──────► URL/buildid/ID/debuginfo ─► cache
 //! ```
 //!
 //! F1  No network is asked that the caller did not name: `env` names DEBUGINFOD_URLS.
@@ -9,6 +9,9 @@
 //!     cannot be reached or is in trouble is named and not asked again by this call, and nothing about it is
 //!     remembered. The cache is the user's ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
 //! F3  A fetched file is used only if it holds the build id that was recorded (locate.rs, locate.L1).
+//!
+//! F4  `http://` is asked by ureq. `https://` is asked by curl, unless the feature `tls` is on: rustls weighs more than
+//!     the program has room for, and who has a server of debug files on the network has curl.
 //!
 //! Not here: reading what was fetched (module.rs).
 
@@ -21,7 +24,7 @@ use skinflint_trace::Module;
 use crate::error::SourceError;
 
 /// The longest that one file may take.
-const FETCH_SECONDS: &str = "120";
+const FETCH: Duration = Duration::from_secs(120);
 /// How long we remember that a server does not have a file.
 const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
@@ -29,7 +32,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 /// told of a server that does not answer.
 ///
 /// # Errors
-/// If what was named is neither a folder nor an address, `env` has no variable, or there is no curl.
+/// If what was named is neither a folder nor an address, `env` has no variable, or https is to be asked and there is no curl.
 pub(crate) fn folders(
     named: &[String],
     modules: &[Module],
@@ -113,20 +116,55 @@ enum Answer {
     No(String),
 }
 
-/// Interprets the exit status of curl and the status of HTTP.
-fn answer(curl: Option<i32>, http: &str) -> Answer {
-    match (curl, http) {
-        (Some(0), _) => Answer::File,
-        // 22: the server answered, and not with the file. Gone and not found are answers to the question.
-        (Some(22), "404" | "410") => Answer::HasNone,
-        (Some(22), http) => Answer::No(format!("it answered {http}")),
-        (Some(code), _) => Answer::No(format!("not reached (curl {code})")),
-        (None, _) => Answer::No("curl was ended".into()),
+/// Interprets a status of HTTP that is no success.
+fn refused(status: &str) -> Answer {
+    match status {
+        // Gone and not found are answers to the question.
+        "404" | "410" => Answer::HasNone,
+        status => Answer::No(format!("it answered {status}")),
     }
 }
 
 /// Asks for a file, which is written to `part` if there is one.
 fn ask(url: &str, part: &Path) -> Result<Answer, SourceError> {
+    if url.starts_with("https://") && cfg!(not(feature = "tls")) {
+        return ask_by_curl(url, part);
+    }
+    match fetched(url, part) {
+        Ok(()) => Ok(Answer::File),
+        Err(ureq::Error::StatusCode(status)) => Ok(refused(&status.to_string())),
+        // It sends us on to https.
+        Err(ureq::Error::TlsRequired | ureq::Error::RequireHttpsOnly(_)) => ask_by_curl(url, part),
+        Err(error) => Ok(Answer::No(format!("not reached ({error})"))),
+    }
+}
+
+fn fetched(url: &str, part: &Path) -> Result<(), ureq::Error> {
+    let config = ureq::Agent::config_builder();
+    let config = config.timeout_global(Some(FETCH)).build();
+    let answer = ureq::Agent::new_with_config(config).get(url).call()?;
+    let mut body = answer
+        .into_body()
+        .into_with_config()
+        .limit(u64::MAX)
+        .reader();
+    let mut file = std::fs::File::create(part)?;
+    std::io::copy(&mut body, &mut file)?;
+    Ok(())
+}
+
+/// Interprets the exit status of curl and the status of HTTP.
+fn answer(curl: Option<i32>, http: &str) -> Answer {
+    match (curl, http) {
+        (Some(0), _) => Answer::File,
+        // 22: the server answered, and not with the file.
+        (Some(22), http) => refused(http),
+        (Some(code), _) => Answer::No(format!("not reached (curl {code})")),
+        (None, _) => Answer::No("curl was ended".into()),
+    }
+}
+
+fn ask_by_curl(url: &str, part: &Path) -> Result<Answer, SourceError> {
     let output = Command::new("curl")
         .args([
             "--silent",
@@ -134,11 +172,11 @@ fn ask(url: &str, part: &Path) -> Result<Answer, SourceError> {
             "--location",
             "--proto",
             "=http,https",
-            "--max-time",
-            FETCH_SECONDS,
             "--write-out",
             "%{http_code}",
+            "--max-time",
         ])
+        .arg(FETCH.as_secs().to_string())
         .arg("--output")
         .arg(part)
         .arg("--")
@@ -148,7 +186,7 @@ fn ask(url: &str, part: &Path) -> Result<Answer, SourceError> {
         .env_remove("LD_PRELOAD")
         .output()
         .map_err(SourceError::of(
-            "--debuginfod: curl cannot be started, which asks servers (apt-get install curl)",
+            "--debuginfod: curl cannot be started, which asks servers by https (apt-get install curl)",
         ))?;
     Ok(answer(
         output.status.code(),
@@ -231,6 +269,58 @@ mod tests {
         assert_eq!(answer(None, ""), Answer::No("curl was ended".into()));
     }
 
+    /// Answers one request with this, and returns what was asked.
+    fn served(answer: &'static [u8]) -> (String, std::thread::JoinHandle<String>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("a port"));
+        let asked = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut asked = [0; 4096];
+            let len = std::io::Read::read(&mut stream, &mut asked).expect("a request");
+            std::io::Write::write_all(&mut stream, answer).expect("sent");
+            String::from_utf8_lossy(&asked[..len]).into_owned()
+        });
+        (url, asked)
+    }
+
+    #[test]
+    fn http_is_asked_without_another_program() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let part = folder.path().join("part");
+        let (url, asked) =
+            served(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n\x7fELF!");
+        assert_eq!(
+            ask(&format!("{url}/buildid/ab/debuginfo"), &part).expect("no curl"),
+            Answer::File
+        );
+        assert_eq!(std::fs::read(&part).expect("fetched"), b"\x7fELF!");
+        assert!(
+            asked
+                .join()
+                .expect("it answers")
+                .starts_with("GET /buildid/ab/debuginfo HTTP/1.1\r\n")
+        );
+        for (answer, expected) in [
+            (
+                &b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"[..],
+                Answer::HasNone,
+            ),
+            (
+                b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                Answer::No("it answered 503".into()),
+            ),
+        ] {
+            let (url, asked) = served(answer);
+            assert_eq!(ask(&url, &part).expect("no curl"), expected);
+            asked.join().expect("it answers");
+        }
+        // A file that is cut short is no file.
+        let (url, asked) =
+            served(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\nConnection: close\r\n\r\nELF");
+        assert!(matches!(ask(&url, &part).expect("no curl"), Answer::No(_)));
+        asked.join().expect("it answers");
+    }
+
     #[test]
     fn a_server_that_is_not_reached_is_not_remembered() {
         // A port of loopback on which no program listens any more.
@@ -247,7 +337,7 @@ mod tests {
             first_node: 0,
         };
         let mut servers = [Server::new(&format!("http://127.0.0.1:{port}/"))];
-        fetch(&mut servers, cache.path(), &module, |_| {}).expect("curl");
+        fetch(&mut servers, cache.path(), &module, |_| {}).expect("it is said");
         assert!(servers[0].is_out);
         assert!(!cache.path().join("abcd/none").exists());
     }

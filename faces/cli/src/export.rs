@@ -9,15 +9,17 @@
 //!
 //! Not here: the formats (`export`).
 
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_export::{
-    LivesPass, Source, Value, dhat, file, firefox, folded, heaptrack, memory_report, pprof,
-    speedscope,
+    LivesPass, Source, Value, anonymous, dhat, file, firefox, folded, heaptrack, memory_report,
+    pprof, speedscope,
 };
 use skinflint_recording::{More, Recording};
 use skinflint_view::units;
@@ -33,6 +35,7 @@ Examples:
   skinflint export app.sft --format firefox -o app.json.gz # profiler.firefox.com
   skinflint export app.sft --format memory-report --at end -o memory-report.json.gz  # about:memory
   skinflint export app.sft --format heaptrack -o app.heaptrack.gz
+  skinflint export app.sft --format pprof --anonymize -o for-others.pb.gz
 
 docs/export.md says what each format holds, and what it cannot hold. A name that ends in .gz is
 compressed.";
@@ -61,6 +64,15 @@ pub struct ExportArgs {
     #[arg(long, value_name = "VALUE")]
     pub value: Option<String>,
 
+    /// Replace all names (functions, files, modules, commands, arguments, paths, marks) by hashes under a key that is
+    /// drawn anew and thrown away; figures stay
+    #[arg(long)]
+    pub anonymize: bool,
+
+    /// With --anonymize: also write which hash is which name, to a new file that only you can read
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    pub name_map: Option<PathBuf>,
+
     #[command(flatten)]
     pub names: NameOptions,
 }
@@ -81,6 +93,8 @@ pub enum Format {
     MemoryReport,
     /// heaptrack's text, version 3: every event
     Heaptrack,
+    /// The whole report, as `skinflint report --json` has it
+    Json,
     /// A table with a row for each stack (in builds with --features parquet)
     Parquet,
 }
@@ -121,12 +135,35 @@ pub fn export(args: &ExportArgs) -> Result<u8> {
         report: &analysed.report,
         lives: &lives,
     };
+    let mut names = anonymous::Names::default();
+    let hashed = args.anonymize.then(|| {
+        (
+            names.report(source.report),
+            names.modules(&trace.process.exe, &trace.modules),
+        )
+    });
+    let (shown, loaded) = match &hashed {
+        Some((report, modules)) => (
+            Source { report, ..source },
+            pprof::Loaded { exe: "", modules },
+        ),
+        None => (
+            source,
+            pprof::Loaded {
+                exe: &trace.process.exe,
+                modules: &trace.modules,
+            },
+        ),
+    };
     to_file(
         &args.output,
         &args.trace,
         args.format != Format::Pprof,
-        &mut |out| write(args, value, &recording, source, out),
+        &mut |out| write(args, value, &recording, (shown, loaded), out),
     )?;
+    if let Some(path) = &args.name_map {
+        write_map(path, &names)?;
+    }
     for hint in analysed.hints.iter().take(3) {
         say!("Names: {hint}");
     }
@@ -161,16 +198,36 @@ fn checked(args: &ExportArgs) -> Result<Value> {
     })
 }
 
+/// Writes which hash is which name, to a new file of the user's alone: one that is there may be open to others.
+fn write_map(path: &Path, names: &anonymous::Names) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = options.open(path);
+    let written = file.and_then(|file| {
+        let mut out = BufWriter::new(file);
+        serde_json::to_writer_pretty(&mut out, names.map())?;
+        out.write_all(b"\n")?;
+        out.flush()
+    });
+    written.with_context(|| {
+        format!(
+            "--name-map {}: cannot be written; name a file that is not there",
+            path.display()
+        )
+    })
+}
+
 fn write(
     args: &ExportArgs,
     value: Value,
     recording: &Recording,
-    source: Source<'_>,
+    (source, loaded): (Source<'_>, pprof::Loaded<'_>),
     out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
     let trace = &recording.trace;
     match args.format {
-        Format::Pprof => pprof::write(source, out),
+        Format::Pprof => pprof::write(source, loaded, out),
+        Format::Json => skinflint_view::json::write(source.report, false, out),
         Format::Dhat => dhat::write(source, out),
         Format::Folded => folded::write(source, value, out),
         Format::Speedscope => speedscope::write(source, out),

@@ -4,7 +4,8 @@
 //!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
 //!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► lines ─► tree │ difference │ JSON │ OpenMetrics │ file
 //!        └─ none ──────────────► /proc/PID ──────────────┤
-//!   FILE, URL ───────────────────────────────────────────┘
+//!   FILE, URL ───────────────────────────────────────────┤
+//!   --cgroup ─► control group + /proc of its processes ───┘
 //! ```
 //!
 //! M1  What is not known is reported as such and never shown as 0: a process without a socket has no heap rows, and a
@@ -26,10 +27,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
 use skinflint_reporters::gathered::{self, Gathered, HOW, Subject, Target, gather};
 use skinflint_reporters::live_page::LivePage;
+use skinflint_reporters::metrics_page::MetricsPage;
 use skinflint_reporters::named::Note;
+use skinflint_reporters::openmetrics::Series;
 use skinflint_reporters::text::{self, Style};
-use skinflint_reporters::tree::{Builder, Presence};
-use skinflint_reporters::{Action, Entry, endpoint, file, json, openmetrics, process};
+use skinflint_reporters::tree::{Builder, Presence, trees};
+use skinflint_reporters::{Action, Entry, endpoint, file, json, process};
 
 pub const HELP: &str = "\
 Examples:
@@ -39,6 +42,9 @@ Examples:
   skinflint memory 4711 --diff before.json.gz   # what has changed since
   skinflint memory 4711 --page                  # the same in a browser, with buttons and a timeline
   skinflint memory 4711 --openmetrics           # for a collector of Prometheus
+  skinflint memory 4711 --openmetrics=9101      # the same at http://127.0.0.1:9101/metrics
+  skinflint memory 4711 --cgroup                # the control group that it is in: a container's memory
+  skinflint memory --cgroup /system.slice       # a control group by its name, or by its folder
   skinflint memory                              # the processes that can be asked
 
 Of any process of yours it shows the resident memory, as the kernel counts it. A program started
@@ -47,46 +53,59 @@ reports everything. Files are Firefox's (about:memory, version 1). [2] behind a 
 that path; [+] and [-]: only in the second or first of two reports.";
 
 #[derive(ClapArgs, Debug)]
+#[command(group(clap::ArgGroup::new("subject").multiple(true)))]
 pub struct MemoryArgs {
     /// A process, the URL of its page, or a file of about:memory [default: lists the processes
     /// that can be asked]
-    #[arg(value_name = "PID|URL|FILE")]
+    #[arg(value_name = "PID|URL|FILE", group = "subject")]
     pub what: Option<String>,
 
+    /// A control group: its folder, its name as in /proc/PID/cgroup, or a process in it
+    /// [default: that of PID, or else our own]
+    #[arg(long, value_name = "GROUP", num_args = 0..=1, group = "subject",
+          conflicts_with_all = ["page", "blocks", "minimize", "gc", "cc"])]
+    pub cgroup: Option<Option<String>>,
+
     /// Show what has changed since this file
-    #[arg(long, value_name = "FILE", requires = "what")]
+    #[arg(long, value_name = "FILE", requires = "subject")]
     pub diff: Option<PathBuf>,
 
     /// Show it again every so many seconds, until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
-          value_parser = seconds, requires = "what", conflicts_with_all = ["save"])]
+          value_parser = seconds, requires = "subject", conflicts_with_all = ["save"])]
     pub watch: Option<f64>,
 
     /// Serve a page on 127.0.0.1 and print its address, until Ctrl-C; 0 is any port
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
-          requires = "what",
+          requires = "subject",
           conflicts_with_all = ["watch", "save", "json", "openmetrics", "diff", "threshold", "exact"])]
     pub page: Option<u16>,
 
     /// Put rows together that are less than this part of their tree; 0 shows all
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, requires = "what",
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent, requires = "subject",
           conflicts_with_all = ["json", "openmetrics", "save"])]
     pub threshold: f64,
 
     /// Bytes instead of MB
-    #[arg(long, requires = "what", conflicts_with_all = ["json", "openmetrics", "save"])]
+    #[arg(long, requires = "subject", conflicts_with_all = ["json", "openmetrics", "save"])]
     pub exact: bool,
 
     /// Print the trees as JSON, a line for each time
     #[arg(long, conflicts_with_all = ["openmetrics"])]
     pub json: bool,
 
-    /// Print OpenMetrics text, for Prometheus, once
-    #[arg(long, requires = "what", conflicts_with_all = ["diff", "watch"])]
-    pub openmetrics: bool,
+    /// Print OpenMetrics text, for Prometheus, once; with a port, serve it on 127.0.0.1 until Ctrl-C (0 is any port):
+    /// every user of this machine may read it
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, requires = "subject",
+          conflicts_with_all = ["diff", "watch", "page"])]
+    pub openmetrics: Option<Option<u16>>,
+
+    /// The most series of each unit; what has none is in the path (others) [default: 1000]
+    #[arg(long, value_name = "N", requires = "openmetrics", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub series: Option<u32>,
 
     /// Write a file of about:memory instead; gzipped if it ends in .gz; `-` is stdout, not gzipped
-    #[arg(long, value_name = "FILE", requires = "what", conflicts_with_all = ["json", "openmetrics"])]
+    #[arg(long, value_name = "FILE", requires = "subject", conflicts_with_all = ["json", "openmetrics"])]
     pub save: Option<PathBuf>,
 
     /// Also ask which blocks each line has measured, for `skinflint dark-matter`
@@ -94,15 +113,15 @@ pub struct MemoryArgs {
     pub blocks: bool,
 
     /// Before: have the program give back what it can rebuild
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub minimize: bool,
 
     /// Before: have it collect garbage
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub gc: bool,
 
     /// Before: have it collect cycles
-    #[arg(long, requires = "what")]
+    #[arg(long, requires = "subject")]
     pub cc: bool,
 }
 
@@ -125,10 +144,9 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn memory(args: &MemoryArgs) -> Result<u8> {
-    let Some(what) = &args.what else {
+    let Some(target) = target(args)? else {
         return list(args.json);
     };
-    let target = Target::of(what)?;
     if let (Target::File(path), Some(_)) = (&target, args.watch) {
         bail!(
             "--watch: {} does not change: give a process's number, or the URL of its page",
@@ -138,6 +156,9 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     act(args, &target)?;
     if let Some(port) = args.page {
         return page(port, &target);
+    }
+    if let Some(Some(port)) = args.openmetrics {
+        return metrics(port, args, &target);
     }
     let Some(every) = args.watch else {
         let gathered = gather(&target, args.blocks)?;
@@ -150,6 +171,29 @@ pub fn memory(args: &MemoryArgs) -> Result<u8> {
     watch(args, &target, Duration::from_secs_f64(every))
 }
 
+/// Returns what is to be measured; `None`: nothing was named.
+fn target(args: &MemoryArgs) -> Result<Option<Target>> {
+    match (&args.what, &args.cgroup) {
+        (None, None) => Ok(None),
+        (Some(what), None) => Target::of(what).map(Some),
+        (Some(what), Some(Some(group))) => {
+            bail!(
+                "{what} and --cgroup {group}: name one of them, or `{what} --cgroup` for the group of a process"
+            )
+        }
+        (Some(what), Some(None)) if what.parse::<u32>().is_err() => {
+            bail!(
+                "{what} --cgroup: only a process has a control group; give its number, or the group"
+            )
+        }
+        (what, Some(group)) => {
+            let own = std::process::id().to_string();
+            let named = group.as_ref().or(what.as_ref()).unwrap_or(&own);
+            Target::of_group(named).map(Some)
+        }
+    }
+}
+
 /// Measures and shows again and again (M2).
 fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut said: Vec<String> = Vec::new();
@@ -157,12 +201,15 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     loop {
         let gathered = match gather(target, false) {
             Err(error) if !first && gathered::has_ended(&error) => {
-                say!("skinflint: the process has ended");
+                match target {
+                    Target::Group(_) => say!("skinflint: the control group is gone"),
+                    _ => say!("skinflint: the process has ended"),
+                }
                 return Ok(0);
             }
             other => other?,
         };
-        if !args.json && !args.openmetrics && io::stdout().is_terminal() {
+        if !args.json && io::stdout().is_terminal() {
             // Moves the cursor home and clears what is below: less flicker than clearing everything.
             print_all("\x1b[H\x1b[J")?;
         } else if !first && !args.json {
@@ -279,8 +326,8 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     let processes = builder.finish();
     let text = if args.json {
         format!("{}\n", json::render(&processes, &gathered.notes))
-    } else if args.openmetrics {
-        openmetrics::render(&processes)
+    } else if args.openmetrics.is_some() {
+        series(args).render(&processes)
     } else if processes.is_empty() {
         match args.diff {
             Some(_) => "nothing has changed\n".to_owned(),
@@ -295,6 +342,34 @@ fn show(args: &MemoryArgs, gathered: &Gathered) -> Result<u8> {
     };
     print_all(&text)?;
     Ok(0)
+}
+
+fn series(args: &MemoryArgs) -> Series {
+    Series::new(args.series.unwrap_or(1000) as usize)
+}
+
+/// Serves OpenMetrics until Ctrl-C, or until what is measured has ended.
+fn metrics(port: u16, args: &MemoryArgs, target: &Target) -> Result<u8> {
+    if let Target::File(path) = target {
+        let path = path.display();
+        bail!("--openmetrics={port}: {path} does not change; leave the port out");
+    }
+    gather(target, false)?;
+    let mut page = MetricsPage::open(port, series(args)).with_context(|| {
+        format!("--openmetrics: port {port} of 127.0.0.1 cannot be listened on")
+    })?;
+    print_all(&format!("{}\n", page.url()))?;
+    loop {
+        let measure = || Ok(trees(gather(target, false)?.lines.iter()));
+        match page.serve_one(measure, |error: &anyhow::Error| format!("{error:#}\n"))? {
+            Some(error) if gathered::has_ended(&error) => {
+                say!("skinflint: {}", text::plain(&format!("{error:#}")));
+                return Ok(0);
+            }
+            Some(error) => say!("skinflint: {}", text::plain(&format!("{error:#}"))),
+            None => {}
+        }
+    }
 }
 
 /// Serves the page until Ctrl-C.

@@ -13,11 +13,13 @@
 //!     file.
 //! X2  Rows of a difference add up to the totals of their reports; it can check that (`adds_up`), and the command line
 //!     always does.
-//! X3  No input makes this crate panic. An error names the line and the column, or the field.
+//! X3  With `anonymous` a written file has figures, and hashes for all names.
+//! X4  No input makes this crate panic. An error names the line and the column, or the field.
 //!
 //! Not here: analysis, names of functions; writers get an open file (file.rs).
 //!
 //! [`Report::sites`]: skinflint_analysis::model::Report::sites
+pub mod anonymous;
 pub mod dhat;
 pub mod diff;
 pub mod diff_text;

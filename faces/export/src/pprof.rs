@@ -7,7 +7,9 @@
 //!
 //! P1  Sums over samples are the totals of the report, value by value.
 //! P2  Index 0 of the string table is the empty string; ids of functions, locations and mappings begin at 1.
-//! P3  Locations have no address: the report has names instead. Two stacks that differ only by address are two
+//! P3  The first mapping is the executable: readers take it for the program. Every object that was loaded has its path,
+//!     address range and build id; what a frame names and the trace does not, has its name alone.
+//! P4  Locations have no address: the report has names instead. Two stacks that differ only by address are two
 //!     samples with the same locations; readers add them up.
 //!
 //! The schema is `profile.proto` of github.com/google/pprof; fields that are not written are left out.
@@ -19,6 +21,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use rustc_hash::FxHashMap;
+use skinflint_trace::Module;
 
 use crate::source::{Source, Value, name};
 
@@ -42,8 +45,14 @@ struct Sample {
 struct Mapping {
     #[prost(uint64, tag = "1")]
     id: u64,
+    #[prost(uint64, tag = "2")]
+    memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    memory_limit: u64,
     #[prost(int64, tag = "5")]
     filename: i64,
+    #[prost(int64, tag = "6")]
+    build_id: i64,
     #[prost(bool, tag = "7")]
     has_functions: bool,
     #[prost(bool, tag = "8")]
@@ -112,6 +121,18 @@ struct Profile {
     default_sample_type: i64,
 }
 
+/// The most mappings: a program may load and unload objects for as long as it runs.
+const MOST_MAPPINGS: usize = 10_000;
+
+/// The objects that were loaded.
+#[derive(Clone, Copy, Default)]
+pub struct Loaded<'a> {
+    /// The executable's path.
+    pub exe: &'a str,
+    /// All of them, in the order in which they were seen.
+    pub modules: &'a [Module],
+}
+
 /// The tables of a profile being built (P2).
 struct Tables<'a> {
     source: Source<'a>,
@@ -119,6 +140,7 @@ struct Tables<'a> {
     strings: FxHashMap<String, i64>,
     /// Function ids by (name, file).
     functions: FxHashMap<(i64, i64), u64>,
+    /// Mapping ids by the file name of the module, as frames have it.
     mappings: FxHashMap<String, u64>,
     locations: FxHashMap<Vec<u32>, u64>,
 }
@@ -179,18 +201,49 @@ impl<'a> Tables<'a> {
         if let Some(&id) = self.mappings.get(module) {
             return id;
         }
-        let id = self.mappings.len() as u64 + 1;
+        let id = self.map(module, (0, 0), "");
         self.mappings.insert(module.into(), id);
-        let filename = self.string(module);
+        id
+    }
+
+    /// Adds a mapping, and returns its id.
+    fn map(&mut self, path: &str, (memory_start, memory_limit): (u64, u64), build_id: &str) -> u64 {
+        let id = self.profile.mapping.len() as u64 + 1;
+        let (filename, build_id) = (self.string(path), self.string(build_id));
         self.profile.mapping.push(Mapping {
             id,
+            memory_start,
+            memory_limit,
             filename,
+            build_id,
             has_functions: true,
             has_filenames: true,
             has_line_numbers: true,
             has_inline_frames: true,
         });
         id
+    }
+
+    /// Adds the objects that were loaded, the executable first (P3).
+    fn loaded(&mut self, loaded: Loaded<'_>) {
+        let is_exe = |module: &&Module| !loaded.exe.is_empty() && module.path == loaded.exe;
+        // Where the loader does not name the executable by its path, it is the object that was there first.
+        let exe = loaded
+            .modules
+            .iter()
+            .find(is_exe)
+            .or(loaded.modules.first());
+        let others = loaded.modules.iter();
+        let others = others.filter(|module| !exe.is_some_and(|exe| std::ptr::eq(exe, *module)));
+        for module in exe.into_iter().chain(others) {
+            let name = module.path.rsplit('/').next().unwrap_or_default();
+            if name.is_empty() || self.mappings.len() >= MOST_MAPPINGS {
+                continue;
+            }
+            let id = self.map(&module.path, (module.start, module.end), &module.build_id);
+            // Of two with one name, frames are of the first: they have the name alone.
+            self.mappings.entry(name.into()).or_insert(id);
+        }
     }
 
     /// Returns the location of one call: its frames, innermost first; all but the last are inlined.
@@ -234,8 +287,9 @@ fn signed(value: u64) -> i64 {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(source: Source<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(source: Source<'_>, loaded: Loaded<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut tables = Tables::new(source);
+    tables.loaded(loaded);
     for value in Value::ALL {
         let value_type = tables.value_type(value);
         tables.profile.sample_type.push(value_type);

@@ -1,7 +1,7 @@
 //! The picture of the state: a header, the books, live bytes over time, and the first stacks.
 //!
 //! ```text
-//!   redis-server 4711 · 12.3 s · recording            events, rates, window
+//!   redis-server 4711 · 12.3 s · recording            events, rates, window; its control group
 //!   books: live ███ free ██ files █                    live over time ▁▂▃▅▇
 //!   live      growth     churn      blocks    stack (innermost first)
 //! ```
@@ -125,7 +125,7 @@ fn clean(text: &str) -> String {
 pub fn draw(canvas: &mut Canvas<'_>, state: &State, trace: &Trace, names: &mut Names, view: &View) {
     names.begun = Instant::now();
     let [head, middle, table, foot] = Layout::vertical([
-        Constraint::Length(2),
+        Constraint::Length(2 + u16::from(state.group.is_some())),
         Constraint::Length(9),
         Constraint::Min(3),
         Constraint::Length(u16::from(view.keys)),
@@ -204,7 +204,9 @@ fn header(canvas: &mut Canvas<'_>, area: Rect, state: &State, trace: &Trace, vie
             rates.0, rates.1, rates.2
         ),
     };
-    canvas.render_widget(Paragraph::new(vec![first, Line::raw(second)]), area);
+    let mut lines = vec![first, Line::raw(second)];
+    lines.extend(state.group.as_deref().map(Line::raw));
+    canvas.render_widget(Paragraph::new(lines), area);
 }
 
 fn books(canvas: &mut Canvas<'_>, area: Rect, state: &State, view: &View) {

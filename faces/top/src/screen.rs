@@ -23,6 +23,7 @@ use skinflint_symbols::SymbolOptions;
 use skinflint_trace::OpenError;
 
 use crate::feed::Feed;
+use crate::group;
 use crate::picture::{self, Names, View};
 use crate::state::State;
 
@@ -53,6 +54,9 @@ struct Watched {
     feed: Feed,
     state: State,
     names: Names,
+    /// Found once the process is known: the first look reads which it is.
+    group: Option<group::Watch>,
+    growing: bool,
     last_ticket: u64,
     ended: bool,
 }
@@ -63,6 +67,8 @@ impl Watched {
         let begun_with = Recording::open(path)?.ledger(2);
         Ok(Watched {
             feed: Feed::open(path)?,
+            group: None,
+            growing: options.growing,
             state: State::begun_with(begun_with),
             names: Names::new(options.symbols.clone()),
             last_ticket: 0,
@@ -84,6 +90,11 @@ impl Watched {
         self.state.samples(&news.rss, news.snapshots);
         let process = &self.feed.trace().process;
         self.state.settle(process, self.last_ticket, news.ended);
+        let (pid, growing) = (process.pid, self.growing);
+        let group = self
+            .group
+            .get_or_insert_with(|| group::Watch::of(pid, growing));
+        self.state.group = group.line();
         Ok(())
     }
 

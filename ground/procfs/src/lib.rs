@@ -3,6 +3,7 @@
 //! ```text
 //!   /proc/PID/stat ─► Stat           status ─► About, Memory       smaps_rollup ─► Rollup
 //!             maps, smaps ─► MapLine, its figures     environ, cmdline, exe, comm ─► bytes and names
+//!   cgroup, /sys/fs/cgroup/… ─► Group ─► Figures
 //!   /proc ─► Processes: which live, whose child each is ─► belongs: below a member, or an orphan that came to the reaper
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! `compare`, `browser` and `collect`.
 
 mod file;
+pub mod groups;
 pub mod maps;
 pub mod process;
 pub mod processes;

@@ -17,6 +17,8 @@ pub struct Rollup {
     pub pss_bytes: Option<u64>,
     /// The anonymous part of that.
     pub pss_anon_bytes: Option<u64>,
+    /// The part of that in files.
+    pub pss_file_bytes: Option<u64>,
     /// The part of that in shared memory.
     pub pss_shmem_bytes: Option<u64>,
     /// Pages that only this process maps and that are as in their file.
@@ -38,6 +40,7 @@ impl Rollup {
                 "Rss" => &mut rollup.rss_bytes,
                 "Pss" => &mut rollup.pss_bytes,
                 "Pss_Anon" => &mut rollup.pss_anon_bytes,
+                "Pss_File" => &mut rollup.pss_file_bytes,
                 "Pss_Shmem" => &mut rollup.pss_shmem_bytes,
                 "Private_Clean" => &mut rollup.private_clean_bytes,
                 "Private_Dirty" => &mut rollup.private_dirty_bytes,
@@ -84,6 +87,7 @@ SwapPss:               5 kB
             rss_bytes: Some(1184 << 10),
             pss_bytes: Some(212 << 10),
             pss_anon_bytes: Some(96 << 10),
+            pss_file_bytes: Some(116 << 10),
             pss_shmem_bytes: Some(3 << 10),
             private_clean_bytes: Some(8 << 10),
             private_dirty_bytes: Some(97 << 10),

@@ -94,6 +94,9 @@ pub const UNCLASSIFIED: &str = "explicit/heap-unclassified";
 /// The path of the usable bytes of all live blocks of the allocator.
 pub const ALLOCATED: &str = "heap-allocated";
 
+/// The name of a row that has what is left over of a sum.
+pub const NOT_EXPLAINED: &str = "not-explained";
+
 /// Returns whether a path is below `explicit`.
 pub fn is_explicit(path: &str) -> bool {
     path.strip_prefix(EXPLICIT)

@@ -4,7 +4,8 @@
 //!   PID ─┬─ socket PID.report ─► a file of about:memory ─┐
 //!        ├─ socket PID.heap ───► figures + /proc/PID ────┼─► Gathered: lines, notes
 //!        └─ none ──────────────► /proc/PID ──────────────┤
-//!   FILE, URL ───────────────────────────────────────────┘
+//!   FILE, URL ───────────────────────────────────────────┤
+//!   control group ─► group.rs ───────────────────────────┘
 //! ```
 //!
 //! G1  What is not known is no line, and a note says how it could be known: a process without a socket has no heap rows.
@@ -14,11 +15,11 @@
 //! Not here: how lines look (`text`, `json`, `openmetrics`), flags (`cli`).
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use skinflint_procfs::groups::Group;
 
 use crate::diff::{Diff, Side};
 use crate::endpoint::{self, Answer};
@@ -30,11 +31,15 @@ use crate::process::NoFigures;
 use crate::registry::Action;
 use crate::store::Store;
 use crate::tree::Presence;
-use crate::{file, heap, process, text};
+use crate::{file, group, heap, process, text};
 
 /// How a process can be made to answer.
 pub const HOW: &str =
     "start it with `skinflint exec --memory -- CMD`, or have it link the reporters";
+
+/// The longest that a page may take, and the most bytes that it may save.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST: u64 = 1 << 30;
 
 /// The source of a report.
 pub enum Target {
@@ -44,9 +49,37 @@ pub enum Target {
     Url(String),
     /// A file of about:memory.
     File(PathBuf),
+    /// A control group.
+    Group(Group),
 }
 
 impl Target {
+    /// Returns the control group that a word of the command line means: a folder, a name as in `/proc/PID/cgroup`, or
+    /// the number of a process that is in it.
+    ///
+    /// # Errors
+    /// If there is none, or its memory is not counted here.
+    pub fn of_group(text: &str) -> Result<Target> {
+        let pid = text.parse::<u32>();
+        let found = match pid {
+            Ok(pid) => Group::of_process(pid),
+            Err(_) => Group::named(Path::new(text)),
+        };
+        match (found, pid) {
+            (Some(group), _) => Ok(Target::Group(group)),
+            (None, Ok(pid)) => {
+                process::title(pid).with_context(|| format!("process {pid}"))?;
+                bail!(
+                    "--cgroup: no control group counts the memory of process {pid}, or it is not shown here"
+                )
+            }
+            (None, Err(_)) => bail!(
+                "--cgroup {text}: no control group that counts memory; give its folder (with memory.stat in it), its name \
+                 as in /proc/PID/cgroup, or the number of a process"
+            ),
+        }
+    }
+
     /// Returns what a word of the command line means: a number, an address, else a file.
     ///
     /// # Errors
@@ -111,6 +144,10 @@ pub fn gather(target: &Target, with_blocks: bool) -> Result<Gathered> {
     match target {
         Target::Pid(pid) => of_process(*pid, with_blocks),
         Target::Url(url) => of_url(url, with_blocks),
+        Target::Group(group) => {
+            let (lines, notes) = group::gather(group)?;
+            Ok(Gathered { lines, notes })
+        }
         Target::File(path) => {
             let mut gathered = Gathered::default();
             let file = open(path)?;
@@ -166,7 +203,7 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
     Ok(gathered)
 }
 
-/// Reads the page at an address: what it saves is requested with curl, as debug files are.
+/// Reads the page at an address.
 fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
     let more = if with_blocks { "blocks=1" } else { "fresh=1" };
     let json = saved_by(url, more)?;
@@ -179,48 +216,28 @@ fn of_url(url: &str, with_blocks: bool) -> Result<Gathered> {
 /// Returns what a page saves when it is asked in this way.
 ///
 /// # Errors
-/// If there is no curl, or no page.
+/// If there is no page.
 pub fn saved_by(url: &str, more: &str) -> Result<Vec<u8>> {
     let (page, query) = url.split_once('?').unwrap_or((url, ""));
     let asked = format!("{}/save?{query}&{more}", page.trim_end_matches('/'));
-    let done = Command::new("curl")
-        // The page's address is a key, and the list of processes shows a command's arguments to every user.
-        .args([
-            "--config",
-            "-",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-            "--max-time",
-            "60",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .and_then(|mut curl| {
-            let quoted = asked
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', " ");
-            // If curl has ended, its status says why.
-            let _ = curl
-                .stdin
-                .take()
-                .map(|mut stdin| writeln!(stdin, "url = \"{quoted}\""));
-            curl.wait_with_output()
-        })
-        .context("curl is needed to ask a URL: apt-get install curl")?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        bail!(
-            "{page}: {}; is the program still running, and the address whole, with its token?",
-            text::plain(said.trim())
-        );
-    }
-    Ok(done.stdout)
+    // No proxy is asked, and no redirect followed: the address is a key, and for a program on this machine.
+    let config = ureq::Agent::config_builder()
+        .proxy(None)
+        .max_redirects(0)
+        .timeout_global(Some(PATIENCE))
+        .build();
+    let answer = ureq::Agent::new_with_config(config).get(&asked).call();
+    let read = answer.and_then(|mut answer| {
+        let body = answer.body_mut().with_config();
+        body.limit(LARGEST).read_to_vec()
+    });
+    read.map_err(|error| {
+        let said = error.to_string();
+        let said = text::plain(&said);
+        anyhow!(
+            "{page}: {said}; is the program still running, and the address whole, with its token?"
+        )
+    })
 }
 
 fn open(path: &Path) -> Result<File> {
@@ -259,10 +276,13 @@ pub fn act(pid: u32, action: Action) -> Result<String> {
     }
 }
 
-/// Reports whether the process has ended since it was measured.
+/// Reports whether the process has ended, or the control group is gone, since it was measured.
 pub fn has_ended(error: &anyhow::Error) -> bool {
     let gone = error.downcast_ref::<NoFigures>();
-    matches!(gone, Some(NoFigures::Gone | NoFigures::Empty))
+    matches!(
+        gone,
+        Some(NoFigures::Gone | NoFigures::Empty | NoFigures::NoGroup)
+    )
 }
 
 /// Reports whether the file or process is at fault, and not the command line.

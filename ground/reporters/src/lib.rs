@@ -4,6 +4,7 @@
 //!   reporters (gc, caches, SQLite, C, Python) ─┐
 //!   process (/proc) ───────────────────────────┼─► registry ─► Measurement ─► tree ─► text, difference
 //!   heap (the allocator that is there) ────────┘                         └─► file (about:memory), OpenMetrics
+//!   group (a control group: kernel, processes) ─► lines as well
 //! ```
 //!
 //! P1  Sums are computed from lines and never typed; what no reporter covers is a row of its own.
@@ -28,6 +29,8 @@ pub mod entry;
 pub mod file;
 #[cfg(feature = "gather")]
 pub mod gathered;
+#[cfg(feature = "gather")]
+pub mod group;
 mod grown;
 pub mod heap;
 mod image;
@@ -35,6 +38,8 @@ mod image;
 pub mod json;
 #[cfg(feature = "page")]
 pub mod live_page;
+#[cfg(feature = "page")]
+pub mod metrics_page;
 pub mod named;
 #[cfg(feature = "files")]
 pub mod openmetrics;

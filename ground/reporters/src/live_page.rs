@@ -134,12 +134,7 @@ impl<B: Backend> LivePage<B> {
 
     /// Returns the status and words of a refusal, if the request breaks L2 or L3.
     fn refusal(&self, request: &Request) -> Option<(u16, String)> {
-        let header = |name: &'static str| {
-            let mut found = request.headers().iter();
-            found
-                .find(|header| header.field.equiv(name))
-                .map(|header| header.value.as_str())
-        };
+        let header = |name| header_of(request, name);
         let port = self.address.port();
         let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let host_is_ours = |host: &str| hosts.iter().any(|ours| ours == host);
@@ -224,6 +219,14 @@ impl<B: Backend> LivePage<B> {
             _ => Err((404, "there is no such page".into())),
         }
     }
+}
+
+/// Returns a header of a request.
+pub(crate) fn header_of<'a>(request: &'a Request, name: &'static str) -> Option<&'a str> {
+    let mut found = request.headers().iter();
+    found
+        .find(|header| header.field.equiv(name))
+        .map(|header| header.value.as_str())
 }
 
 fn text_of(processes: &[Process], notes: &[String]) -> Vec<u8> {

@@ -38,6 +38,8 @@ pub enum NoFigures {
     Forbidden,
     /// It has no memory of its own: a kernel thread, or one that has ended and was not waited for.
     Empty,
+    /// There is no such control group, or there is none any more.
+    NoGroup,
     /// The system refused otherwise, with this error number.
     Other(i32),
 }
@@ -46,6 +48,7 @@ impl fmt::Display for NoFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoFigures::Gone => f.write_str("no such process (any more)"),
+            NoFigures::NoGroup => f.write_str("no such control group (any more)"),
             // SAFETY: no memory is involved.
             NoFigures::Forbidden if unsafe { libc::geteuid() } == 0 => f.write_str(
                 "the kernel refuses to show its /proc files, also to root: this root lacks CAP_SYS_PTRACE over it \

@@ -17,7 +17,7 @@
 
 use std::fmt::Write as _;
 
-use crate::entry::{EXPLICIT, Units};
+use crate::entry::{EXPLICIT, NOT_EXPLAINED, Units};
 use crate::tree::{Node, Presence, Process};
 
 /// How trees are shown.
@@ -163,7 +163,9 @@ pub fn plain(text: &str) -> String {
 }
 
 fn below(node: &Node, whole: Whole, indent: &str, style: Style, out: &mut String) {
-    let is_tiny = |kid: &Node| whole.part(kid).abs() < style.threshold_percent;
+    // What is left over is always shown, however little it is: by it the reader judges the others.
+    let is_tiny =
+        |kid: &Node| whole.part(kid).abs() < style.threshold_percent && kid.name != NOT_EXPLAINED;
     let (tiny, shown): (Vec<&Node>, Vec<&Node>) = node.kids.iter().partition(|kid| is_tiny(kid));
     let mut rows: Vec<(i128, String, Option<&Node>)> = shown
         .iter()

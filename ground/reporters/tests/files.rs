@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use skinflint_base::random::Random;
 use skinflint_reporters::diff::{Diff, Side};
 use skinflint_reporters::file::{self, ReadError};
-use skinflint_reporters::openmetrics;
+use skinflint_reporters::openmetrics::Series;
 use skinflint_reporters::tree::{Builder, Presence, trees};
 use skinflint_reporters::{Entry, Kind, Units};
 
@@ -395,7 +395,7 @@ fn openmetrics_by_hand() {
             ..line("explicit/x", 1)
         },
     ];
-    let text = openmetrics::render(&trees(lines.into_iter()));
+    let text = Series::new(100).render(&trees(lines.into_iter()));
     for wanted in [
         "# TYPE skinflint_memory_bytes gauge\n# UNIT skinflint_memory_bytes bytes\n",
         "skinflint_memory_bytes{process=\"viewer\",pid=\"42\",path=\"explicit/a\",kind=\"heap\"} 11\n",

@@ -30,7 +30,8 @@ const EDGES: &[(&str, &[&str])] = &[
     // `unwind`: the stacks of guarded samples; it neither allocates nor locks.
     ("alloc", &["base", "pages", "sizes", "unwind"]),
     // `reporters` is what a program reports about its own memory. Engines take the trait from it, and nothing else.
-    ("reporters", &["base"]),
+    // `procfs`: control groups and their processes, for the command line only (feature "gather").
+    ("reporters", &["base", "procfs"]),
     ("reporters-so", &["reporters"]),
     ("gc", &["base", "pages", "reporters"]),
     // `reporters` for the reporter trait only.
@@ -99,10 +100,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // `export`: stacks of two builds are matched as in every other difference.
     ("check", &["analysis", "export", "view"]),
-    // The only crate that draws on a terminal by itself.
+    // The only crate that draws on a terminal by itself. `procfs`: the control group of the program.
     (
         "top",
-        &["trace", "symbols", "analysis", "recording", "view"],
+        &["procfs", "trace", "symbols", "analysis", "recording", "view"],
     ),
     // `compare`: medians are those of every other comparison; `objects` and `recording`: what is replayed.
     ("free-lists", &["compare", "objects", "recording", "trace"]),

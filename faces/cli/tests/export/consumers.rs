@@ -75,6 +75,26 @@ fn pprof_by_go() {
             );
         }
     }
+    // The program is the first mapping, with its build id; every object has its range.
+    let mut command = bench.command("go");
+    command.args(["tool", "pprof", "-top", "-nodecount=1", "app.pb.gz"]);
+    let said = printed(command);
+    assert!(said.starts_with("File: predicted\nBuild ID: "), "{said}");
+    let mut command = bench.command("go");
+    command.args(["tool", "pprof", "-raw", "app.pb.gz"]);
+    let said = printed(command);
+    let mappings = said.split("Mappings\n").nth(1).expect("a list of mappings");
+    let first = mappings.lines().next().expect("one");
+    assert!(
+        first.starts_with("1: 0x") && first.contains("/predicted "),
+        "{said}"
+    );
+    assert!(
+        mappings
+            .lines()
+            .any(|line| line.contains("libc.so.6") && !line.contains(": 0x0/0x0/")),
+        "{said}"
+    );
     // Functions, what is inlined into them, and lines are present.
     let mut command = bench.command("go");
     command.args(["tool", "pprof", "-traces", "-lines", "app.pb.gz"]);

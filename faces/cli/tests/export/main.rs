@@ -11,6 +11,7 @@
 //!
 //! Not here: what is in a row (the crate's own tests), Parquet (the crate's tests, with its feature).
 
+mod anonymous;
 mod consumers;
 mod dark;
 mod diff;

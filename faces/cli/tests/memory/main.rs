@@ -11,6 +11,7 @@
 //!
 //! Not here: Firefox (tests/browsers), damaged files byte by byte (ground/reporters/tests/files.rs).
 
+mod groups;
 // Shared with the tests of the whole tool, and not all of it is needed here.
 #[allow(dead_code)]
 #[path = "../whole/report.rs"]

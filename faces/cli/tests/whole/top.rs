@@ -148,6 +148,14 @@ fn it_follows_a_recording_and_obeys_keys() {
         "{screen}"
     );
     assert!(screen.contains("live▼"), "{screen}");
+    // The program's control group, where one below the top counts its memory.
+    let group = bench.tool(["memory", &pid, "--cgroup", "--json"]);
+    let is_counted = group.shell_status() == 0 && !group.stdout.contains("\"control group /\"");
+    assert_eq!(
+        screen.contains("working set"),
+        is_counted,
+        "{screen}\n{group:#?}"
+    );
 
     top.press("s");
     top.until("sorted by growth", |screen| {
