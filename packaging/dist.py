@@ -28,24 +28,11 @@ MAKERS = {"tarball": tarball, "deb": deb, "rpm": rpm, "wheel": wheel, "npm": npm
 BUILT = ["cli", "record-so", "malloc-so", "probe-so", "replay", "reporters-so"]
 
 
-def tools(dist):
-    """A Python with the tools of requirements.txt; returns its folder of programs."""
-    folder = os.path.join(dist.folder, "tools")
-    wanted = os.path.join(dist.packaging, "requirements.txt")
-    stamp = os.path.join(folder, "requirements.txt")
-    if not os.path.exists(stamp) or common.read(stamp) != common.read(wanted):
-        shutil.rmtree(folder, ignore_errors=True)
-        dist.run("/usr/bin/python3", "-m", "venv", folder)
-        dist.run(os.path.join(folder, "bin/pip"), "install", "--quiet", "--require-hashes", "-r", wanted)
-        shutil.copy(wanted, stamp)
-    return os.path.join(folder, "bin")
-
-
 def build(dist):
     """Builds all files against glibc 2.28, and lays them out as installed."""
     link_root = os.path.join(dist.folder, "link-root")
     dist.run(sys.executable, "-B", os.path.join(dist.packaging, "link_root.py"), link_root,
-             os.path.join(tools(dist), "python-zig"))
+             os.path.join(dist.tools("tools", "requirements.txt"), "python-zig"))
     registry = os.path.join(os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")), "registry/src")
     flags = [f"-Clink-arg=-B{link_root}", f"-Clink-arg=-L{link_root}"]
     # libgcc_s of this machine asks for more than 2.28 has; that of the user's does not.

@@ -17,9 +17,12 @@ import subprocess
 import sys
 
 from parts import common
-from test import in_crates, in_deb, in_npm, in_rpm, in_tarball, in_wheel
+from test import in_crates, in_deb, in_npm, in_recipes, in_rpm, in_tarball, in_wheel
 
-TESTS = {"deb": in_deb, "tarball": in_tarball, "rpm": in_rpm, "wheel": in_wheel, "npm": in_npm, "crates": in_crates}
+TESTS = {
+    "deb": in_deb, "tarball": in_tarball, "rpm": in_rpm, "wheel": in_wheel, "npm": in_npm, "crates": in_crates,
+    "recipes": in_recipes,
+}
 
 
 def main():

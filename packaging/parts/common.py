@@ -61,6 +61,18 @@ class Dist:
     def said(self, *command, **options):
         return self.run(*command, stdout=subprocess.PIPE, text=True, **options).stdout
 
+    def tools(self, name, requirements):
+        """A Python with tools of PyPI, by version and hash; returns its folder of programs."""
+        folder, wanted = os.path.join(self.folder, name), os.path.join(self.packaging, requirements)
+        stamp = os.path.join(folder, "requirements.txt")
+        if not os.path.exists(stamp) or read(stamp) != read(wanted):
+            shutil.rmtree(folder, ignore_errors=True)
+            self.run("/usr/bin/python3", "-m", "venv", folder)
+            pip = [os.path.join(folder, "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
+            self.run(*pip, "--require-hashes", "-r", wanted)
+            shutil.copy(wanted, stamp)
+        return os.path.join(folder, "bin")
+
     def fresh(self, name):
         """An empty folder to lay a package out in."""
         folder = os.path.join(self.folder, name)

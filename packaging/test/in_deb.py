@@ -30,7 +30,7 @@ su tester -c 'sh /given/demo.sh /given/demo.sql'
 su tester -c 'python3 -B /given/reporters.py'
 su tester -c 'LD_PRELOAD=libskinflint.so.1 grep -q libskinflint /proc/self/maps'
 su tester -c 'skinflint doctor' | head -n 1 || true
-test -z "$(find /home/tester -newer /tmp/before -type f)"
+test -z "$(find ~tester -newer /tmp/before -type f)"
 apt-get purge -y skinflint libskinflint1 > /tmp/apt.txt 2>&1 || { cat /tmp/apt.txt; exit 1; }
 everything > /tmp/after
 diff /tmp/before /tmp/after

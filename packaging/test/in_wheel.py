@@ -43,7 +43,7 @@ PIP = ["PIP_INDEX_URL", "PIP_CERT", "PIP_FIND_LINKS", "PIP_DEFAULT_TIMEOUT", "HT
 
 def test(dist):
     wheel = places.package(dist, ".whl")
-    shown = dist.said(os.path.join(dist.folder, "tools/bin/auditwheel"), "show", wheel)
+    shown = dist.said(os.path.join(dist.tools("tools", "requirements.txt"), "auditwheel"), "show", wheel)
     words = " ".join(shown.split())
     assert '"manylinux_2_28_x86_64"' in words or "manylinux_2_2" in words, shown
     yield "auditwheel: " + next(line.strip() for line in shown.splitlines() if "manylinux" in line)
