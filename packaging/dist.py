@@ -33,11 +33,10 @@ def build(dist):
     link_root = os.path.join(dist.folder, "link-root")
     dist.run(sys.executable, "-B", os.path.join(dist.packaging, "link_root.py"), link_root,
              os.path.join(dist.tools("tools", "requirements.txt"), "python-zig"))
-    registry = os.path.join(os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")), "registry/src")
     flags = [f"-Clink-arg=-B{link_root}", f"-Clink-arg=-L{link_root}"]
     # libgcc_s of this machine asks for more than 2.28 has; that of the user's does not.
     flags += ["-Clink-arg=-Wl,--allow-shlib-undefined"]
-    flags += [f"--remap-path-prefix={dist.root}=skinflint-{dist.version}", f"--remap-path-prefix={registry}=crates"]
+    flags += [f"--remap-path-prefix={dist.root}=skinflint-{dist.version}", f"--remap-path-prefix={common.registry()}=crates"]
     environment = {"CARGO_TARGET_DIR": dist.folder, "RUSTFLAGS": " ".join(flags)}
     packages = " ".join(f"-p skinflint-{name}" for name in BUILT)
     shutil.rmtree(dist.tree, ignore_errors=True)

@@ -27,6 +27,12 @@ def read(path):
         return file.read()
 
 
+def registry():
+    """Where cargo has the sources of others: paths in debug information begin so."""
+    home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
+    return os.path.join(home, "registry/src")
+
+
 def write(path, text, mode=0o644):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:

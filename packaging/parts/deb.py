@@ -61,6 +61,14 @@ def described(dist, folder, name):
             dist.place(f"packaging/deb/{name}.{extra}", folder, f"DEBIAN/{extra}")
 
 
+def plain(folder):
+    """Libraries are not executed: Debian has them without that right, rpm with it."""
+    libraries = os.path.join(folder, "usr/lib/skinflint")
+    for name in os.listdir(libraries) if os.path.isdir(libraries) else ():
+        if name.endswith(".so"):
+            os.chmod(os.path.join(libraries, name), 0o644)
+
+
 def make(dist):
     folders = layout.split(dist, LIBDIR, "usr/share/zsh/vendor-completions/_skinflint")
     program = folders[layout.PROGRAM]
@@ -72,6 +80,7 @@ def make(dist):
     os.makedirs(python)
     os.symlink("../../skinflint/skinflint_report.py", os.path.join(python, "skinflint_report.py"))
     for part, name in NAMES.items():
+        plain(folders[part])
         documented(dist, folders[part], name)
         described(dist, folders[part], name)
         path = os.path.join(dist.packages, f"{name}_{dist.version}_amd64.deb")

@@ -13,6 +13,8 @@ import os
 import re
 import sys
 
+from parts import common
+
 NEWEST = (2, 28)
 PROGRAM_BYTES, COMPRESSED_BYTES = 12_000_000, 5_000_000
 
@@ -51,7 +53,7 @@ def check(dist):
         wrong += faults(name, dist.said("objdump", "-T", path))
         with open(path, "rb") as file:
             data = file.read()
-        for place in (dist.root, os.path.expanduser("~")):
+        for place in (dist.root, common.registry()):
             if place.encode() + b"/" in data:
                 wrong.append(f"{name}: has the path {place}")
     with open(os.path.join(dist.tree, "usr/bin/skinflint"), "rb") as file:
