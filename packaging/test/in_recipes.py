@@ -55,7 +55,7 @@ def lint(dist):
     yield f"actionlint: {len(WORKFLOWS)} workflows"
     with tempfile.TemporaryDirectory() as folder:
         unit = os.path.join(folder, "app.service")
-        common.write(unit, "[Service]\nExecStart=/bin/true\nUser=nobody\n")
+        common.write(unit, "[Service]\nExecStart=/bin/true\nDynamicUser=yes\n")
         dist.place("packaging/systemd/skinflint.conf", unit + ".d", "skinflint.conf")
         said = dist.run("systemd-analyze", "verify", "--man=no", unit, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
         own = [line for line in said.splitlines() if "app.service" in line or "skinflint.conf" in line]

@@ -22,7 +22,7 @@ python -m skinflint --version
 LD_PRELOAD=$(python -c 'import skinflint; print(skinflint.library())') grep -q 'libskinflint\.so' /proc/self/maps
 cp "$GIVEN/memory_test.py" test_memory.py
 pytest -q -p no:cacheprovider test_memory.py > pytest.txt || test $? -eq 1
-grep -E '^(FAILED|ERROR)' pytest.txt | sed 's/ - .*//' | sort > failed
+grep -E '^(FAILED|ERROR)' pytest.txt | sed 's/ - .*//' | sort -u > failed
 printf 'FAILED test_memory.py::%s\n' test_fails_by_itself test_is_too_large test_leaves_something_behind | diff - failed || { cat pytest.txt; exit 1; }
 grep '3 failed, 3 passed' pytest.txt
 grep -q 'BROKEN' pytest.txt

@@ -16,6 +16,8 @@ Q3  Blocks are malloc's (PYTHONMALLOC=malloc): Python's own arenas would hide wh
     fixed (PYTHONHASHSEED=0), so that the same test allocates the same.
 Q4  Limits are those of `skinflint check`, with `_` for `-`; an unknown one is an error when tests are collected.
 
+PYTEST_DONT_REWRITE: what pytest makes of this file would be left when the package is removed.
+
 Not here: figures and limits (docs/check.md).
 """
 
