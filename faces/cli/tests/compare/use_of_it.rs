@@ -9,9 +9,14 @@ use crate::{command, compare, made};
 
 #[track_caller]
 fn refused(arguments: &[&str], texts: &[&str]) {
+    ends_with(2, arguments, texts);
+}
+
+#[track_caller]
+fn ends_with(status: i32, arguments: &[&str], texts: &[&str]) {
     let bench = Bench::new();
     let done = compare(&bench, arguments);
-    done.says(2, texts);
+    done.says(status, texts);
     assert_eq!(done.stdout, "", "{done:#?}");
 }
 
@@ -43,7 +48,8 @@ fn wrong_use_names_the_option_and_the_next_step() {
         &["--json", "-", "--csv", "-", "--", "ls"],
         &["stdout (-) can take one"],
     );
-    refused(&["--", "no-such-program-here"], &["check the name"]);
+    // As a shell says it.
+    ends_with(127, &["--", "no-such-program-here"], &["check the name"]);
     refused(
         &["--ref", "jemaloc", "--", "ls"],
         &["--ref jemaloc", "jemalloc, mimalloc"],
