@@ -3,6 +3,8 @@
     skinflint.program()     the program: installed with this package, else what PATH has
     skinflint.library()     the allocator's library, for LD_PRELOAD; `skinflint exec` needs it not
 
+PYTEST_DONT_REWRITE: what pytest makes of this file would be left when the package is removed.
+
 Not here: what they do (README, `skinflint --help`).
 """
 
