@@ -46,13 +46,15 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc
+.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 	@echo "  make check     formatting, lints and the rules only (no tests)"
 	@echo "  make one-file  target/dist/skinflint: all of it in one file, stripped, its debug information beside it"
 	@echo "  make install   PREFIX=$(PREFIX): the program, libraries, manual pages, completions for bash, zsh and fish"
+	@echo "  make dist      every package: .deb, .rpm, wheel, npm, crates, tarballs; by hand, as is the next"
+	@echo "  make dist-test  each package from nothing to the demo's screen, and removed without a rest"
 	@echo "  make clean     removes target/"
 
 deps:
@@ -107,7 +109,7 @@ bench-deps: deps
 	  redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs jq:jq xmllint:libxml2-utils
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked $(PACKAGES)
 
 # The recorded program does real work: a table of 200,000 rows, two indices, three questions.
 demo: deps build
@@ -299,6 +301,7 @@ shim-test:
 # Debug information beside the files. The program carries its libraries; installed, they also lie in lib/skinflint, where
 # it looks first: any user can then load them, and a program that changes its user still finds them.
 DIST = target/dist
+JS = target/js/release
 LIBRARIES = libskinflint_record.so libskinflint.so libskinflint_probe.so libskinflint_report.so skinflint-replay
 
 one-file: build
@@ -314,9 +317,10 @@ install: one-file
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/skinflint/debug" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(DIST)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
 	@for file in $(LIBRARIES); do install -m 755 $(DIST)/$$file "$(DESTDIR)$(PREFIX)/lib/skinflint/$$file" || exit 1; done
+	ln -sf libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so.1"
 	install -m 644 $(DIST)/*.debug "$(DESTDIR)$(PREFIX)/lib/skinflint/debug"
 	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses skinflint-js-quickjs skinflint-js-quickjs-system; do \
-	  test ! -x target/js/release/$$host || install -m 755 target/js/release/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
+	  test ! -x $(JS)/$$host || install -m 755 $(JS)/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
 	install -m 644 include/skinflint.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
 	$(CARGO) build --locked --profile library -p skinflint-engines-so
@@ -333,6 +337,16 @@ install: one-file
 	$(DIST)/skinflint completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/skinflint"
 	$(DIST)/skinflint completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skinflint"
 	$(DIST)/skinflint completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skinflint.fish"
+
+# Every package, of files that run on glibc 2.28 (packaging/, target/dist/packages). ONLY=deb,wheel: some of them.
+dist: deps
+	@sh bench/need.sh objcopy:binutils xz:xz-utils dpkg-deb:dpkg rpmbuild:rpm npm:npm /usr/share/doc/python3-venv:python3-venv
+	nice -n 15 python3 -B packaging/dist.py $(if $(ONLY),--only "$(ONLY)")
+
+# Each package on a clean root, as another user, the checkout out of reach (as root, Debian's packages). ONLY=deb: some.
+dist-test:
+	@sh bench/need.sh debootstrap:debootstrap lintian:lintian setpriv:util-linux rpm:rpm npm:npm sqlite3:sqlite3
+	nice -n 15 python3 -B packaging/dist_test.py $(if $(ONLY),--only "$(ONLY)")
 
 clean:
 	$(CARGO) clean

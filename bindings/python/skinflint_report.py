@@ -17,7 +17,8 @@ P3  No request is answered once the interpreter ends: a reporter that was called
 P4  Where an object's bytes lie is told by size(): Python keeps blocks of 512 bytes and less in arenas that it maps
     (pymalloc), which are no blocks of malloc's. What objects() leaves over of these arenas is in rows below
     explicit/python/pymalloc, so that they add up.
-P5  The library is found by SKINFLINT_REPORT_LIBRARY, beside this file, beside `skinflint`, or where the loader looks.
+P5  The library is found by SKINFLINT_REPORT_LIBRARY, beside this file, in skinflint/lib beside it (a wheel), beside
+    `skinflint`, or where the loader looks.
 
 Not here: what a line means (include/skinflint_report.h).
 """
@@ -42,10 +43,11 @@ def _load():
     named = os.environ.get("SKINFLINT_REPORT_LIBRARY")
     if named:
         return ctypes.CDLL(named)
-    # Installed, both are in one folder.
-    beside = os.path.join(os.path.dirname(os.path.realpath(__file__)), _NAME)
-    if os.path.exists(beside):
-        return ctypes.CDLL(beside)
+    # Installed, both are in one folder; or this file comes out of a wheel.
+    own = os.path.dirname(os.path.realpath(__file__))
+    for beside in (os.path.join(own, _NAME), os.path.join(own, "skinflint", "lib", _NAME)):
+        if os.path.exists(beside):
+            return ctypes.CDLL(beside)
     tool = shutil.which("skinflint")
     if tool:
         folder = os.path.dirname(os.path.realpath(tool))

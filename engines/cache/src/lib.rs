@@ -27,7 +27,7 @@
 #![cfg(not(loom))]
 /// Compiles and runs the program of the documentation.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/cache.md")]
+#[doc = include_str!("../GUIDE")]
 mod documentation {}
 
 pub mod arena;

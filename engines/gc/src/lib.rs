@@ -91,5 +91,5 @@ pub use snapshot::{census, chunks};
 
 /// Compiles and runs the guide's code.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/gc.md")]
+#[doc = include_str!("../GUIDE")]
 mod guide {}

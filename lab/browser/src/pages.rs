@@ -28,7 +28,7 @@ use crate::site::{Mount, Site};
 use crate::start::Browser;
 
 /// The programs of the plan `programs`, by name: a tree of records, built in ten turns (bench/gc/js).
-const OBJECTS: (&str, &str) = ("objects", include_str!("../../../bench/gc/js/tab.js"));
+const OBJECTS: (&str, &str) = ("objects", include_str!("../pages/tab.js"));
 
 /// Pages that are served, until it is dropped.
 pub struct Served {

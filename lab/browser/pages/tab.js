@@ -1,0 +1,1 @@
+../../../bench/gc/js/tab.js

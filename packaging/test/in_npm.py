@@ -1,0 +1,29 @@
+"""The npm package in a folder of nobody's: the demo by npx, memory as a test, and nothing left when it is removed.
+
+Not here: what `check` judges (faces/check).
+"""
+
+from test import places
+
+SCRIPT = r"""
+export npm_config_cache="$HOME/npm-cache" npm_config_update_notifier=false npm_config_fund=false npm_config_audit=false
+mkdir app && cd app
+echo '{ "name": "app", "version": "1.0.0", "private": true, "type": "module" }' > package.json
+cp package.json before.json
+# In one line.
+npm install --silent --offline --no-save "$GIVEN"/skinflint-*.tgz
+npx --offline skinflint --version
+PATH="$HOME/app/node_modules/.bin:$PATH" sh "$GIVEN/demo.sh" "$GIVEN/demo.sql"
+cp "$GIVEN/gate.mjs" gate.test.mjs
+node --test --test-reporter=tap gate.test.mjs > gate.txt 2>&1 || { cat gate.txt; exit 1; }
+grep -E '^# (pass|fail) ' gate.txt
+npm uninstall --silent --offline --no-save skinflint
+test -z "$(find node_modules -type f ! -name .package-lock.json 2>/dev/null)"
+diff package.json before.json
+echo "removed without a rest"
+"""
+
+
+def test(dist):
+    given = [places.package(dist, f"skinflint-{dist.version}.tgz"), *places.own(dist, "demo.sh", "gate.mjs")]
+    yield from places.as_nobody(dist, SCRIPT, given).splitlines()
