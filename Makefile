@@ -40,6 +40,8 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 RELEASE = target/release
+# Where the library of caches, arenas and counted values lies, which unwinds (profile `library`).
+LIBRARY = target/library
 DEMO = target/demo
 
 # npm trusts what the system trusts; by itself node has a list of its own.
@@ -324,8 +326,8 @@ install: one-file
 	done
 	install -m 644 include/skinflint.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
 	$(CARGO) build --locked --profile library -p skinflint-engines-so
-	install -m 755 target/library/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
-	install -m 644 target/library/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
+	install -m 755 $(LIBRARY)/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
+	install -m 644 $(LIBRARY)/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
 	strip --strip-debug "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so" "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
 	install -d "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)|" \
@@ -333,7 +335,7 @@ install: one-file
 	install -m 644 bindings/python/skinflint_report.py "$(DESTDIR)$(PREFIX)/lib/skinflint/skinflint_report.py"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" \
 	  "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	$(DIST)/skinflint man --all "$(DESTDIR)$(PREFIX)/share/man/man1"
+	$(DIST)/skinflint man --dir "$(DESTDIR)$(PREFIX)/share/man/man1"
 	$(DIST)/skinflint completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/skinflint"
 	$(DIST)/skinflint completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skinflint"
 	$(DIST)/skinflint completions fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skinflint.fish"

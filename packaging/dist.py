@@ -40,7 +40,7 @@ def build(dist):
     environment = {"CARGO_TARGET_DIR": dist.folder, "RUSTFLAGS": " ".join(flags)}
     packages = " ".join(f"-p skinflint-{name}" for name in BUILT)
     shutil.rmtree(dist.tree, ignore_errors=True)
-    words = [f"PACKAGES={packages}", f"RELEASE={dist.folder}/release", f"DIST={dist.folder}/stripped", "JS=/nonexistent"]
+    words = [f"PACKAGES={packages}", f"RELEASE={dist.folder}/release", f"LIBRARY={dist.folder}/library", f"DIST={dist.folder}/stripped", "JS=/nonexistent"]
     dist.run("make", "install", *words, f"DESTDIR={dist.tree}", "PREFIX=/usr", environment=environment)
     static = ["cargo", "rustc", "--release", "--locked", "-p", "skinflint-malloc-so", "--crate-type", "staticlib"]
     dist.run(*static, environment=environment)

@@ -29,6 +29,9 @@ def split(dist, libdir, zsh):
         "usr/lib/skinflint/skinflint_report.py": (PROGRAM, "usr/lib/skinflint/skinflint_report.py"),
         "usr/lib/skinflint/libskinflint.so": (LIBRARY, "usr/lib/skinflint/libskinflint.so"),
         "usr/lib/skinflint/libskinflint.so.1": None,
+        "usr/lib/skinflint/libskinflint_engines.so": (LIBRARY, "usr/lib/skinflint/libskinflint_engines.so"),
+        "usr/lib/skinflint/libskinflint_engines.a": (DEVELOPMENT, "usr/lib/skinflint/libskinflint_engines.a"),
+        "usr/lib/pkgconfig/skinflint-engines.pc": (DEVELOPMENT, f"{libdir}/pkgconfig/skinflint-engines.pc"),
         "usr/share/zsh/site-functions/_skinflint": (PROGRAM, zsh),
     }
     places.update({f"usr/lib/skinflint/{name}": (PROGRAM, f"usr/lib/skinflint/{name}") for name in LIBRARIES})
