@@ -103,7 +103,14 @@ const EDGES: &[(&str, &[&str])] = &[
     // The only crate that draws on a terminal by itself. `procfs`: the control group of the program.
     (
         "top",
-        &["procfs", "trace", "symbols", "analysis", "recording", "view"],
+        &[
+            "procfs",
+            "trace",
+            "symbols",
+            "analysis",
+            "recording",
+            "view",
+        ],
     ),
     // `compare`: medians are those of every other comparison; `objects` and `recording`: what is replayed.
     ("free-lists", &["compare", "objects", "recording", "trace"]),
