@@ -46,6 +46,7 @@ pub fn tell_untouched() {
 }
 
 /// Looks for damage to blocks that no free has found, at exit; without hardening there is nothing to look at.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn last_look() {
     #[cfg(feature = "harden")]
     harden::last_look();
