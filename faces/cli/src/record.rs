@@ -44,7 +44,7 @@ pub fn record(args: &RecordArgs) -> Result<u8> {
     if !args.record.quiet {
         recorded::say_traces(&outcome);
     }
-    recorded::complain(&outcome, &args.record);
+    recorded::complain(&outcome, &args.record, recorded::ELSEWHERE);
     if let Some(asker) = asker {
         dark::of_record(asker, &outcome);
     }

@@ -18,6 +18,7 @@ use skinflint_view::text;
 
 use crate::analyse::{self, plain};
 use crate::options::{AnalysisOptions, RecordOptions};
+use crate::recorded::ELSEWHERE;
 use crate::{dark, processes, recorded, shown};
 
 pub const HELP: &str = "\
@@ -49,7 +50,7 @@ pub struct RunArgs {
 /// Whatever keeps the program from being started or recorded.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let (outcome, asker) = recorded::record(&args.record, &args.analysis.at)?;
-    recorded::complain(&outcome, &args.record);
+    recorded::complain(&outcome, &args.record, ELSEWHERE);
     let main = outcome
         .most_interesting()
         // There is nothing to tell of a trace that was never begun, and another process's would stand for it.
@@ -100,9 +101,6 @@ fn report_of_run(args: &RunArgs, outcome: &Outcome, main: &Recorded) -> Result<(
     }
     Ok(())
 }
-
-/// What to do if a page cannot be written.
-const ELSEWHERE: &str = "choose another folder with --dir";
 
 /// Prints the table of all processes of a run, and writes its page if `with_page`.
 fn all_processes(
