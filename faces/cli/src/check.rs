@@ -351,7 +351,8 @@ impl Run {
         let (outcome, _) = recorded::record(&options, "end")?;
         recorded::complain(&outcome, &options, recorded::FOR_CHECK);
         let command = args.command[0].to_string_lossy();
-        let failed = match outcome.exit_code() {
+        // A full disk is no failure of the program's.
+        let failed = match outcome.own_code() {
             0 => None,
             code => Some(format!(
                 "{command} failed (status {code}): a program that fails is not held to have kept its budgets"
