@@ -191,7 +191,21 @@ fn time(text: &str) -> Option<u64> {
         None => (text.strip_suffix('s')?, 1e9),
     };
     let number: f64 = number.trim().parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some((number * unit_ns) as u64)
+    // 0.719876 has no binary fraction: cut off instead of rounded, the nanosecond before would be meant.
+    (number.is_finite() && number >= 0.0).then_some((number * unit_ns).round() as u64)
+}
+
+/// Returns the whole microsecond that a time lies in, nanoseconds: what a reader is told to type.
+pub(crate) fn microsecond(time_ns: u64) -> u64 {
+    time_ns - time_ns % 1000
+}
+
+/// Writes a time as seconds with all of its digits, and three at least: what is told apart has to look apart.
+pub(crate) fn seconds(time_ns: u64) -> String {
+    let (whole, rest) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let digits = format!("{rest:09}");
+    let kept = digits.trim_end_matches('0').len().max(3);
+    format!("{whole}.{}", &digits[..kept])
 }
 
 /// Bounds on the contents of a report.
@@ -315,9 +329,9 @@ impl fmt::Display for AnalysisError {
             ),
             AnalysisError::TimeAfterEnd { asked_ns, end_ns } => write!(
                 f,
-                "--at {:.3} s: the recording ends at {:.3} s; give a time up to that",
-                *asked_ns as f64 / 1e9,
-                *end_ns as f64 / 1e9
+                "--at {} s: the recording ends at {} s; give a time up to that",
+                seconds(*asked_ns),
+                seconds(*end_ns)
             ),
         }
     }
@@ -337,6 +351,10 @@ mod tests {
         assert_eq!(At::named("most-kept"), Some(At::MostKept));
         assert_eq!(At::named("1.5s"), Some(At::Time(1_500_000_000)));
         assert_eq!(At::named("20ms"), Some(At::Time(20_000_000)));
+        for time_ns in [719_876_000, 719_876_543, 35_123_456_789_000, 1_000] {
+            let text = format!("{}s", seconds(time_ns));
+            assert_eq!(At::named(&text), Some(At::Time(time_ns)), "{text}");
+        }
         for mark in ["phases", "s", "-1s", "nans", "load end"] {
             assert_eq!(At::named(mark), Some(At::Mark(mark.into())));
         }

@@ -525,6 +525,10 @@ pub fn why(why: LostWhy) -> &'static str {
         }
         LostWhy::Environment => "it was started without the recorder in its environment",
         LostWhy::Root => "it does not see the recorder's file: another root or mount namespace",
+        LostWhy::Unreadable => {
+            "it is of another user, who cannot read the recorder's file: lay skinflint's libraries out where all users \
+             can (`skinflint doctor` says where they are)"
+        }
         LostWhy::Refused => "the collector turned it away",
         LostWhy::Quiet => "it made no heap call",
         LostWhy::Unwritten => "the file of its trace could not be made",

@@ -11,13 +11,15 @@
 //! S4  The largest live heap is a moment between two events, of which no snapshot was taken: asked for, it has the
 //!     books of the nearest one. Nearest by events, not by time: where nothing is allocated, what is resident stays.
 //! S5  A time that was asked for is the reader's: all figures of blocks are of that time. It has the books of the nearest
-//!     snapshot if about as much lived then, and otherwise none: a note names the reading's time, which has both.
+//!     snapshot if about as much lived then, and otherwise none: a note names the reading's time, which has both. That
+//!     time, to the microsecond, is the reading itself: a snapshot's place among the events is its ticket, and the
+//!     clock of the events may put others between.
 //!
 //! Not here: the actions (`analyzer.rs`).
 
 use skinflint_trace::SnapshotCause;
 
-use crate::facts::{AnalysisError, At, Facts, Options};
+use crate::facts::{AnalysisError, At, Facts, Options, microsecond, seconds};
 use crate::falls;
 use crate::model::{Instant, InstantKind};
 use crate::peak;
@@ -256,6 +258,18 @@ impl Plan {
     }
 
     fn at_time(&mut self, facts: &Facts, time_ns: u64) -> Result<(), AnalysisError> {
+        let all = facts.snapshots.iter().enumerate();
+        let with_pages = all.filter(|(_, one)| !one.mappings.is_empty());
+        let nearest = with_pages.min_by_key(|(_, one)| one.time_ns.abs_diff(time_ns));
+        let label = format!("{} s", seconds(time_ns));
+        if let Some((index, one)) = nearest
+            && microsecond(one.time_ns) == microsecond(time_ns)
+        {
+            self.at = self.add(InstantKind::Time, &label, one.time_ns, Some(one.ticket));
+            self.due.push((one.ticket, Due::Books(self.at, index)));
+            self.due.push((one.ticket, Due::At));
+            return Ok(());
+        }
         if let Some(ending) = &facts.ending
             && time_ns > ending.time_ns
         {
@@ -265,14 +279,10 @@ impl Plan {
                 end_ns,
             });
         }
-        let label = format!("{:.3} s", time_ns as f64 / 1e9);
         self.at = self.add(InstantKind::Time, &label, time_ns, None);
         self.at_time_ns = time_ns;
-        let nearest = (0..facts.snapshots.len())
-            .min_by_key(|&index| facts.snapshots[index].time_ns.abs_diff(time_ns));
-        if let Some(index) = nearest {
-            self.due
-                .push((facts.snapshots[index].ticket, Due::Books(self.at, index)));
+        if let Some((index, one)) = nearest {
+            self.due.push((one.ticket, Due::Books(self.at, index)));
         }
         Ok(())
     }

@@ -12,6 +12,8 @@
 //!     program's.
 //! R4  The peak is the same snapshot for every command ([`Recording::peak_snapshot`]).
 //! R5  Memory: the traces' own tables; events are read as a stream.
+//! R6  Pages read beyond the last event of a cut trace are left out, and the report says so: blocks that lived then were
+//!     never written, and their pages would look free.
 //!
 //! Not here: the file (`trace`), figures (`analysis`), names (`symbols`), bars (`cli`).
 

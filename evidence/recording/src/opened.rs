@@ -95,11 +95,12 @@ impl Recording {
     pub fn open_among(path: &Path, kin: &mut Kin) -> Result<Recording, OpenError> {
         let mut trace = Trace::open(path)?;
         leave_out_others(&mut trace);
+        let unread = leave_out_unread(&mut trace);
         let mut recording = Recording {
             path: path.to_owned(),
             trace,
             ancestors: Vec::new(),
-            missing: Vec::new(),
+            missing: unread.into_iter().collect(),
             judged: OnceLock::new(),
         };
         recording.find_ancestors(kin);
@@ -312,4 +313,19 @@ fn leave_out_others(trace: &mut Trace) {
             .snapshots
             .retain(|one| one.time_ns.saturating_add(one.took_ns) < until_ns);
     }
+}
+
+/// Leaves out readings of pages beyond the last event of a trace that was cut (recording.R6); says how many.
+fn leave_out_unread(trace: &mut Trace) -> Option<Missing> {
+    let last = trace.last_ticket().filter(|_| trace.ending.is_none())?;
+    let before = trace.snapshots.len();
+    trace.snapshots.retain(|one| one.ticket <= last);
+    let readings = match before - trace.snapshots.len() {
+        0 => return None,
+        1 => "1 reading of pages lies".to_owned(),
+        n => format!("{n} readings of pages lie"),
+    };
+    Some(Missing::Damage(format!(
+        "{readings} beyond the last event of this cut trace: which blocks lived then is not known, so no figure is of them."
+    )))
 }

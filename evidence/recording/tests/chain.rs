@@ -344,3 +344,43 @@ fn traces_that_were_told_are_not_looked_for() {
     let c = Recording::open_among(&path, &mut kin).expect("c");
     assert_eq!((c.not_found(), c.inherited()), (&[][..], live(2, 1300)));
 }
+
+#[test]
+fn pages_read_beyond_the_last_event_of_a_cut_trace_are_no_evidence() {
+    let folder = Folder::new();
+    let kept = |is_whole: bool| {
+        let path = folder.path(if is_whole { "whole" } else { "cut" });
+        let mut writer = Writer::create(&path, &ProcessInfo::default()).expect("a trace");
+        let mut encoder = EventEncoder::new(ThreadId(0));
+        for event in [alloc(1, 0x1000, 1000), alloc(5, 0x2000, 2000)] {
+            encoder.push(&event);
+        }
+        writer
+            .events(encoder.take().expect("a block"))
+            .expect("events");
+        // At the last event; then the fullest one, whose blocks were not written any more.
+        for one in [(5, 100), (6, 900)] {
+            writer.snapshot(&snapshot(one)).expect("a snapshot");
+        }
+        if is_whole {
+            writer.ending(&Ending::default()).expect("the end");
+        }
+        drop(writer);
+        let recording = open(&path);
+        let tickets = recording.trace.snapshots.iter().map(|one| one.ticket);
+        let peak = recording.peak_snapshot().expect("a snapshot");
+        let peak = recording.trace.snapshots[peak].ticket;
+        (
+            tickets.collect::<Vec<_>>(),
+            peak,
+            recording.not_found().to_vec(),
+        )
+    };
+    assert_eq!(kept(true), (vec![5, 6], 6, vec![]));
+    let (tickets, peak, missing) = kept(false);
+    assert_eq!((tickets, peak), (vec![5], 5));
+    assert!(
+        matches!(&missing[..], [Missing::Damage(text)] if text.starts_with("1 reading of pages lies beyond")),
+        "{missing:?}"
+    );
+}

@@ -29,8 +29,9 @@ resident if nothing, whole spans and runs, or every page without a live block is
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
 meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
 of threads, glibc's arenas of threads (with several a program holds more under it), huge pages, alignment.
-Blocks count as touched whole, large ones as far as snapshots saw them. At the heap's peak most bytes live, as asked
-for; the peak of a report is of resident memory, and may be another moment.
+Blocks count as touched whole, large ones as far as snapshots saw them; where a range is said, the tables are of its
+high end. At the heap's peak most bytes live, as asked for; the peak of a report is of resident memory, and may be another
+moment.
 ";
 
 /// Renders the tables of one trace. `label` says what was simulated, such as the name of the trace.
@@ -92,6 +93,12 @@ fn moment(
         plural(level.blocks, "block"),
         bytes(live),
         match level.touched_bytes < live {
+            _ if level.untold_bytes > 0 => format!(
+                ", {} to {} of it touched (no reading tells of {} in large blocks)",
+                bytes(level.touched_bytes.saturating_sub(level.untold_bytes)),
+                bytes(level.touched_bytes),
+                bytes(level.untold_bytes)
+            ),
             true => format!(", {} of it touched", bytes(level.touched_bytes)),
             false => String::new(),
         }
@@ -210,6 +217,7 @@ mod tests {
             blocks: 2,
             requested_bytes: 4096,
             touched_bytes: 4096,
+            untold_bytes: 0,
         };
         let figures = Figures {
             slop_bytes: 512,
@@ -271,6 +279,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("not simulated: "), "{text}");
+    }
+
+    #[test]
+    fn what_no_reading_tells_of_is_a_range() {
+        let mut what_if = sample();
+        (what_if.at_peak.touched_bytes, what_if.at_peak.untold_bytes) = (4000, 3000);
+        let text = render(&what_if, "app.sft");
+        let said =
+            ", 1000 B to 3.91 KiB of it touched (no reading tells of 2.93 KiB in large blocks)\n";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Level {
     pub requested_bytes: u64,
     /// The bytes of those that count as touched: fewer if snapshots saw large blocks partly resident.
     pub touched_bytes: u64,
+    /// The bytes of these that count whole though large, as no snapshot tells: perhaps none of them were touched.
+    pub untold_bytes: u64,
 }
 
 /// The figures of a policy at a moment.

@@ -11,7 +11,7 @@
 //!
 //! Not here: one policy's figures (`model.rs`).
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 use skinflint_analysis::ledger::Ledger;
 use skinflint_analysis::pass::{Act, Block, Context};
@@ -86,6 +86,8 @@ struct World {
     sizes: Vec<u64>,
     /// Touched bytes of blocks that are touched in part, by number.
     partly: HashMap<u32, u64, FxBuildHasher>,
+    /// Numbers of large blocks that nothing tells of.
+    untold: HashSet<u32, FxBuildHasher>,
     gone: Vec<u32>,
     heaps: Heaps,
     now: Level,
@@ -113,6 +115,7 @@ impl Simulation {
                 numbers: HashMap::default(),
                 sizes: Vec::new(),
                 partly: HashMap::default(),
+                untold: HashSet::default(),
                 gone: Vec::new(),
                 heaps: Heaps::default(),
                 now: Level::default(),
@@ -236,6 +239,7 @@ impl World {
     /// Notes the bytes of a block that came or has another size.
     fn resize(&mut self, context: &Context<'_>, number: u32, block: &Block) -> Size {
         let asked = context.key.size;
+        self.tell(number);
         self.sizes[number as usize] = asked;
         let node = context.key.node.0;
         let touched = self.options.touched.bytes(block, node, asked.max(1));
@@ -243,7 +247,18 @@ impl World {
             true => self.partly.insert(number, touched),
             false => self.partly.remove(&number),
         };
+        if self.options.touched.is_untold(block, node, asked) {
+            self.untold.insert(number);
+            self.now.untold_bytes += asked;
+        }
         self.size(number)
+    }
+
+    /// Takes a block out of those that nothing tells of: it goes, or gets another size.
+    fn tell(&mut self, number: u32) {
+        if self.untold.remove(&number) {
+            self.now.untold_bytes -= self.sizes[number as usize];
+        }
     }
 
     fn came(&mut self, context: &Context<'_>, block: &Block) {
@@ -274,6 +289,7 @@ impl World {
         for model in &mut self.models {
             model.went(number, size);
         }
+        self.tell(number);
         self.partly.remove(&number);
         self.gone.push(number);
         self.now.blocks -= 1;
@@ -343,6 +359,7 @@ impl World {
             + self.sizes.capacity() * 8
             + self.gone.capacity() * 4
             + self.partly.allocation_size()
+            + self.untold.allocation_size()
             + self.options.touched.table_bytes()
             + self.heaps.table_bytes();
         self.table_bytes = self.table_bytes.max(models + own);

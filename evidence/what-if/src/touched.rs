@@ -10,6 +10,7 @@
 //!     none saw counts with the share that the seen blocks of its stack had; if none was seen, whole.
 //! T3  A block that has just come, and a mapping whose resident pages are not known (or that was swapped), are no
 //!     evidence.
+//!     What nothing tells of is counted (`Level::untold_bytes`), so that a range can be said.
 //! T4  Memory: large live blocks, and the data of at most [`KNOWN_MAX`] blocks; further ones count whole.
 //!
 //! Where the touched bytes lie in the block is not kept: they count from its start. Not here: when during its life a
@@ -64,6 +65,13 @@ impl Touched {
             _ => size,
         };
         bytes.clamp(1, size)
+    }
+
+    /// Reports whether nothing tells how much of a block was touched: it then counts whole, and perhaps none of it was.
+    pub(crate) fn is_untold(&self, block: &Block, node: u32, size: u64) -> bool {
+        let known = self.known.get(&block.serial);
+        let is_known = known.is_some_and(|(_, of)| *of == size);
+        size >= LARGE_BYTES && !is_known && !self.shares.contains_key(&node)
     }
 
     /// Returns the bytes that the tables hold.
@@ -287,6 +295,11 @@ mod tests {
         // Serial 3 came 10 ms before the second snapshot, which saw nothing of it resident: too young.
         assert_eq!(touched.bytes(&block(3), 3, MIB), MIB);
         assert_eq!(touched.bytes(&block(9), 9, 5 * MIB), 5 * MIB);
+        let untold = |serial, node, size| touched.is_untold(&block(serial), node, size);
+        assert!(untold(3, 3, MIB) && untold(9, 9, LARGE_BYTES));
+        assert!(
+            !untold(0, 1, 8 * MIB) && !untold(2, 1, 16 * MIB) && !untold(9, 9, LARGE_BYTES - 1)
+        );
     }
 
     #[test]

@@ -114,11 +114,12 @@ fn what_no_snapshot_saw_resident_was_not_touched() {
         assert_eq!(ran.what_if.duration_ns, 2_000_000_000);
         assert_eq!(ran.what_if.at_end.requested_bytes, MIB);
         let floor = ran.what_if.policies[0].at_end.floor_bytes;
-        (ran.what_if.at_end.touched_bytes, floor)
+        let end = ran.what_if.at_end;
+        (end.touched_bytes, end.untold_bytes, floor)
     };
-    assert_eq!(at_end(&[look()], "touched.sft"), (MIB / 4, MIB / 4));
-    assert_eq!(at_end(&[], "whole.sft"), (MIB, MIB));
+    assert_eq!(at_end(&[look()], "touched.sft"), (MIB / 4, 0, MIB / 4));
+    assert_eq!(at_end(&[], "whole.sft"), (MIB, MIB, MIB));
     let mut unread = look();
     unread.mappings[0].runs_known = false;
-    assert_eq!(at_end(&[unread], "unread.sft"), (MIB, MIB));
+    assert_eq!(at_end(&[unread], "unread.sft"), (MIB, MIB, MIB));
 }

@@ -11,9 +11,13 @@ use std::fmt::Write;
 use crate::judge::{Checked, Verdict};
 use crate::text::{blame, others, summary};
 
-/// Returns a line for each budget: an error if it broke, a warning if it is not decided, else a notice.
+/// Returns a line for each budget: an error if it broke, a warning if it is not decided, else a notice; and one before
+/// them if the program failed.
 pub fn render(checked: &Checked) -> String {
     let mut out = String::new();
+    if let Some(failed) = &checked.failed {
+        let _ = writeln!(out, "::error title=the program failed::{}", message(failed));
+    }
     for one in &checked.budgets {
         let level = match one.verdict {
             Verdict::Broken => "error",

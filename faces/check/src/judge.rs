@@ -95,12 +95,25 @@ pub struct Checked {
     pub notes: Vec<String>,
     /// The name of the baseline's trace.
     pub baseline: Option<String>,
-    /// The verdict on all: broken if one is, else not decided if one is.
+    /// The verdict on all budgets: broken if one is, else not decided if one is.
     pub verdict: Verdict,
+    /// Why the program itself failed, if it did: then nothing is held, whatever the budgets' verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// The budgets: a file's in the order of its lines, then those of the command line by kind.
     pub budgets: Vec<Judged>,
     /// All figures that are known, budgets or not, for a history.
     pub figures: std::collections::BTreeMap<String, Range>,
+}
+
+impl Checked {
+    /// Returns the answer to all that was asked: of a program that failed nothing is held.
+    pub(crate) fn answer(&self) -> &'static str {
+        match (self.verdict, &self.failed) {
+            (Verdict::Held | Verdict::Undecided, Some(_)) => "failed",
+            (verdict, _) => verdict.shown(),
+        }
+    }
 }
 
 /// Judges budgets.
@@ -140,6 +153,7 @@ pub fn check(subject: Subject<'_>, baseline: Option<Subject<'_>>, budgets: &[Bud
         },
         baseline: baseline.map(|one| one.trace.to_owned()),
         verdict,
+        failed: None,
         budgets: judged,
         figures,
     }

@@ -1,6 +1,6 @@
 //! The verdict as a JUnit report, which CI servers show as tests.
 //!
-//! J1  A budget is a test case. What is not decided is an error there: the format's "skipped" counts as good (check.K4).
+//! J1  A budget is a test case; a program that failed is one more, an error. What is not decided is an error there: the format's "skipped" counts as good (check.K4).
 //! J2  What XML 1.0 cannot hold is replaced, the rest is escaped.
 
 use std::fmt::Write;
@@ -14,11 +14,12 @@ pub fn render(checked: &Checked) -> String {
         let of = checked.budgets.iter();
         of.filter(|one| one.verdict == verdict).count()
     };
+    let failed = usize::from(checked.failed.is_some());
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\"",
-        checked.budgets.len(),
+        checked.budgets.len() + failed,
         number(Verdict::Broken),
-        number(Verdict::Undecided)
+        number(Verdict::Undecided) + failed
     );
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let _ = writeln!(out, "<testsuites {counts}>");
@@ -27,6 +28,15 @@ pub fn render(checked: &Checked) -> String {
         "  <testsuite name=\"skinflint check: {}\" skipped=\"0\" {counts}>",
         escaped(&checked.program)
     );
+    if let Some(failed) = &checked.failed {
+        let _ = writeln!(
+            out,
+            "    <testcase classname=\"memory.{}\" name=\"the program\">\n      <error type=\"failed\" \
+             message=\"{}\"/>\n    </testcase>",
+            escaped(&checked.program),
+            escaped(failed)
+        );
+    }
     for one in &checked.budgets {
         case(checked, one, &mut out);
     }

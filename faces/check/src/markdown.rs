@@ -10,8 +10,11 @@ use crate::text::{blame, head, others, plain, summary};
 /// Returns the verdict as Markdown, as GitHub and GitLab show it.
 pub fn render(checked: &Checked) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "### Memory: {}\n", checked.verdict.shown());
+    let _ = writeln!(out, "### Memory: {}\n", checked.answer());
     let _ = writeln!(out, "{}\n", escaped(&head(checked)));
+    if let Some(failed) = &checked.failed {
+        let _ = writeln!(out, "{}\n", escaped(failed));
+    }
     for note in &checked.notes {
         let _ = writeln!(out, "- missing: {}", escaped(note));
     }

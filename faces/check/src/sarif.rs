@@ -26,6 +26,21 @@ pub fn render(checked: &Checked) -> String {
         .iter()
         .map(|one| result(checked, one, &rules))
         .collect();
+    let mut results = results;
+    if let Some(failed) = &checked.failed {
+        rules.push(json!({
+            "id": "program-failed",
+            "shortDescription": {"text": "the program ended well"},
+        }));
+        results.push(json!({
+            "ruleId": "program-failed",
+            "ruleIndex": rules.len() - 1,
+            "kind": "fail",
+            "level": "error",
+            "message": {"text": failed},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": uri(&checked.trace)}}}],
+        }));
+    }
     let log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

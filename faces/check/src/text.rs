@@ -20,8 +20,11 @@ use crate::judge::{Checked, Judged, Verdict};
 /// Returns the verdict as text.
 pub fn render(checked: &Checked) -> String {
     let mut out = String::new();
-    let verdict = checked.verdict.shown().to_uppercase();
+    let verdict = checked.answer().to_uppercase();
     let _ = writeln!(out, "{verdict}  {}", head(checked));
+    if let Some(failed) = &checked.failed {
+        let _ = writeln!(out, "  {}", plain(failed));
+    }
     for note in &checked.notes {
         let _ = writeln!(out, "  missing: {}", plain(note));
     }
@@ -201,6 +204,45 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(!text.contains('\r') && text.lines().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn of_a_program_that_failed_no_format_says_that_it_is_held() {
+        let report = report();
+        let subject = Subject {
+            report: &report,
+            trace: "app.sft",
+        };
+        let mut checked = check(subject, None, &[budget(Kind::Allocations, "17")]);
+        assert!(render(&checked).starts_with("HELD  app"));
+        checked.failed = Some("app failed (status 9)".into());
+        let text = render(&checked);
+        assert!(
+            text.starts_with("FAILED  app") && text.contains("\n  app failed (status 9)\n"),
+            "{text}"
+        );
+        let markdown = crate::markdown(&checked);
+        assert!(markdown.starts_with("### Memory: failed\n"), "{markdown}");
+        let github = crate::github(&checked);
+        assert!(
+            github.starts_with("::error title=the program failed::app failed (status 9)\n"),
+            "{github}"
+        );
+        let junit = crate::junit(&checked);
+        assert!(
+            junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""),
+            "{junit}"
+        );
+        assert!(
+            junit.contains("<error type=\"failed\" message=\"app failed (status 9)\"/>"),
+            "{junit}"
+        );
+        let sarif = crate::sarif(&checked);
+        assert!(sarif.contains("app failed (status 9)"), "{sarif}");
+        // What broke is said first.
+        let mut broken = check(subject, None, &[budget(Kind::Allocations, "16")]);
+        broken.failed = checked.failed;
+        assert!(render(&broken).starts_with("BROKEN  app"));
     }
 
     #[test]

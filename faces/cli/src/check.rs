@@ -9,6 +9,7 @@
 //!
 //! C1  What is wrong with budgets is told before the program is started.
 //! C2  A program that failed is not held, whatever its memory: 1, if no budget broke.
+//! C3  A program whose trace could not be written is not decided, and no wrong use: 4.
 //!
 //! Not here: verdicts (`check`).
 
@@ -39,8 +40,9 @@ A limit is a number (64MiB, 20k) or, with --baseline, a difference (+5%, -10%, +
 has the figures' definitions and the form of a file of budgets.
 
 Exit status: 0 every budget is held; 3 one is broken; 4 none is broken and one is not decided (the
-limit lies within the error of a reading, or the recording is INCOMPLETE); 1 the program failed;
-2 wrong use.";
+limit lies within the error of a reading, or the recording is INCOMPLETE or could not be written);
+1 no budget is broken and the program failed;
+2 wrong use, or the recording could not begin.";
 
 #[derive(ClapArgs, Debug)]
 pub struct CheckArgs {
@@ -207,22 +209,30 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
     });
     let run = match &args.trace {
         Some(trace) => Run::of(trace),
-        None => Run::record(args)?,
+        None => match Run::record(args)? {
+            Ok(run) => run,
+            Err(status) => return Ok(status),
+        },
     };
-    let after = analysed(&run.trace, &args.names, is_with_windows)
+    let after = match analysed(&run.trace, &args.names, is_with_windows) {
+        Ok(after) => after,
+        // The arguments are right: what is missing is the evidence (C3).
+        Err(error) if run.is_fresh => {
+            say!("skinflint: nothing is decided: {error:#}");
+            return Ok(undecided(run.failed.as_deref()));
+        }
         // Whatever is wrong with it, another file is to be named: 2.
-        .map_err(|error| anyhow!("{error:#}"))?;
+        Err(error) => return Err(anyhow!("{error:#}")),
+    };
     let subject = Subject {
         report: &after.report,
         trace: &run.name,
     };
-    let checked = skinflint_check::check(subject, before, &budgets);
+    let mut checked = skinflint_check::check(subject, before, &budgets);
+    checked.failed.clone_from(&run.failed);
     written(args, &checked, &run)?;
     for hint in after.hints.iter().take(1) {
         say!("Names: {hint}");
-    }
-    if let Some(failed) = &run.failed {
-        say!("skinflint: {failed}");
     }
     Ok(match checked.verdict {
         Verdict::Broken => 3,
@@ -230,6 +240,17 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
         Verdict::Undecided if !budgets.is_empty() => 4,
         _ => 0,
     })
+}
+
+/// Returns the exit status of a program that ran and of which there is nothing to judge (C3).
+fn undecided(failed: Option<&str>) -> u8 {
+    match failed {
+        Some(failed) => {
+            say!("skinflint: {failed}");
+            1
+        }
+        None => 4,
+    }
 }
 
 /// Returns the budgets and the baseline that were asked for (C1).
@@ -309,8 +330,8 @@ impl Run {
         }
     }
 
-    /// Records the program.
-    fn record(args: &CheckArgs) -> Result<Run> {
+    /// Records the program; if nothing of it could be written, the exit status is the error.
+    fn record(args: &CheckArgs) -> Result<Result<Run, u8>> {
         let folder = match args.output {
             Some(_) => None,
             None => Some(Folder::new()?),
@@ -329,19 +350,25 @@ impl Run {
             command: args.command.clone(),
         };
         let (outcome, _) = recorded::record(&options, "end")?;
-        recorded::complain(&outcome, &options);
+        recorded::complain(&outcome, &options, recorded::FOR_CHECK);
         let command = args.command[0].to_string_lossy();
-        let failed = match outcome.exit_code() {
+        // A full disk is no failure of the program's.
+        let failed = match outcome.own_code() {
             0 => None,
             code => Some(format!(
                 "{command} failed (status {code}): a program that fails is not held to have kept its budgets"
             )),
         };
+        let mut own = outcome.unwritten();
+        if own.any(|one| one.process.pid == outcome.pid && one.is_unmade()) {
+            say!("skinflint: nothing is decided: there is no recording of the program");
+            return Ok(Err(undecided(failed.as_deref())));
+        }
         let trace = chosen(&outcome, args.process.as_deref())?;
         if args.output.is_some() {
             dropped::drop_small(&outcome, dropped::open(&outcome), &options, &[&trace]);
         }
-        Ok(Run {
+        Ok(Ok(Run {
             trace,
             name: match &args.output {
                 Some(path) => path.display().to_string(),
@@ -350,7 +377,7 @@ impl Run {
             is_fresh: true,
             failed,
             _folder: folder,
-        })
+        }))
     }
 }
 
@@ -404,8 +431,9 @@ impl Folder {
                 Err(error) => {
                     return Err(error).with_context(|| {
                         format!(
-                            "{}: no folder for the recording; set TMPDIR, or name a file with --output",
-                            path.display()
+                            "{}: no folder for the recording; {}",
+                            path.display(),
+                            recorded::FOR_CHECK
                         )
                     });
                 }

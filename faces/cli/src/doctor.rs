@@ -93,6 +93,7 @@ fn libraries() -> Finding {
     };
     let folder = files[0].parent().map(|folder| folder.display().to_string());
     let folder = folder.unwrap_or_default();
+    let is_for_all = carried::is_for_all_users(&files[0]);
     // Not asked where they are installed: it would be made.
     match files[0].starts_with("/proc").then(carried::folder) {
         Some(Err(why)) => Finding {
@@ -104,7 +105,13 @@ fn libraries() -> Finding {
         _ => Finding {
             name,
             allowed: Allowed::Yes,
-            said: format!("in {folder}"),
+            said: match is_for_all {
+                true => format!("in {folder}, which all users can read"),
+                false => format!(
+                    "in {folder}, which other users cannot read: what becomes another user and starts a program is \
+                     then not seen"
+                ),
+            },
             change: None,
         },
     }

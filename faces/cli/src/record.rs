@@ -41,7 +41,7 @@ pub struct RecordArgs {
 /// Whatever keeps the program from being started or recorded.
 pub fn record(args: &RecordArgs) -> Result<u8> {
     let (outcome, asker) = recorded::record(&args.record, &args.at)?;
-    recorded::complain(&outcome, &args.record);
+    recorded::complain(&outcome, &args.record, recorded::ELSEWHERE);
     if let Some(asker) = asker {
         dark::of_record(asker, &outcome);
     }

@@ -124,8 +124,13 @@ fn not_recorded(trace: &Recorded) -> Vec<String> {
     lines
 }
 
+/// What to do if a trace or a page cannot be written.
+pub const ELSEWHERE: &str = "choose another folder with --dir";
+/// The same for `check`, whose traces are not kept.
+pub const FOR_CHECK: &str = "set TMPDIR, or name a file with --output";
+
 /// Prints one line for all traces that could not be written: what stopped one stopped the others.
-fn complain_of_files(outcome: &Outcome) {
+fn complain_of_files(outcome: &Outcome, elsewhere: &str) {
     // The program's own trace says most; a build has thousands of others.
     let own = outcome
         .unwritten()
@@ -154,8 +159,8 @@ fn complain_of_files(outcome: &Outcome) {
         ),
     };
     say!(
-        "skinflint: {path}{others}: {error}; the program went on, {lost}. Make room there, or choose another folder with \
-         --dir"
+        "skinflint: {path}{others}: {error}; the program went on, {lost}. Make room there, or \
+         {elsewhere}"
     );
 }
 
@@ -163,8 +168,8 @@ fn complain_of_files(outcome: &Outcome) {
 const SIGSYS: i32 = 31;
 
 /// Prints what went wrong while recording; the program is not to suffer from it.
-pub fn complain(outcome: &Outcome, options: &RecordOptions) {
-    complain_of_files(outcome);
+pub fn complain(outcome: &Outcome, options: &RecordOptions, elsewhere: &str) {
+    complain_of_files(outcome, elsewhere);
     if let Some(error) = &outcome.refused {
         say!(
             "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \

@@ -19,6 +19,7 @@ use skinflint_view::text;
 
 use crate::analyse::{self, plain};
 use crate::options::{AnalysisOptions, RecordOptions};
+use crate::recorded::ELSEWHERE;
 use crate::{dark, dropped, processes, recorded, shown};
 
 pub const HELP: &str = "\
@@ -56,7 +57,7 @@ pub struct RunArgs {
 /// Whatever keeps the program from being started or recorded.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let (outcome, asker) = recorded::record(&args.record, &args.analysis.at)?;
-    recorded::complain(&outcome, &args.record);
+    recorded::complain(&outcome, &args.record, ELSEWHERE);
     let main = outcome
         .most_interesting()
         // There is nothing to tell of a trace that was never begun, and another process's would stand for it.
@@ -126,7 +127,7 @@ impl RunArgs {
     fn elsewhere(&self) -> &'static str {
         match self.html {
             Some(_) => "name another file with --html",
-            None => "choose another folder with --dir",
+            None => ELSEWHERE,
         }
     }
 }

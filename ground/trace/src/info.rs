@@ -282,6 +282,8 @@ pub enum LostWhy {
     Unwritten,
     /// A filter of system calls ended it (SIGSYS), perhaps at the recorder's first call.
     Filter,
+    /// It is of another user, who cannot read the recorder's file.
+    Unreadable,
 }
 
 /// How the recording ended, and what is missing: the last block of a whole trace.

@@ -570,6 +570,7 @@ pub(crate) fn put_lost(out: &mut Vec<u8>, lost: &LostProcess) {
             LostWhy::Quiet => 7,
             LostWhy::Unwritten => 8,
             LostWhy::Filter => 9,
+            LostWhy::Unreadable => 10,
         };
         put(out, why);
         put_option(out, lost.max_rss_bytes);
@@ -599,6 +600,7 @@ pub(crate) fn get_lost(from: &mut Cursor<'_>) -> Read<LostProcess> {
             7 => LostWhy::Quiet,
             8 => LostWhy::Unwritten,
             9 => LostWhy::Filter,
+            10 => LostWhy::Unreadable,
             _ => LostWhy::Unknown,
         },
         max_rss_bytes: get_optional_amount(from)?,

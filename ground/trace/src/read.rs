@@ -163,6 +163,7 @@ pub struct Trace {
     index: Arc<Vec<Entry>>,
     source: Arc<Source>,
     events: u64,
+    last_ticket: Option<u64>,
     bytes: u64,
 }
 
@@ -280,6 +281,7 @@ impl Trace {
                 index: Arc::new(Vec::new()),
                 source: Arc::new(source),
                 events: 0,
+                last_ticket: None,
                 bytes,
             },
         };
@@ -303,6 +305,11 @@ impl Trace {
     /// Returns the number of events in the file, by the headers.
     pub fn event_count(&self) -> u64 {
         self.events
+    }
+
+    /// Returns the largest ticket of an event in the file, by the headers; `None` if there are no events.
+    pub fn last_ticket(&self) -> Option<u64> {
+        self.last_ticket
     }
 
     /// Returns the length of the file when it was opened.
@@ -441,6 +448,7 @@ impl Scan {
             if header.kind == kind::EVENTS {
                 self.check_order(at, &header);
                 self.trace.events += events;
+                self.trace.last_ticket = self.trace.last_ticket.max(Some(header.last_ticket));
                 self.index.push(Entry {
                     offset: at,
                     first_ticket: header.first_ticket,

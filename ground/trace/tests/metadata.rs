@@ -403,6 +403,7 @@ fn lost() -> Vec<LostProcess> {
         LostWhy::Quiet,
         LostWhy::Unwritten,
         LostWhy::Filter,
+        LostWhy::Unreadable,
     ];
     let of = |(n, why): (usize, LostWhy)| LostProcess {
         what: kinds[n % 3],

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   build.rs ─► FILES ─► $XDG_CACHE_HOME/skinflint/VERSION-KEY/NAME         (kept from one run to the next)
+//!                   ├──► /var/cache/skinflint/VERSION-KEY/NAME               (root's: what it starts may become another user)
 //!                   └──► a sealed memfd, /proc/PID/fd/N                      (no such folder: as long as this process)
 //! ```
 //!
@@ -14,7 +15,8 @@
 //!     ([`hand_on`]).
 //!
 //! A memfd's path is of this process, not of `self`: programs that close every descriptor still find the library, as long
-//! as this process lives. A process of another user finds neither; for that the libraries are installed.
+//! as this process lives. A process of another user finds neither: what root starts and becomes one maps the libraries out
+//! of a folder of root's that all users can read, unless `XDG_CACHE_HOME` names another.
 //!
 //! Not here: which places are looked at before (installed.rs).
 
@@ -62,8 +64,7 @@ pub fn laid_out(name: &str) -> Result<Option<PathBuf>> {
     let Some(file) = FILES.iter().find(|file| file.name == name) else {
         return Ok(None);
     };
-    let base = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
-    match base.and_then(|base| in_folder(file, &base)) {
+    match first(&own_places(), |place| in_folder(file, place)) {
         Ok(path) => Ok(Some(path)),
         Err(no_folder) => in_memory(file)
             .with_context(|| format!("{name} is carried, but cannot be laid out ({no_folder:#})"))
@@ -76,8 +77,9 @@ pub fn laid_out(name: &str) -> Result<Option<PathBuf>> {
 /// # Errors
 /// Why there is none; they are then laid out in memory.
 pub fn folder() -> Result<PathBuf> {
-    let base = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
-    Folder::open(&base).map(|folder| folder.path)
+    first(&own_places(), |place| {
+        Folder::open(place).map(|folder| folder.path)
+    })
 }
 
 /// Has the program that this process becomes inherit what lies in memory (C4).
@@ -95,6 +97,67 @@ pub fn hand_on() -> io::Result<()> {
     Ok(())
 }
 
+/// A folder in which ours may lie, and the mode of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Place {
+    base: PathBuf,
+    mode: libc::mode_t,
+}
+
+/// The mode of a folder that nobody else reads, and of one that everybody does.
+const PRIVATE: libc::mode_t = 0o700;
+const SHARED: libc::mode_t = 0o755;
+
+fn own_places() -> Vec<Place> {
+    // SAFETY: C1: it only reads.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    places(
+        is_root,
+        std::env::var_os("XDG_CACHE_HOME"),
+        std::env::var_os("HOME"),
+    )
+}
+
+/// Returns the places to try, the best first. Root's own folder can be read by nobody else, and a server that root
+/// starts and that becomes another user could map nothing there.
+fn places(is_root: bool, xdg: Option<OsString>, home: Option<OsString>) -> Vec<Place> {
+    let shared = (is_root && xdg.is_none()).then(|| Place {
+        base: "/var/cache".into(),
+        mode: SHARED,
+    });
+    let own = cache_folder(xdg, home).ok().map(|base| Place {
+        base,
+        mode: PRIVATE,
+    });
+    shared.into_iter().chain(own).collect()
+}
+
+/// Returns what the first place gives that gives something; otherwise why the last one did not.
+fn first<T>(places: &[Place], give: impl Fn(&Place) -> Result<T>) -> Result<T> {
+    let mut last = cache_folder(None, None).map(|_| ());
+    for place in places {
+        match give(place) {
+            Ok(given) => return Ok(given),
+            Err(error) => last = Err(error),
+        }
+    }
+    match last {
+        Err(error) => Err(error),
+        Ok(()) => bail!("no folder"),
+    }
+}
+
+/// Returns whether every user can read a file: all folders on the way can be searched, too.
+#[must_use]
+pub fn is_for_all_users(path: &Path) -> bool {
+    let allows = |path: &Path, modes: u32| {
+        std::fs::metadata(path).is_ok_and(|found| found.mode() & modes == modes)
+    };
+    let mut folders = path.ancestors().skip(1);
+    // What lies in memory is of this process: its folder in /proc is closed to others, whatever the file's mode.
+    allows(path, 0o004) && folders.all(|folder| allows(folder, 0o001))
+}
+
 /// Returns the user's folder for what can be made again, as the XDG base directories say: relative paths do not count.
 fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
     let absolute =
@@ -105,8 +168,8 @@ fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf
         .context("neither XDG_CACHE_HOME nor HOME names a folder")
 }
 
-fn in_folder(file: &File, base: &Path) -> Result<PathBuf> {
-    let folder = Folder::open(base)?;
+fn in_folder(file: &File, place: &Place) -> Result<PathBuf> {
+    let folder = Folder::open(place)?;
     let path = folder.path.join(file.name);
     if !folder.has(file)? {
         folder
@@ -120,23 +183,26 @@ fn in_folder(file: &File, base: &Path) -> Result<PathBuf> {
 struct Folder {
     fd: OwnedFd,
     path: PathBuf,
+    mode: libc::mode_t,
 }
 
 impl Folder {
     /// Opens the folder of this build, and makes it if it is not there.
-    fn open(base: &Path) -> Result<Self> {
+    fn open(place: &Place) -> Result<Self> {
+        let Place { base, mode } = place;
         let shown = base.display();
         if shown.to_string().contains([' ', ':']) {
             bail!("{shown}: LD_PRELOAD cannot name a path with spaces or colons");
         }
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(base);
+        let made = DirBuilder::new().recursive(true).mode(*mode).create(base);
         made.with_context(|| shown.to_string())?;
         let opened = OpenFile::open(base).with_context(|| shown.to_string())?;
         checked(&opened.metadata()?, libc::S_IWGRP | libc::S_IWOTH)
             .with_context(|| shown.to_string())?;
         let outer = Self {
             fd: opened.into(),
-            path: base.to_owned(),
+            path: base.clone(),
+            mode: *mode,
         };
         let version = format!("{}-{KEY}", env!("CARGO_PKG_VERSION"));
         let folder = outer.inner("skinflint")?.inner(&version)?;
@@ -149,26 +215,27 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a folder in this one, of mode 0700.
+    /// Opens a folder in this one, of the place's mode whatever the umask.
     fn inner(&self, name: &str) -> Result<Self> {
         let path = self.path.join(name);
         let entry = CString::new(name)?;
         // SAFETY: C2: `fd` is open, and `entry` is a string of C's.
-        let made = unsafe { libc::mkdirat(self.fd.as_raw_fd(), entry.as_ptr(), 0o700) };
+        let made = unsafe { libc::mkdirat(self.fd.as_raw_fd(), entry.as_ptr(), self.mode) };
         let error = io::Error::last_os_error();
         if made != 0 && error.kind() != io::ErrorKind::AlreadyExists {
             return Err(error).with_context(|| path.display().to_string());
         }
         let opened = self.open_at(&entry, libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let opened = opened.with_context(|| path.display().to_string())?;
-        let (read, others) = (opened.metadata()?, 0o077);
+        let read = opened.metadata()?;
         checked(&read, 0).with_context(|| path.display().to_string())?;
-        if read.mode() & others != 0 {
-            opened.set_permissions(PermissionsExt::from_mode(0o700))?;
+        if read.mode() & 0o7777 != self.mode {
+            opened.set_permissions(PermissionsExt::from_mode(self.mode))?;
         }
         Ok(Self {
             fd: opened.into(),
             path,
+            mode: self.mode,
         })
     }
 
@@ -206,9 +273,11 @@ impl Folder {
         };
         let found = opened.metadata()?;
         let is_whole = found.is_file() && found.len() == file.bytes as u64;
+        // Whoever reaches the folder has to be able to map the file.
+        let wanted = self.mode & 0o555;
         if !is_whole
             || checked(&found, libc::S_IWGRP | libc::S_IWOTH).is_err()
-            || found.mode() & 0o500 != 0o500
+            || found.mode() & wanted != wanted
         {
             return Ok(false);
         }

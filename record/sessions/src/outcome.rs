@@ -28,8 +28,15 @@ impl Outcome {
     /// Returns the exit status: the program's own, 128 + n for signal n; 2 if that would be 0 and a trace could not
     /// be written, for callers that check only the status.
     pub fn exit_code(&self) -> u8 {
+        match self.own_code() {
+            0 if self.unwritten().next().is_some() => 2,
+            own => own,
+        }
+    }
+
+    /// Returns the program's own exit status, 128 + n for signal n, whatever became of its traces.
+    pub fn own_code(&self) -> u8 {
         match self.status & 0x7f {
-            0 if self.status >> 8 & 0xff == 0 && self.unwritten().next().is_some() => 2,
             0 => (self.status >> 8 & 0xff) as u8,
             signal => 128u8.wrapping_add(signal as u8),
         }

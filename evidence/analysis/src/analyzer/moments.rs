@@ -7,7 +7,7 @@ use skinflint_trace::{Snapshot, SnapshotCause};
 use super::Analyzer;
 use crate::block::NO_KEY;
 use crate::books::{self, Bounds, Closed};
-use crate::facts::At;
+use crate::facts::{At, microsecond, seconds};
 use crate::findings::MarkLevel;
 use crate::grows::Births;
 use crate::ledger::Ledger;
@@ -244,13 +244,12 @@ impl Analyzer {
 
 /// Says that the pages of a time are not known (schedule.S5).
 fn another_moment(label: &str, read_ns: u64, less: bool, apart: u64) -> String {
+    let read = seconds(microsecond(read_ns));
     format!(
-        "--at {label}: pages are not known then. The nearest reading is of {:.3} s, when {} {} lived: --at {:.3}s has \
+        "--at {label}: pages are not known then. The nearest reading is of {read} s, when {} {} lived: --at {read}s has \
          its figures.",
-        read_ns as f64 / 1e9,
         bytes(apart),
         if less { "less" } else { "more" },
-        read_ns as f64 / 1e9,
     )
 }
 

@@ -267,7 +267,7 @@ fn passes_are_told_of_the_instant_once() {
         (Some(At::Peak), None, 2, "peak", 2),
         (Some(At::End), None, 6, "end", 0),
         (Some(At::Mark("m".into())), None, 5, "m", 1),
-        (Some(At::Time(3_500_000)), None, 3, "0.004 s", 1),
+        (Some(At::Time(3_500_000)), None, 3, "0.0035 s", 1),
         (Some(At::Time(99_000_000)), None, 6, "0.099 s", 0),
         (Some(At::HeapPeak), None, 6, "heap-peak", 2),
         (Some(At::HeapPeak), Some(2), 2, "heap-peak", 2),

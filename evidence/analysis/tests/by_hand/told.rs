@@ -494,3 +494,64 @@ fn pages_are_those_of_a_time_only_if_about_as_much_lived() {
     let less = " 83.6 KiB less lived: --at 0.001s has its figures.".to_owned();
     assert_eq!(told(85_600), (false, less));
 }
+
+/// Asks for a time without pages, and then for the one that the note names. Before and after the reading, at the same
+/// millisecond, more lives; of two events at its very time one comes before it and one after.
+#[test]
+fn the_time_that_is_named_has_pages() {
+    let told = |at: At| {
+        let mut facts = facts();
+        facts.ending = exited();
+        let heap = mapping(MappingKind::Heap, HEAP, 1024, "[heap]", 2 << 20);
+        let mut read = snapshot(2, SnapshotCause::Peak, vec![heap]);
+        read.time_ns = 1_000_234_567;
+        facts.ending.as_mut().unwrap().time_ns = 2_000_000_000;
+        facts.snapshots = vec![read];
+        let mut events = [
+            alloc(1, 1, HEAP, 4 << 20, 4 << 20),
+            alloc(2, 1, HEAP + (8 << 20), 4 << 20, 4 << 20),
+            free(3, HEAP),
+        ];
+        for (event, time_ns) in events.iter_mut().zip([0, 1_000_234_567, 1_000_234_567]) {
+            event.time_ns = time_ns;
+        }
+        let options = Options {
+            at: Some(at),
+            ..Options::default()
+        };
+        let report = analyse(facts, options, &events);
+        let at = &report.instants[report.at];
+        let figures = (at.live_blocks, at.books.is_some(), at.label.clone());
+        let mut notes = report.completeness.notes.into_iter();
+        let note = notes.find(|note| note.contains("pages are not known then"));
+        let named = note.map(|note| {
+            let (_, named) = note.rsplit_once(": --at ").unwrap();
+            named.strip_suffix(" has its figures.").unwrap().to_owned()
+        });
+        (figures, named)
+    };
+    for asked in ["1s", "1.0001s", "1.00025s", "1.0005s"] {
+        let (figures, named) = told(At::named(asked).unwrap());
+        let label = match asked {
+            "1s" => "1.000 s".to_owned(),
+            _ => asked.replace('s', " s"),
+        };
+        assert_eq!(figures, (1, false, label), "{asked}");
+        let named = named.unwrap();
+        assert_eq!(named, "1.000234s");
+        let reached = told(At::named(&named).unwrap());
+        assert_eq!(reached, ((2, true, "1.000234 s".into()), None), "{asked}");
+    }
+}
+
+#[test]
+fn a_time_after_the_end_is_told_apart_from_it() {
+    let late = AnalysisError::TimeAfterEnd {
+        asked_ns: 1_044_000_000,
+        end_ns: 1_043_732_106,
+    };
+    assert_eq!(
+        late.to_string(),
+        "--at 1.044 s: the recording ends at 1.043732106 s; give a time up to that"
+    );
+}

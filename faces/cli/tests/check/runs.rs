@@ -34,7 +34,7 @@ fn a_program_that_fails_is_not_held() {
         let python = "/usr/bin/python3";
         bench.tool(["check", "--peak-live", limit, "--", python, "-c", code])
     };
-    script("raise SystemExit(7)", "1GiB").says(1, &["HELD", "failed (status 7)"]);
+    script("raise SystemExit(7)", "1GiB").says(1, &["FAILED  ", "failed (status 7)"]);
     script("raise SystemExit(7)", "1").says(3, &["BROKEN", "failed (status 7)"]);
     script("pass", "1GiB").says(0, &["HELD"]);
 }

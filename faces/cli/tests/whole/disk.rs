@@ -150,6 +150,26 @@ fn a_full_file_system_and_many_processes() {
 }
 
 #[test]
+fn a_full_folder_for_temporary_files_decides_nothing() {
+    if !need::root("mount") {
+        return;
+    }
+    let tool = crate::tool::SKINFLINT;
+    for (program, status) in [("true", 4), ("false", 1)] {
+        let bench = Bench::new();
+        let line = format!("TMPDIR=$PWD/small {tool} check --peak-live 1GiB -- /bin/{program}");
+        let (done, _) = in_little_room(&bench, "8k", 8192, &line);
+        let says = [
+            "No space left",
+            "set TMPDIR, or name a file with --output",
+            "nothing is decided",
+        ];
+        done.says(status, &says);
+        assert!(!done.stderr.contains("--dir"), "{done:#?}");
+    }
+}
+
+#[test]
 fn a_file_system_with_room_for_traces_and_for_no_page() {
     if !need::root("mount") {
         return;

@@ -55,8 +55,34 @@ pub(super) fn why_by_process(pid: u32) -> LostWhy {
         None => LostWhy::Environment,
         // The same root folder, and something else mounted over the recorder's.
         Some(file) if !Path::new(&format!("/proc/{pid}/root{file}")).exists() => LostWhy::Root,
+        Some(file) if user(pid).is_some_and(|user| is_closed_to(Path::new(&file), user)) => {
+            LostWhy::Unreadable
+        }
         Some(_) => LostWhy::Unknown,
     }
+}
+
+/// Returns the effective user of a process.
+fn user(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns whether a user certainly cannot open a file. The user's groups are not known here: what a group may do, the
+/// user is taken to be allowed.
+fn is_closed_to(path: &Path, user: u32) -> bool {
+    let denies = |path: &Path, bit: u32| {
+        std::fs::metadata(path).is_ok_and(|about| {
+            let wanted = match about.uid() == user {
+                true => bit << 6,
+                false => bit << 3 | bit,
+            };
+            about.mode() & wanted == 0
+        })
+    };
+    let mut folders = path.ancestors().skip(1);
+    user != 0 && (denies(path, 0o4) || folders.any(|folder| denies(folder, 0o1)))
 }
 
 /// Returns the recorder's path among the preloaded libraries of an environment; `None` if it is not among them.
@@ -126,6 +152,28 @@ fn is_static(head: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_in_a_closed_folder_is_closed_to_other_users() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("libskinflint_record.so");
+        std::fs::write(&file, b"").expect("ours");
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        mode(&file, 0o755);
+        mode(folder.path(), 0o700);
+        let own = user(std::process::id()).expect("this process");
+        let other = own + 1;
+        assert!(is_closed_to(&file, other));
+        assert!(!is_closed_to(&file, own) && !is_closed_to(&file, 0));
+        for open in [0o750, 0o711] {
+            mode(folder.path(), open);
+            assert!(!is_closed_to(&file, other), "{open:o}");
+        }
+        mode(&file, 0o700);
+        assert!(is_closed_to(&file, other));
+    }
 
     #[test]
     fn programs_with_and_without_a_loader() {

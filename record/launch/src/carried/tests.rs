@@ -27,6 +27,13 @@ fn base() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
+fn private(base: &Path) -> Place {
+    Place {
+        base: base.to_owned(),
+        mode: PRIVATE,
+    }
+}
+
 fn content(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("laid out")
 }
@@ -38,7 +45,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn a_file_is_laid_out_once_in_folders_of_the_users_own() {
     let base = base();
-    let path = in_folder(file(), base.path()).expect("laid out");
+    let path = in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(content(&path), b"carried\n");
     let version = path.parent().expect("a folder");
     assert_eq!(
@@ -47,7 +54,7 @@ fn a_file_is_laid_out_once_in_folders_of_the_users_own() {
     );
     assert_eq!(mode(&path), 0o755);
     let inode = std::fs::metadata(&path).expect("laid out").ino();
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(
         std::fs::metadata(&path).expect("laid out").ino(),
         inode,
@@ -63,16 +70,16 @@ fn a_file_is_laid_out_once_in_folders_of_the_users_own() {
 #[test]
 fn what_is_not_the_file_is_replaced() {
     let base = base();
-    let path = in_folder(file(), base.path()).expect("laid out");
+    let path = in_folder(file(), &private(base.path())).expect("laid out");
     std::fs::write(&path, b"planted\n").expect("ours");
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(content(&path), b"carried\n", "of the same length");
 
     let other = base.path().join("other");
     std::fs::write(&other, b"carried\n").expect("ours");
     std::fs::remove_file(&path).expect("ours");
     symlink(&other, &path).expect("ours");
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert!(
         !std::fs::symlink_metadata(&path)
             .expect("it is there")
@@ -81,26 +88,26 @@ fn what_is_not_the_file_is_replaced() {
     assert_eq!(content(&other), b"carried\n", "written through a link");
 
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("ours");
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(mode(&path), 0o755, "others may write it");
 
     std::fs::remove_file(&path).expect("ours");
     std::fs::create_dir(&path).expect("ours");
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(content(&path), b"carried\n", "a folder lay there");
 }
 
 #[test]
 fn a_folder_that_others_can_touch_is_closed_or_refused() {
     let base = base();
-    let path = in_folder(file(), base.path()).expect("laid out");
+    let path = in_folder(file(), &private(base.path())).expect("laid out");
     let version = path.parent().expect("a folder");
     std::fs::set_permissions(version, PermissionsExt::from_mode(0o777)).expect("ours");
-    in_folder(file(), base.path()).expect("laid out");
+    in_folder(file(), &private(base.path())).expect("laid out");
     assert_eq!(mode(version), 0o700);
 
     std::fs::set_permissions(base.path(), PermissionsExt::from_mode(0o777)).expect("ours");
-    let refused = in_folder(file(), base.path()).expect_err("others could exchange it");
+    let refused = in_folder(file(), &private(base.path())).expect_err("others could exchange it");
     assert!(
         format!("{refused:#}").contains("others may write it"),
         "{refused:#}"
@@ -111,7 +118,7 @@ fn a_folder_that_others_can_touch_is_closed_or_refused() {
 fn a_link_in_place_of_our_folder_is_not_followed() {
     let (base, elsewhere) = (base(), self::base());
     symlink(elsewhere.path(), base.path().join("skinflint")).expect("ours");
-    in_folder(file(), base.path()).expect_err("planted");
+    in_folder(file(), &private(base.path())).expect_err("planted");
     assert_eq!(
         std::fs::read_dir(elsewhere.path())
             .expect("a folder")
@@ -129,7 +136,7 @@ fn another_users_folder_is_refused() {
     let planted = base.path().join("skinflint");
     std::fs::create_dir(&planted).expect("ours");
     std::os::unix::fs::chown(&planted, Some(65534), None).expect("root");
-    let refused = in_folder(file(), base.path()).expect_err("planted");
+    let refused = in_folder(file(), &private(base.path())).expect_err("planted");
     assert!(
         format!("{refused:#}").contains("belongs to user 65534"),
         "{refused:#}"
@@ -139,7 +146,7 @@ fn another_users_folder_is_refused() {
 #[test]
 fn a_path_that_the_loader_cannot_name_is_refused() {
     let base = base();
-    let refused = in_folder(file(), &base.path().join("a b")).expect_err("a space");
+    let refused = in_folder(file(), &private(&base.path().join("a b"))).expect_err("a space");
     assert!(
         format!("{refused:#}").contains("spaces or colons"),
         "{refused:#}"
@@ -195,4 +202,53 @@ fn damage_is_found() {
         zlib: ZLIB,
     };
     assert!(unpacked(&CUT).is_err() && unpacked(&OTHER).is_err());
+}
+
+#[test]
+fn root_lays_out_where_all_users_read_unless_a_folder_is_named() {
+    let bases = |is_root, xdg: Option<&str>| {
+        let all = places(is_root, xdg.map(Into::into), Some("/h".into()));
+        let shown = all.into_iter().map(|one| (one.base, one.mode));
+        shown.collect::<Vec<_>>()
+    };
+    let own = (PathBuf::from("/h/.cache"), 0o700);
+    let shared = (PathBuf::from("/var/cache"), 0o755);
+    assert_eq!(bases(true, None), [shared, own.clone()]);
+    assert_eq!(bases(false, None), [own]);
+    assert_eq!(bases(true, Some("/c")), [("/c".into(), 0o700)]);
+}
+
+#[test]
+fn a_shared_folder_is_read_by_all_and_written_by_us_alone() {
+    let base = base();
+    let open = |mode| std::fs::set_permissions(base.path(), PermissionsExt::from_mode(mode));
+    open(0o755).expect("ours");
+    let place = Place {
+        base: base.path().to_owned(),
+        mode: SHARED,
+    };
+    let path = in_folder(file(), &place).expect("laid out");
+    let version = path.parent().expect("a folder");
+    let outer = version.parent().expect("a folder");
+    assert_eq!(
+        [mode(outer), mode(version), mode(&path)],
+        [0o755, 0o755, 0o755]
+    );
+    assert!(is_for_all_users(&path));
+    // Closed to others by somebody's umask: opened again.
+    for closed in [outer, &path] {
+        std::fs::set_permissions(closed, PermissionsExt::from_mode(0o700)).expect("ours");
+        assert!(!is_for_all_users(&path));
+        in_folder(file(), &place).expect("laid out");
+        assert!(is_for_all_users(&path));
+    }
+    // Others may write beside it: refused, as a folder of one's own is.
+    open(0o777).expect("ours");
+    let refused = in_folder(file(), &place).expect_err("others may write");
+    assert!(format!("{refused:#}").contains("others may write it"));
+    // The next place is tried.
+    let own = tempfile::tempdir().expect("a folder");
+    let both = [place, private(own.path())];
+    let found = first(&both, |place| in_folder(file(), place)).expect("laid out");
+    assert!(found.starts_with(own.path()) && !is_for_all_users(&found));
 }
