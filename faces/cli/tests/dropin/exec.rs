@@ -199,6 +199,8 @@ fn programs_that_change_their_user() {
     let at = |name: &str| open.path().join(name);
     executable::copied(Path::new(SKINFLINT), &at("skinflint"), 0o755);
     executable::copied(library(), &at("libskinflint.so"), 0o755);
+    // The name that the linker notes.
+    std::os::unix::fs::symlink("libskinflint.so", at("libskinflint.so.1")).expect("a link");
     let bench = Bench::new();
     file(
         &bench,
@@ -212,7 +214,8 @@ fn programs_that_change_their_user() {
         .arg(at("linked"))
         .arg("linked.c")
         .arg("-Wl,--no-as-needed")
-        .arg(at("libskinflint.so"));
+        .arg(at("libskinflint.so"))
+        .arg(format!("-Wl,-rpath,{}", open.path().display()));
     let built = run(compiler);
     assert_eq!(built.shell_status(), 0, "{built:#?}");
     let as_nobody = |command: &[&Path]| {

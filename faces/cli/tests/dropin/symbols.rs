@@ -267,7 +267,8 @@ fn what_every_program_runs_comes_first() {
     let begin = sections
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .find(|words| words.get(1) == Some(&".text"))
+        // What the loader runs by itself is the first of the code.
+        .find(|words| words.get(1) == Some(&".init"))
         .map(|words| address(words[3]))
         .expect("code");
     assert_eq!(begin % AROUND, 0, "{begin:#x}");
