@@ -118,7 +118,7 @@ fn role() {
     }
     before_the_checks(&role);
     // SAFETY: the environment stays; no thread has used the allocator before.
-    unsafe { options::begin(environ.cast(), None) };
+    unsafe { options::begin(environ.cast()) };
     // A thread of few frames, so that its stacks are kept to their end.
     std::thread::spawn(move || play(&role))
         .join()

@@ -182,7 +182,7 @@ fn threads_that_wait(by: By, kept: usize, most: usize, before_kb: usize) {
 #[test]
 fn what_idle_threads_hold_goes_back() {
     // SAFETY: null is allowed.
-    unsafe { options::begin(std::ptr::null(), None) };
+    unsafe { options::begin(std::ptr::null()) };
     allow_purger(true);
     let before_kb = rss_kb();
     // The purger first: later it sleeps for an hour.

@@ -88,7 +88,7 @@ fn while_magazines_are_taken() {
 #[test]
 fn malloc_in_assembly_is_malloc() {
     // SAFETY: null is allowed.
-    unsafe { alloc::options::begin(std::ptr::null(), None) };
+    unsafe { alloc::options::begin(std::ptr::null()) };
     // The first call of a thread, with the one size that takes nothing off the marker's budget.
     for n in [0, 1, 48, BYTES_MAX, BYTES_MAX + 1] {
         let first = move || {

@@ -44,7 +44,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     // SAFETY: a handler without arguments.
     unsafe { pthread_atfork(None, None, Some(in_child)) };
     // SAFETY: as the caller promises; the loader calls before there are threads.
-    unsafe { alloc::options::begin(envp, Some(plugins::behind)) };
+    unsafe { alloc::options::begin_with(envp, Some(plugins::behind)) };
     // SAFETY: as above; the value is a C string.
     unsafe { accounts::remember(variable(envp, env::STATS.name().as_bytes())) };
     // SAFETY: as above.

@@ -65,13 +65,22 @@ impl Settings {
 /// Slow paths for each check of `SKINFLINT_CHECK`: some hundred checks in a program that runs a second.
 const CHECK_EVERY: u32 = 64;
 
-/// Reads the environment and applies it. To be called once, while there is only one thread. `find` returns the address of
-/// a variable of the C library's, or null; `None`: `dlsym` does, which brings 100 KiB of the C library into memory.
+/// Reads the environment and applies it. To be called once, while there is only one thread.
 ///
 /// # Safety
 /// `envp` is null, or a list of C strings closed by null, that stays valid.
+pub unsafe fn begin(envp: *const *const c_char) {
+    // SAFETY: as the caller promises.
+    unsafe { begin_with(envp, None) };
+}
+
+/// Does what [`begin`] does. `find` returns the address of a variable of the C library's, or null; `None`: `dlsym` does, which
+/// brings 100 KiB of the C library into memory.
+///
+/// # Safety
+/// As for [`begin`].
 #[unsafe(link_section = ".text.skinflint_first")]
-pub unsafe fn begin(envp: *const *const c_char, find: Option<idle::Find>) {
+pub unsafe fn begin_with(envp: *const *const c_char, find: Option<idle::Find>) {
     nodes::count();
     idle::begin(find);
     // SAFETY: getauxval reads what the kernel left on the stack.

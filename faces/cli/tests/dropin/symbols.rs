@@ -279,7 +279,7 @@ fn what_every_program_runs_comes_first() {
         "dlsym",
         "skinflint::begin::begin",
         "skinflint::begin::end",
-        "skinflint_alloc::services::options::begin",
+        "skinflint_alloc::services::options::begin_with",
         "skinflint_alloc::heaps::thread::enter",
         "skinflint_pages::pool::Pool::take",
         "skinflint_base::loader::defined",
