@@ -35,7 +35,7 @@ await main(run, async () => {
       figures.duration(245e9),
   );
   check(
-    words === "1023 B|1.00 KiB|0.977 MiB|1.00 MiB|129 MiB|4,463,142|<0.1%|4 min 05 s",
+    words === "1023 B|1.00 KiB|1,000 KiB|1.00 MiB|129 MiB|4,463,142|<0.1%|4 min 05 s",
     `figures read as in the text view (${words})`,
   );
   await shot("light-top.png");
