@@ -10,7 +10,7 @@
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
-use super::pool::{IDLE, with_pool};
+use super::pool::{IDLE, SPARE, with_pool};
 use super::{changes, clean, events, hints, retire, slow};
 use crate::mechanism::class;
 use crate::mechanism::entry::Entry;
@@ -326,6 +326,11 @@ impl Heap {
                 .or_else(|| self.pop(&self.partial[class]));
             if let Some(span) = found {
                 return self.make_current(span);
+            }
+            // ORDER: the lock is held.
+            if self.usage.load(Ordering::Relaxed) == usage::THREAD {
+                let least = u32::from(class::get(class).pages[0]);
+                retire::release_own(self, SPARE.load(Ordering::Relaxed) < least); // ORDER: a hint
             }
             (slow::paths().before_growing)(self);
             let (span, clean) = self.new_span(class);

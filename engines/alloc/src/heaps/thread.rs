@@ -18,7 +18,7 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 
 use super::pool::{self, IDLE, new_heap, with_pool};
-use super::retire::{self, WARM, WARM_MAX, WARM_WALKS, warm_no_more};
+use super::retire::{self, THREADS, WARM, WARM_MAX, WARM_WALKS, warm_no_more};
 use super::{cache, events, fork, hints, slow, tls};
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::{NOBODY, Who};
@@ -74,6 +74,7 @@ pub fn adopt() -> *mut Heap {
         unsafe { retire::settle(this) };
         warm_no_more(this);
         this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
+        THREADS.fetch_add(1, Ordering::Relaxed); // ORDER: a hint
         this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
         let revocable = u32::from(section::serves_this_thread());
         this.revocable.store(revocable, Ordering::Relaxed); // ORDER: as above
@@ -103,6 +104,7 @@ fn leave_as(heap: *mut Heap, warm: bool) {
             events::drain(this);
             // ORDER: the lock is held. Not a thread's any more: empty spans go back at once.
             this.usage.store(usage::IDLE, Ordering::Relaxed);
+            THREADS.fetch_sub(1, Ordering::Relaxed); // ORDER: a hint
             // ORDER: a bound that two threads may pass together.
             if warm && WARM.load(Ordering::Relaxed) < WARM_MAX {
                 WARM.fetch_add(1, Ordering::Relaxed); // ORDER: as above
