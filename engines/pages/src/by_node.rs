@@ -112,7 +112,8 @@ impl Pool {
         }
     }
 
-    /// Inserts pages beside neighbours of their state: what is of one node at a time, joined only with what is of it, too (nodes.M2).
+    /// Inserts pages beside neighbours of their state: those of one node at a time, joined only with what is of it, too
+    /// (nodes.M2).
     #[cold]
     #[inline(never)]
     pub(crate) fn insert_by_node(

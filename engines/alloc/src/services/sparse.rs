@@ -10,8 +10,8 @@
 //!     passes its highest. A table of 20 MiB of which a program writes 2 would leave it 18 MiB of room for
 //!     free pages that lie resident: more than the program ever held. clustalo's peak was 1.6 of glibc's so.
 //! Q2  Only a block that raised the highest count is looked at, and once: a program at its peak pays nothing for it.
-//! Q3  The system calls are those of the caller's thread, while it holds no lock; the block is its own (large.L1). Where there is
-//!     no purger (`SKINFLINT_PURGE=off`, a filter of system calls) nothing is asked.
+//! Q3  The system calls are those of the caller's thread, while it holds no lock; the block is its own (large.L1). Where
+//!     there is no purger (`SKINFLINT_PURGE=off`, a filter of system calls) nothing is asked.
 //!
 //! Not here: which blocks raised it (`heaps::large`), the count (`pages::claim`).
 
@@ -24,8 +24,8 @@ use super::purger;
 const ASKED: usize = 1_024;
 const CALLS: usize = 16;
 
-/// Gives the pages of a block back to the system if a quarter of them, or more, was never touched. Returns how many were not;
-/// 0: the block is as it was.
+/// Gives the pages of a block back to the system if a quarter of them, or more, was never touched. Returns how many were
+/// not; 0: the block is as it was.
 ///
 /// # Safety
 /// The pages are a block of the caller's, which nothing uses any more.

@@ -535,8 +535,8 @@ where
         }
     }
 
-    /// Drops entries that were not used for the idle time, or whose lifetime is over; returns the bytes dropped. The bus calls this; without a
-    /// bus, a timer of the program should.
+    /// Drops entries that were not used for the idle time, or whose lifetime is over; returns the bytes dropped. The bus
+    /// calls this; without a bus, a timer of the program should.
     pub fn expire(&self) -> usize {
         let now_ms = self.how.clock.now_ms();
         let idle_ms = self.how.idle.map(|idle| idle.as_millis() as u64);
