@@ -199,8 +199,12 @@ miri-test: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
 	  $(CARGO) +nightly miri test --locked -p skinflint-gc --lib --tests
 
+# Each workspace has a Cargo.lock of its own: cargo fmt does not leave the one it is called in.
 check:
-	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then \
+	  for lock in $$(git ls-files Cargo.lock '*/Cargo.lock'); do \
+	    $(CARGO) fmt --all --check --manifest-path "$${lock%.lock}.toml" || exit 1; \
+	  done; \
 	else echo "rustfmt is not installed: formatting not checked" >&2; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \

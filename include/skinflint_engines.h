@@ -18,7 +18,7 @@
  * A whole program: tests/engines/example.c. More of what the words mean: docs/engines-c.md.
  *
  * C1  Link with -lskinflint_engines (pkg-config: skinflint-engines). 64-bit Linux, x86-64.
- * C2  Objects are numbers that look like pointers: nobody can follow them, and none is given twice. A call with one that was
+ * C2  Objects are numbers that look like pointers: they lead nowhere, and none is given twice. A call with one that was
  *     ended or released, of another sort, or of another thread, fails and says so; it reads nothing and changes nothing.
  * C3  A result below 0 is a failure, and so is a null where an object or an address is returned. What was passed then stays
  *     yours. skinflint_engines_error() says why. Nothing is thrown. Large requests that find no memory fail; where none is
@@ -61,7 +61,7 @@ typedef void (*skinflint_done)(void *context);
 /* In place of a number of bytes: malloc_usable_size of the address, which is a block of malloc's. */
 #define SKINFLINT_MALLOC_BYTES SIZE_MAX
 
-/* ---- Pressure: who gives memory back when it is short, and how much ------------------------------------------------ */
+/* ---- Pressure: what gives memory back when it is short, and how much ----------------------------------------------- */
 
 #define SKINFLINT_CALM 0
 #define SKINFLINT_NEAR 1     /* a limit is near */
@@ -110,7 +110,7 @@ int skinflint_budget_bytes(skinflint_budget *budget, size_t *used_bytes, size_t 
 /* Its caches keep it as long as they need it. 1. */
 int skinflint_budget_end(skinflint_budget *budget);
 
-/* What it takes to have a value again: who is asked first. */
+/* What it takes to have a value again: the cheapest caches are asked first. */
 #define SKINFLINT_COMPUTE 0 /* milliseconds of computing */
 #define SKINFLINT_NOTHING 1 /* nothing: asked first */
 #define SKINFLINT_DECODE 2  /* microseconds, from what stays in memory */
@@ -142,9 +142,9 @@ struct skinflint_cache_options {
     uint64_t lifetime_ms;     /* goes so long after it came, though used; 0: never for that */
     uint32_t shards;          /* locks, each with its share of the limit, so a value may have half of that; 0: one */
     int rebuild;              /* SKINFLINT_COMPUTE … SKINFLINT_LOSE */
-    skinflint_gone gone;      /* null: nobody hears */
+    skinflint_gone gone;      /* null: it is not told */
     skinflint_free free;      /* null: values are not freed */
-    skinflint_done done;      /* null: nobody hears */
+    skinflint_done done;      /* null: it is not told */
     void *context;            /* what these get */
 };
 
@@ -152,14 +152,14 @@ struct skinflint_cache_options {
 skinflint_cache *skinflint_cache_new(const struct skinflint_cache_options *options);
 
 /*
- * Ends a cache: what nobody holds is freed now, what is held when it is released. Calls that other threads are in end
+ * Ends a cache: what is not held is freed now, what is held when it is released. Calls that other threads are in end
  * first. 1.
  */
 int skinflint_cache_end(skinflint_cache *cache);
 
 /*
- * Puts a value of so many bytes in, in place of one with this key (1,048,576 bytes at most). `cost_ns`: what making it took,
- * which decides between caches. 1: it is in. 0: it was refused, and told as such. With either the value is the library's,
+ * Puts a value of so many bytes in, in place of one with this key (1,048,576 bytes at most). `cost_ns`: what making it
+ * took, which decides between caches. 1: it is in. 0: it was refused, and told as such. With either the value is the library's,
  * and ends with `free`; below 0 it is yours. Bytes of 0 and a null value are refused as arguments. Cost: a copy of the key,
  * three blocks, a lock; some 2,600 instructions.
  */
@@ -215,22 +215,22 @@ struct skinflint_cache_figures {
 };
 int skinflint_cache_figures(skinflint_cache *cache, struct skinflint_cache_figures *figures);
 
-/* ---- Decoded forms, which go when nobody uses them; their sources stay ------------------------------------------------ */
+/* ---- Decoded forms, which go when they are not in use; their sources stay ------------------------------------------- */
 
 typedef struct skinflint_discards skinflint_discards;
 typedef struct skinflint_discardable skinflint_discardable;
 typedef struct skinflint_pin skinflint_pin;
 
 /*
- * Makes a form of a source: 0, with the form and its bytes; else there is none. Runs on the thread that pins, without a lock.
- * Pinning the form that it is making is SKINFLINT_E_BUSY.
+ * Makes a form of a source: 0, with the form and its bytes; else there is none. Runs on the thread that pins, without a
+ * lock. Pinning the form that it is making is SKINFLINT_E_BUSY.
  */
 typedef int (*skinflint_decode)(void *context, const void *source, size_t source_bytes, void **form, size_t *form_bytes);
 
 struct skinflint_discards_options {
     size_t size;      /* sizeof */
     const char *name; /* null: "discards" */
-    uint64_t keep_ms; /* how long a form stays after its last pin; 0: not at all, once anybody looks */
+    uint64_t keep_ms; /* how long a form stays after its last pin; 0: until the next expire */
     skinflint_decode decode;
     skinflint_free free; /* ends a form; null: forms are not freed */
     skinflint_done done;
@@ -273,7 +273,7 @@ struct skinflint_discards_figures {
 };
 int skinflint_discards_figures(skinflint_discards *set, struct skinflint_discards_figures *figures);
 
-/* ---- Buffers: bytes that grow, in blocks that are used to their end ---------------------------------------------------- */
+/* ---- Buffers: bytes that grow, in blocks that are used to their end ------------------------------------------------- */
 
 typedef struct skinflint_buffer skinflint_buffer;
 
@@ -301,7 +301,7 @@ int skinflint_buffer_truncate(skinflint_buffer *buffer, size_t bytes);
 /* Gives the room back that is not used. */
 int skinflint_buffer_shrink(skinflint_buffer *buffer);
 
-/* ---- Arenas: what ends together ---------------------------------------------------------------------------------------- */
+/* ---- Arenas: what ends together ------------------------------------------------------------------------------------- */
 
 typedef struct skinflint_arena skinflint_arena;
 
@@ -324,7 +324,7 @@ int skinflint_arena_end(skinflint_arena *arena);
 /* Bytes handed out, and bytes of its blocks by the allocator's count; either may be null. */
 int skinflint_arena_bytes(skinflint_arena *arena, size_t *used_bytes, size_t *held_bytes);
 
-/* ---- Counted values whose cycles are found ----------------------------------------------------------------------------- */
+/* ---- Counted values whose cycles are found -------------------------------------------------------------------------- */
 
 /*
  * A value has a payload of yours and edges to other values, which the library keeps: so the collector of cycles knows each
@@ -371,8 +371,8 @@ int skinflint_weak_open(skinflint_weak *weak, skinflint_counted **to);
 int skinflint_weak_release(skinflint_weak *weak);
 
 /*
- * Ends all cycles of this thread that nothing outside holds; `destroyed`, if not null, says how many values went. 1. Within a
- * `drop` that it has called itself nothing is done. Cost: a walk over what values lead to whose counts fell.
+ * Ends all cycles of this thread that nothing outside holds; `destroyed`, if not null, says how many values went. 1.
+ * Within a `drop` that it has called itself nothing is done. Cost: a walk over what values lead to whose counts fell.
  */
 int skinflint_counted_collect(uint64_t *destroyed);
 /* The same in slices of about so many values. 1: nothing is left to do. 0: go on. */

@@ -1,6 +1,6 @@
 /*
  * A small server of pages: an arena for each request, a cache that gives memory back, packed images that are unpacked
- * while they are shown, a buffer for the answer, and users who follow each other in circles.
+ * while they are shown, a buffer for the answer, and users that follow each other in circles.
  *
  *     cc example.c $(pkg-config --cflags --libs skinflint-engines) && ./a.out
  *
@@ -158,7 +158,7 @@ static void answer(void)
     must(skinflint_buffer_end(buffer), "the end of a buffer");
 }
 
-/* Users: counted, with edges to whom they follow. */
+/* Users: counted, with edges to those that they follow. */
 
 static void user_drop(void *context, void *name)
 {

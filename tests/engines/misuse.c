@@ -1,6 +1,6 @@
 /*
- * What a program may do wrong with skinflint_engines.h: each is told, with the code and the words that are expected here, and
- * none ends the program or reads what it must not (as AddressSanitizer checks).
+ * What a program may do wrong with skinflint_engines.h: each is told, with the code and the words that are expected here,
+ * and none ends the program or reads what it must not (as AddressSanitizer checks).
  *
  *     misuse ─► one line for each fault that was not told, and the number of those that were
  */

@@ -3,7 +3,7 @@
  *
  *   crew cpus N     N threads, each on a processor of its own, hand blocks round; contents are checked at each free
  *   crew serves 1   it is libskinflint.so whose malloc is called
- *   crew nodes N    a thread on each of N nodes in turn takes what the one before gave back: whose memory is it?
+ *   crew nodes N    a thread on each of N nodes in turn takes what the one before gave back: on which node does it lie?
  *
  * The threads of `nodes` stay until all have had their turn, so none inherits the heap of another. Exit 0: held, 1: not.
  *
@@ -209,7 +209,7 @@ int main(int argc, char **argv)
 {
     count = argc > 2 ? atoi(argv[2]) : 0;
     if (count < 1 || count > MOST)
-        die("usage: crew cpus|nodes N", count);
+        die("usage: crew cpus|nodes|serves N", count);
     pthread_barrier_init(&gate, NULL, (unsigned)count);
     if (!strcmp(argv[1], "serves")) {
         Dl_info info;

@@ -5,7 +5,9 @@
 
 N1  Every check that is planned must say "held"; one that says nothing (a panic, a hang, a machine that does not start) is
     not held. Exit 0: all held, 1: one was not, 2: the machine could not be made.
-N2  --break NAME has one check run without the library, or with what it needs taken away, to see it fail.
+N2  --break NAME has one check run without the library, or with what it needs taken away, to see it fail. Two checks may
+    hold then, too, and are not offered (KEPT): "memory of its own node" was seen to fail with an allocator that has one list
+    of free runs for all nodes (6 in a hundred, 2026-11-26).
 N3  No time is judged: without KVM the machine is some fifty times slower than this one. There is a limit for hangs.
 
 Not here: what the programs check (crew.c, ../accounts/cool.c, ../contract).
@@ -34,6 +36,8 @@ CHECKS = [
     ("threads that come and end", ON + "/bin/lives"),
     ("cold pages go to the swap and come back", ON + "/bin/cool swap"),
 ]
+# They are about what the library must not lose; the C library's malloc may pass them (N2).
+KEPT = ("memory of its own node", "threads that come and end")
 
 
 def run(command, **more):
@@ -65,7 +69,7 @@ def programs(work):
     flags = ["-std=gnu11", "-g", "-O1", "-fno-builtin", "-pthread", "-Wall", "-Wextra", "-Werror",
              f"-I{ROOT}/include", f"-I{ROOT}/tests/programs"]
     sources = [os.path.join(HERE, "crew.c"), os.path.join(ROOT, "tests/accounts/cool.c"),
-               os.path.join(ROOT, "tests/contract/forking.c"), os.path.join(ROOT, "tests/contract/lives.c")]
+               os.path.join(ROOT, "tests/contract/lives.c")]
     built = []
     for source in sources:
         built.append(os.path.join(out, os.path.basename(source)[:-2]))
@@ -161,7 +165,8 @@ def boot(vmlinuz, initramfs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", default=os.path.join(ROOT, "target", "machine"), help="kernel, programs and initramfs")
-    parser.add_argument("--break", dest="broken", choices=[name for name, _ in CHECKS], help="a check to see fail")
+    parser.add_argument("--break", dest="broken", choices=[name for name, _ in CHECKS if name not in KEPT],
+                        help="a check to see fail")
     arguments = parser.parse_args()
     need("qemu-system-x86_64", "qemu-system-x86")
     need("busybox", "busybox-static")

@@ -26,8 +26,8 @@ const THREADS: usize = 200;
 const BLOCKS: usize = 200;
 const ROUNDS: usize = 5;
 const EACH_KB: usize = 40;
-/// The most bytes of a block: with the first, the blocks that a thread frees all stay in its magazines, so that nothing of it
-/// comes to a slow path.
+/// The most bytes of a block: with the first, the blocks that a thread frees all stay in its magazines, so that nothing of
+/// it comes to a slow path.
 const SMALL: usize = 500;
 const ANY: usize = 4_000;
 /// Looks of a wait that ends in a failure: a minute at least.

@@ -139,8 +139,9 @@ impl Discards {
     /// Drops forms that were not used for the set's time; returns their bytes. The bus calls this.
     pub fn sweep(&self) -> usize {
         let now_ms = self.0.clock.now_ms();
-        let keep_ms = self.0.keep.as_millis() as u64;
-        self.discard_while(|since_ms, _| since_ms + keep_ms <= now_ms)
+        // A time beyond all clocks is for ever.
+        let keep_ms = u64::try_from(self.0.keep.as_millis()).unwrap_or(u64::MAX);
+        self.discard_while(|since_ms, _| since_ms.saturating_add(keep_ms) <= now_ms)
     }
 
     /// Drops forms that are not pinned, oldest use first, until `bytes` bytes went; returns the bytes dropped.

@@ -414,6 +414,30 @@ fn an_item_that_ends_takes_its_decoded_form_along() {
 }
 
 #[test]
+fn times_beyond_all_clocks_are_for_ever() {
+    // A C program may mean "for ever" by UINT64_MAX milliseconds; 2^62 seconds are 0 of them in 64 bits.
+    for time in [
+        Duration::from_millis(u64::MAX),
+        Duration::from_secs(1 << 62),
+    ] {
+        let clock = Clock::by_hand();
+        clock.advance(Duration::from_secs(5));
+        let set = Discards::new("kept", time, clock.clone());
+        let item = set.add(&[10], Hundreds(&DECODED));
+        drop(item.pin());
+        let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("kept")
+            .idle(time)
+            .lifetime(time)
+            .clock(clock.clone())
+            .build();
+        cache.insert(1, entry(1_000), Duration::ZERO);
+        clock.advance(Duration::from_secs(1_000_000));
+        assert_eq!((set.sweep(), cache.expire()), (0, 0), "{time:?}");
+        assert!(item.is_decoded() && cache.get(&1).is_some(), "{time:?}");
+    }
+}
+
+#[test]
 fn a_cache_that_is_walked_says_what_its_entries_have() {
     let cache: Arc<Cache<u64, Vec<u8>>> = Cache::named("walked").limit_bytes(1 << 20).build();
     for key in 0..10 {

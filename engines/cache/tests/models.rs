@@ -209,7 +209,7 @@ fn a_lost_lead_goes_to_a_future() {
     });
 }
 
-/// Two futures wait or lead while a third fails: nobody sleeps for ever.
+/// Two futures wait or lead while a third fails: none of them sleeps for ever.
 ///
 /// Fails if the end of a flight wakes no future, or only one.
 #[test]

@@ -1,7 +1,7 @@
 //! Values that futures make, lifetimes, and listeners.
 //!
 //! ```text
-//!   futures polled by hand, wake-ups counted ─► Cache ─► made once, nobody forgotten
+//!   futures polled by hand, wake-ups counted ─► Cache ─► made once, no future forgotten
 //!   clock moved by hand ─► lifetime             each way of going ─► listener, against the sums
 //! ```
 //!
@@ -114,7 +114,7 @@ fn a_lead_that_is_dropped_goes_to_one_that_waits() {
     for task in [&mut lead, &mut gone, &mut next, &mut last] {
         assert!(task.poll().is_pending());
     }
-    // One that waits goes first: the wake-up must not have been its.
+    // A waiting future is dropped first: the wake-up must not have gone to it.
     drop(gone);
     drop(lead);
     assert_eq!((next.woken(), last.woken()), (1, 1));
@@ -297,7 +297,7 @@ fn a_value_past_its_lifetime_is_made_anew_by_each_kind_of_lookup() {
                 let mut task = Task::new(cache.get_or_make_async(9, |_| async move { step }));
                 match task.poll() {
                     Poll::Ready(value) => value,
-                    Poll::Pending => panic!("nobody else makes it"),
+                    Poll::Pending => panic!("no other future makes it"),
                 }
             }
         };

@@ -1,7 +1,8 @@
 //! Forms that are decoded when they are used, and go after a while or under pressure; their sources stay.
 //!
 //! ```text
-//!   discards_new(decode, free, keep) ─► discardable_new(source) ─► pin: decode, or what is there ─► unpin ─► … ─► free(form)
+//!   discards_new(decode, free, keep) ─► discardable_new(source) ─► pin: decode, or what is there
+//!                                                                    └─► unpin ─► … ─► free(form)
 //! ```
 //!
 //! D1  What is pinned stays; a pin is a number, whose release is told a second time.

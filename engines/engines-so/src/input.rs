@@ -1,10 +1,11 @@
 //! What callers pass: texts, bytes, options with a size.
 //!
 //! ```text
-//!   address, length ─► &[u8] for the call (engines_so.A5)        options: size │ fields this version knows │ later ones: zero
+//!   address, length ─► &[u8] for the call (engines_so.A5)
+//!   options: size │ fields that this version knows │ later ones: zero
 //! ```
 //!
-//! I1  A null with a length, or a length that no block has, is told; whether an address may be read is the caller's promise.
+//! I1  A null with a length, or a length that no block has, is told; that an address may be read is the caller's promise.
 //! I2  A structure says its size first: fields beyond it are 0, and those that this version does not know have to be 0.
 //!
 //! Not here: numbers (`table`).

@@ -1,7 +1,7 @@
 //! Tables of objects that C knows by number, so that each misuse is told and none is undefined.
 //!
 //! ```text
-//!   number   │ sort 4 │ tag 12 │ row 24 │ use 24 │      as a pointer of C, which nobody follows
+//!   number   │ sort 4 │ tag 12 │ row 24 │ use 24 │      as a pointer of C, which leads nowhere
 //!                         │        └─► rows[row]: (use, object)      the same use: it is this object; another: it ended
 //!                         └─ the thread whose table it is; for tables of the process: which of them
 //! ```

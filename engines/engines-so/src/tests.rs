@@ -9,6 +9,8 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_int};
 
+use skinflint_base::random::Random;
+
 use crate::fault::{Code, Failure, guarded, text};
 use crate::input::{self, Sized_};
 use crate::table::{Number, Sort, TAGS, Table};
@@ -20,39 +22,27 @@ fn words() -> String {
         .into_owned()
 }
 
-/// A small generator of numbers; the seed is the test's.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % most as u64) as usize
-    }
-}
-
 #[test]
 fn a_table_is_a_map_whose_numbers_are_given_once() {
-    let mut random = Random(0x5eed_0fa2_7ab1_e001);
+    let mut random = Random::new(1);
     let mut table = Table::of_process(Sort::Hold, 3);
     let mut model: HashMap<usize, u64> = HashMap::new();
-    let (mut given, mut ended): (HashSet<usize>, Vec<Number>) = Default::default();
+    let mut given: HashSet<usize> = HashSet::new();
+    let (mut live, mut ended): (Vec<Number>, Vec<Number>) = Default::default();
     for value in 0..200_000u64 {
-        if random.below(100) < 52 || model.is_empty() {
+        if random.below(100) < 52 || live.is_empty() {
             let number = table.add(value).expect("there is room");
             assert!(given.insert(number.addr()), "a number given twice");
             model.insert(number.addr(), value);
+            live.push(number);
         } else {
-            // Any live one: sets iterate in an order of their own.
-            let number = *model.keys().next().expect("not empty");
-            let number: Number = std::ptr::without_provenance_mut(number);
+            let number = live.swap_remove(random.index(live.len()));
             let wanted = model.remove(&number.addr());
             assert_eq!(table.get(number).ok().copied(), wanted);
             assert_eq!(table.take(number).ok(), wanted);
             ended.push(number);
         }
-        if let Some(&number) = ended.get(random.below(ended.len().max(1))) {
+        if let Some(&number) = ended.get(random.index(ended.len())) {
             let failure = table.take(number).expect_err("it ended");
             assert_eq!(failure.code, Code::Handle);
         }

@@ -1,8 +1,8 @@
 //! A program that hardly allocates: when its garbage goes, and what looking for garbage costs where there is none.
 //!
 //! ```text
-//!   cargo run --release -p skinflint-gc --example trickle ─► seconds until 112 MB of garbage are gone; share of ten minutes
-//!                                                           that collections take with 300 MB alive
+//!   cargo run --release -p skinflint-gc --example trickle
+//!     ─► seconds until 112 MB of garbage are gone; share of ten minutes that collections take with 300 MB alive
 //! ```
 //!
 //! K1  Ten objects a second, a tick each second, by a clock of the program's own: ten minutes pass in as long as the work
@@ -68,7 +68,7 @@ fn main() {
     let runtime = Runtime::new(Config::default());
     let tenant = runtime.tenant("garbage", usize::MAX);
     let kept = list(&tenant, 112 * MB);
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     drop(kept);
     let before = tenant.heap().held_bytes();
     let passed = trickle(&runtime, &tenant, 100, 600, true);
@@ -83,7 +83,7 @@ fn main() {
 
     let tenant = runtime.tenant("alive", usize::MAX);
     let kept = list(&tenant, 300 * MB);
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     let already = tenant.heap().log().len();
     let spent = cpu_ns();
     trickle(&runtime, &tenant, 1000, 600, false);

@@ -134,7 +134,7 @@ fn items(tenant: &Tenant, count: usize, gate: &Arc<Gate>) {
 #[must_use]
 fn held_up(tenant: &Tenant, gate: &Arc<Gate>) -> Open {
     items(tenant, GARBAGE / ITEM, gate);
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     gate.until_held_up()
 }
 
@@ -213,7 +213,7 @@ fn large_objects_go_ahead_by_the_same_bound() {
         });
     };
     large(GARBAGE / (PAGES << 12));
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     let _open = gate.until_held_up();
     let before = tenant.heap().held_bytes();
     large(before / 16 / (PAGES << 12));
@@ -234,7 +234,7 @@ fn where_it_is_asked_for_everything_ends_in_the_pause() {
     });
     let tenant = runtime.tenant("tab", usize::MAX);
     items(&tenant, 1000, &gate);
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     let counts = tenant.heap().sweep_counts();
     assert_eq!(counts.pause_cells, 1000);
     assert_eq!((counts.lazy_cells, counts.background_cells), (0, 0));
@@ -252,7 +252,7 @@ fn going_ahead_again_and_again_does_not_add_up() {
     });
     let mut first = None;
     for round in 0..6 {
-        tenant.collect().expect("nobody is inside");
+        tenant.collect().expect("no tenant is busy");
         let open = gate.until_held_up();
         let before = *first.get_or_insert(tenant.heap().held_bytes());
         items(&tenant, GARBAGE / ITEM, &gate);
@@ -321,7 +321,7 @@ fn no_new_page_is_taken_while_a_free_one_is_resident() {
             "last",
         )
     });
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no tenant is busy");
     while !tenant.poll() {}
     let (held, dirty) = (
         tenant.heap().held_bytes(),

@@ -21,8 +21,8 @@
 //!
 //! M5  What every program runs, from the loader's call to the first blocks and the end, has the section
 //!     `.text.skinflint_first`, which `first.ld` puts at the beginning of the code, at a multiple of the 64 KiB that the kernel
-//!     maps around a page fault, together with what the loader runs: a program that does little else has these pages of code and no other. What only some
-//!     programs run is kept out of these functions (`#[cold]`, not inlined).
+//!     maps around a page fault, together with what the loader runs: a program that does little else has these pages of
+//!     code and no other. What only some programs run is kept out of these functions (`#[cold]`, not inlined).
 //!
 //! Not here: the allocator (`alloc`), the meaning of its figures (`alloc`).
 #![no_std]

@@ -118,8 +118,8 @@ goes_on!(new_array_nothrow_goes_on(size: usize, token: *const u8), 3);
 goes_on!(new_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 4);
 goes_on!(new_array_aligned_nothrow_goes_on(size: usize, align: usize, token: *const u8), 5);
 
-/// `operator new(size_t)`. Where forms are noted every call goes the slow way, by `new_sampled`: the budgets of a process that
-/// is checked throughout are always used up (`harden`).
+/// `operator new(size_t)`. Where forms are noted every call goes the slow way, by `new_sampled`: the budgets of a process
+/// that is checked throughout are always used up (`harden`).
 ///
 /// # Safety
 /// As for `malloc`.

@@ -72,12 +72,11 @@ impl Pool {
         }
     }
 
-    /// Has what is taken from now on be of this node, if that can be.
+    /// Has what is taken from now on be of this node, if that can be. One that is not told apart counts as the first.
     #[inline]
     pub fn serve(&mut self, node: u32) {
-        if node <= self.nodes.others {
-            self.nodes.served = node;
-        }
+        let known = node <= self.nodes.others;
+        self.nodes.served = if known { node } else { 0 };
     }
 
     /// Returns the number of nodes that are told apart.
@@ -113,7 +112,8 @@ impl Pool {
         }
     }
 
-    /// Inserts pages beside neighbours of their state: what is of one node at a time, joined only with what is of it, too (nodes.M2).
+    /// Inserts pages beside neighbours of their state: those of one node at a time, joined only with what is of it, too
+    /// (nodes.M2).
     #[cold]
     #[inline(never)]
     pub(crate) fn insert_by_node(

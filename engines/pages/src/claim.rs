@@ -153,7 +153,8 @@ impl Pool {
         }
     }
 
-    /// Lowers the most pages that were touched: of a run that raised it so many never were. To be called after it was given back.
+    /// Lowers the most pages that were touched: of a run that raised it so many never were. To be called after the run was
+    /// given back.
     pub fn forget_peak(&mut self, pages: u32) {
         let most = self.touched_max.saturating_sub(pages);
         self.touched_max = most.max(self.touched_pages);

@@ -39,8 +39,8 @@
 //!
 //! Files: [`region`] addresses · `units` descriptors · `index` where runs are found · `buckets` runs by length · [`pool`] take, give and extend ·
 //! `claim` what is purged and when · `check` the invariants by brute force · [`purge`] the system call that gives pages
-//! back · [`cold`] pages in use that are not needed soon · `populate` the one that makes pages resident · `nodes`, `by_node` memory nodes apart · `walk` runs listed one by one · [`os`] mapping, and its
-//! refusals in tests.
+//! back · [`cold`] pages in use that are not needed soon · `populate` the one that makes pages resident · `nodes`,
+//! `by_node` memory nodes apart · `walk` runs listed one by one · [`os`] mapping, and its refusals in tests.
 //!
 //! Not here: blocks within pages, threads, locks, and when to purge (`alloc`).
 #![cfg_attr(not(test), no_std)]

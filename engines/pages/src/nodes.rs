@@ -2,16 +2,18 @@
 //!
 //! ```text
 //!   HEAP   │ 2 MiB of node 0 │ of node 0 │ of node 1 │ of node 0 │ …          NODE_OF: a byte for each
-//!   serve(1); take ──► dirty, clean runs of node 1 ──► more heap, node 1's from then on ──► anybody's
+//!   serve(1); take ──► dirty, clean runs of node 1 ──► more heap, node 1's from then on ──► any node's
 //! ```
 //!
-//! M1  Which node a page is on the kernel decides, when it is first touched, by the processor that does so. Here is only noted
-//!     for whom the heap grew there: who gets a run from the pool touches it.
-//! M2  Runs of different nodes are not joined (pages.P4 holds within a node), and a run that is given back goes to the lists of
-//!     each node that it has pages of.
-//! M3  With one node there is one list of each state, as if this file were not there: a comparison for each use of the lists.
+//! M1  The kernel decides on which node a page lies when the page is first touched: on that of the processor that does so.
+//!     This file only notes for which node the heap grew there: the thread that gets a run from the pool touches it.
+//! M2  Runs of different nodes are not joined (pages.P4 holds within a node), and a run that is given back goes to the
+//!     lists of each node that it has pages of.
+//! M3  With one node there is one list of each state, as if this file were not there: a comparison for each use of the
+//!     lists.
 //!
-//! Not here: taking and giving by node (`by_node`); how many nodes there are, and on which a thread runs (`alloc`); a lock for each node: there is one for all.
+//! Not here: taking and giving by node (`by_node`); how many nodes there are, and on which a thread runs (`alloc`); a lock
+//! for each node: there is one for all.
 
 #[cfg(not(feature = "bench-trees"))]
 use crate::index::BySize;
@@ -47,7 +49,7 @@ pub(crate) struct Nodes {
     pub(crate) others: u32,
     /// The node that is served.
     pub(crate) served: u32,
-    /// Address of a byte for each block: one more than its node; 0: nobody's yet.
+    /// Address of a byte for each block: one more than its node; 0: no node's yet.
     pub(crate) table: usize,
 }
 

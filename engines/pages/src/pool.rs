@@ -137,8 +137,8 @@ pub struct Pool {
     pub hole_pages: u32,
     /// Pages that no descriptor could be had for; see pages.P7.
     pub lost_pages: u32,
-    /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum; `None`: 64. (A pool of zeros
-    /// takes no room in the file that it is linked into.)
+    /// Dirty pages beyond which [`Pool::take`] purges before the touched pages reach a new maximum; `None`: 64. (A pool of
+    /// zeros takes no room in the file that it is linked into.)
     pub slack_pages: Option<u32>,
     /// Pages that may be dirty in addition, since purged pages were wanted again (claim.C3).
     pub(crate) learned_pages: u32,

@@ -7,6 +7,9 @@
 
 use core::arch::asm;
 
+/// Bytes of a page of the kernel's.
+const PAGE: usize = 4096;
+
 /// Makes a system call with up to six arguments, and returns its result (S1).
 ///
 /// # Safety
@@ -104,6 +107,21 @@ pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
             [addr as u64, bytes as u64, advice as u64, 0, 0, 0],
         ) == 0
     }
+}
+
+/// Asks which pages are resident (`mincore`), from the one at `addr` on, one for each byte of `into`: its lowest bit is set if
+/// the page is. Returns whether the kernel told: it does not where a page is not mapped.
+pub fn resident(addr: usize, into: &mut [u8]) -> bool {
+    let bytes = into.len() * PAGE;
+    // SAFETY: the kernel writes a byte for each page to a place of the caller's, and changes nothing else.
+    let result = unsafe {
+        let place = into.as_mut_ptr() as u64;
+        syscall(
+            libc::SYS_mincore,
+            [addr as u64, bytes as u64, place, 0, 0, 0],
+        )
+    };
+    result == 0
 }
 
 /// Unmaps a range (`munmap`).

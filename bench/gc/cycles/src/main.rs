@@ -102,7 +102,11 @@ fn run(name: &str, collector: &impl Collector) {
     collector.all();
     let ended = cpu();
     let dropped = DROPPED.get();
-    assert_eq!(dropped, (LONG + RINGS * RING) as u64, "{name}: values dropped");
+    assert_eq!(
+        dropped,
+        (LONG + RINGS * RING) as u64,
+        "{name}: values dropped"
+    );
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!(
         "{{\"collector\": \"{name}\", \"build_cpu_ms\": {:.2}, \"churn_cpu_ms\": {:.2}, \"end_cpu_ms\": {:.2}, \

@@ -46,7 +46,15 @@ impl Marks {
     }
 }
 
-fn report(name: &str, marks: &Marks, built: Duration, churned: Duration, live: u64, freed_kb: u64, more: &str) {
+fn report(
+    name: &str,
+    marks: &Marks,
+    built: Duration,
+    churned: Duration,
+    live: u64,
+    freed_kb: u64,
+    more: &str,
+) {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     println!(
         "{{\"collector\": \"{name}\", \"build_cpu_ms\": {:.2}, \"churn_cpu_ms\": {:.2}, \"before_kb\": {}, \
@@ -81,7 +89,10 @@ mod ours {
 
     pub fn run(growth: Growth) {
         let marks = Marks::begin();
-        let runtime = Runtime::new(Config { growth, ..Config::default() });
+        let runtime = Runtime::new(Config {
+            growth,
+            ..Config::default()
+        });
         let tenant = runtime.tenant("trees", usize::MAX);
         let long: Handle<Node<'static>> = tenant.enter(|cx| cx.keep(tree(cx, LONG), "long-lived"));
         let built = cpu();
@@ -89,7 +100,10 @@ mod ours {
             tenant.enter(|cx| assert_eq!(count(tree(cx, SHORT)), (1 << SHORT) - 1));
         }
         let churned = cpu();
-        assert_eq!(tenant.enter(|cx| count(long.open(cx).expect("ours"))), (1 << LONG) - 1);
+        assert_eq!(
+            tenant.enter(|cx| count(long.open(cx).expect("ours"))),
+            (1 << LONG) - 1
+        );
         let log = tenant.heap().log();
         drop(long);
         tenant.collect().expect("no tenant is busy");
@@ -146,7 +160,9 @@ mod theirs {
 
     pub fn run() {
         let marks = Marks::begin();
-        let mut arena = Arena::<Rootable![Root<'_>]>::new(|mc| Root { long: Some(tree(mc, LONG)) });
+        let mut arena = Arena::<Rootable![Root<'_>]>::new(|mc| Root {
+            long: Some(tree(mc, LONG)),
+        });
         let built = cpu();
         for _ in 0..TIMES {
             arena.mutate(|mc, _| assert_eq!(count(tree(mc, SHORT)), (1 << SHORT) - 1));

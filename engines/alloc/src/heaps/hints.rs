@@ -23,15 +23,21 @@ pub static STARTER: Starter = Starter::new();
 /// Pages that a heap collects for one hint: each hint to all is a cache line that every thread writes.
 pub const HINT_PAGES: u32 = 16;
 
-/// The same for what a thread begins to allocate from.
+/// The same for what a thread begins to allocate from: many threads may hold a little each, so fewer pages are enough.
 const IDLE_PAGES: u32 = 2;
 
 /// Does what [`hint`] does, for the thread that has this heap, or its lock.
 #[inline]
 pub fn hint_from(heap: &Heap, pages: u32) {
+    gather(heap, pages, HINT_PAGES);
+}
+
+/// Adds to the heap's own sum, which goes to the sum of all once it is `enough`.
+#[inline]
+fn gather(heap: &Heap, pages: u32, enough: u32) {
     // ORDER: the thread's own.
     let mut now = heap.hinted.load(Ordering::Relaxed).wrapping_add(pages);
-    if now >= HINT_PAGES {
+    if now >= enough {
         hint(now);
         now = 0;
     }
@@ -56,21 +62,14 @@ pub fn hint_span(heap: &Heap, span: &Span, free: u32) {
     }
 }
 
-/// Notes that a thread begins to allocate from a span: what it frees there stays in its magazines and comes to no slow path, so if
-/// it then rests, only the purger brings that back (idle.J1). The first heap, which is that of a program with one thread,
-/// hints at nothing: a program that grows and frees nothing is to have no purger.
+/// Notes that a thread begins to allocate from a span: what it frees there stays in its magazines and comes to no slow
+/// path, so if it then rests, only the purger brings that back (idle.J1). The first heap, which is that of a program with
+/// one thread, hints at nothing: a program that grows and frees nothing is to have no purger.
 #[inline]
 pub fn hint_idle(heap: &Heap, span: &Span) {
     // ORDER: written before the heap is seen by others (pool.G4).
     if heap.next_heap.load(Ordering::Relaxed) != 0 {
-        // Many threads may hold a little each: fewer pages are enough here.
-        // ORDER: the thread's own.
-        let now = heap.hinted.load(Ordering::Relaxed) + span.pages();
-        let told = if now >= IDLE_PAGES { 0 } else { now };
-        if told == 0 {
-            hint(now);
-        }
-        heap.hinted.store(told, Ordering::Relaxed); // ORDER: as above
+        gather(heap, span.pages(), IDLE_PAGES);
     }
 }
 

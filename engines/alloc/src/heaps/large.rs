@@ -34,8 +34,8 @@ use crate::mechanism::span::KIND_LARGE;
 /// Pages from which on a move goes through the page tables: a system call, but no copy and no faults of new pages.
 /// Where the two cost the same was not measured.
 const MOVE_PAGES: u32 = 64;
-/// Pages from which on a block that raises the most pages in use is asked what it touched, once: 256 KiB. The kernel takes some
-/// microseconds to answer.
+/// Pages from which on a block that raises the most pages in use is looked at once, for what the program touched of it:
+/// 256 KiB. The kernel takes some microseconds to answer.
 const SPARSE_PAGES: u32 = 64;
 /// The most displaced runs: each is a mapping of its own, and a process may have 65,530.
 const DISPLACED_MAX: u32 = 8_192;
@@ -154,8 +154,8 @@ pub unsafe fn free(p: *mut u8) {
     }
 }
 
-/// Gives up a block that raised the most pages in use, if the program touched a part of it only. `false`: it is as it was, and is
-/// not asked about again.
+/// Gives up a block that raised the most pages in use, if the program touched a part of it only. `false`: it is as it
+/// was, and is not asked about again.
 ///
 /// # Safety
 /// A live block of the caller's and of no tenant's, which nothing uses any more.

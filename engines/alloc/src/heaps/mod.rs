@@ -3,7 +3,8 @@
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire, revoke: what it gives up, what is taken
-//!   nodes: which memory is near      changes, hints: what the purger is to look at           slow: the table by which all of them reach the services
+//!   nodes: which memory is near      changes, hints: what the purger is to look at
+//!   slow: the table by which all of them reach the services
 //! ```
 //!
 //! Not here: what is done beside the calls of the program (`services`).

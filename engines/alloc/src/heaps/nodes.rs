@@ -1,17 +1,17 @@
 //! Memory nodes: how many the machine has, and on which one a thread runs.
 //!
 //! ```text
-//!   start ─► /sys/devices/system/node/node1 there? ── no ─► one: nobody asks again
+//!   start ─► /sys/devices/system/node/node1 there? ── no ─► one: no later call asks
 //!   a span, a large block ─► getcpu ─► the pool serves this node (pages::nodes)
 //! ```
 //!
-//! N1  The kernel is asked once how many there are, by the names in /sys alone: nothing is opened. With one node, that is one
-//!     system call. It comes before the program's `main` where the environment is read (`options::begin`), and not at the
-//!     program's first block: a filter of system calls may stand before that one.
-//! N2  A thread that the kernel moves takes new runs from its new node; what its heap holds stays where it is. So does what a
-//!     heap takes over from a thread that ended.
+//! N1  The kernel is asked once how many there are, by the names in /sys alone: nothing is opened. With one node, that is
+//!     one system call. It comes before the program's `main` where the environment is read (`options::begin`), and not at
+//!     the program's first block: a filter of system calls may stand before that one.
+//! N2  A thread that the kernel moves takes new runs from its new node; what its heap holds stays where it is. So does
+//!     what a heap takes over from a thread that ended.
 //!
-//! Not here: the lists of each node (`pages`), which memory is whose: the kernel's rule of the first touch.
+//! Not here: the lists of each node (`pages`); on which node a page lies, which the kernel decides by the first touch.
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
@@ -23,7 +23,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Returns the number of nodes, 1 where the kernel does not say.
 #[unsafe(link_section = ".text.skinflint_first")]
 pub fn count() -> u32 {
-    // ORDER: whoever asks gets the same answer.
+    // ORDER: all threads that ask get the same answer.
     let known = COUNT.load(Ordering::Relaxed);
     if known != 0 {
         return known;

@@ -5,17 +5,17 @@
 //!                                          └ any(n)         └ sampled(n, heap)          └ slow(n, heap)
 //! ```
 //!
-//! W1  It does what [`malloc`](super::malloc::malloc) does, which says why. What differs: a request of more than [`BYTES_MAX`]
-//!     bytes goes on to `any`, and one of 0 bytes is served like one of 1, but counts as 0.
+//! W1  It does what [`malloc`](super::malloc::malloc) does, which says why. What differs: a request of more than
+//!     [`BYTES_MAX`] bytes goes on to `any`, and one of 0 bytes is served like one of 1, but counts as 0.
 //! W2  The stack is as at entry throughout, which is all that unwinders need to know. A way out is a jump, with `n` and the
 //!     heap where the C calling convention has them.
 //!
-//! Cost: 20 instructions, where the compiler's code takes 24. What `pop` returns need not be tested, for its way out leaves the
-//! function (a block of assembly in a function of the compiler's can have results or ways out, and not both); and the class is
-//! found by the byte.
+//! Cost: 20 instructions, where the compiler's code takes 24. What `pop` returns need not be tested, for its way out
+//! leaves the function (a block of assembly in a function of the compiler's can have results or ways out, and not both);
+//! and the class is found by the byte.
 //!
-//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4). Another architecture has the compiler's code
-//! until it has such a macro of its own.
+//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4): what changes there changes here. Another
+//! architecture has the compiler's code until it has such a macro of its own.
 //!
 //! Not here: the ways out (`malloc`).
 

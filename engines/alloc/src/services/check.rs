@@ -500,16 +500,8 @@ fn zero(address: usize, pages: u32) -> Held {
         let count = (pages as usize - first).min(AT_ONCE);
         let from = address + first * PAGE;
         let mut resident = [0u8; AT_ONCE];
-        // SAFETY: mincore writes a byte for each page.
-        let result = unsafe {
-            let bytes = (count * PAGE) as u64;
-            sys::syscall(
-                libc::SYS_mincore,
-                [from as u64, bytes, resident.as_mut_ptr() as u64, 0, 0, 0],
-            )
-        };
         hold(
-            !sys::is_error(result),
+            sys::resident(from, &mut resident[..count]),
             "G2: pages of HEAP that are not mapped",
             from,
         )?;

@@ -74,8 +74,8 @@ pub unsafe fn begin(envp: *const *const c_char) {
     unsafe { begin_with(envp, None) };
 }
 
-/// Does what [`begin`] does. `find` returns the address of a variable of the C library's, or null; `None`: `dlsym` does, which
-/// brings 100 KiB of the C library into memory.
+/// Does what [`begin`] does. `find` returns the address of a variable of the C library's, or null; `None`: `dlsym` does,
+/// which brings 100 KiB of the C library into memory.
 ///
 /// # Safety
 /// As for [`begin`].

@@ -10,8 +10,8 @@
 //!     passes its highest. A table of 20 MiB of which a program writes 2 would leave it 18 MiB of room for
 //!     free pages that lie resident: more than the program ever held. clustalo's peak was 1.6 of glibc's so.
 //! Q2  Only a block that raised the highest count is looked at, and once: a program at its peak pays nothing for it.
-//! Q3  The system calls are those of the caller's thread, while it holds no lock; the block is its own (large.L1). Where there is
-//!     no purger (`SKINFLINT_PURGE=off`, a filter of system calls) nothing is asked.
+//! Q3  The system calls are those of the caller's thread, while it holds no lock; the block is its own (large.L1). Where
+//!     there is no purger (`SKINFLINT_PURGE=off`, a filter of system calls) nothing is asked.
 //!
 //! Not here: which blocks raised it (`heaps::large`), the count (`pages::claim`).
 
@@ -24,8 +24,8 @@ use super::purger;
 const ASKED: usize = 1_024;
 const CALLS: usize = 16;
 
-/// Gives the pages of a block back to the system if a quarter of them, or more, was never touched. Returns how many were not;
-/// 0: the block is as it was.
+/// Gives the pages of a block back to the system if a quarter of them, or more, was never touched. Returns how many were
+/// not; 0: the block is as it was.
 ///
 /// # Safety
 /// The pages are a block of the caller's, which nothing uses any more.
@@ -43,11 +43,9 @@ unsafe fn settle_now(start: usize, pages: u32) -> u32 {
     if untouched * 4 < u64::from(pages) {
         return 0;
     }
-    let bytes = u64::from(pages) * PAGE as u64;
-    let advice = libc::MADV_DONTNEED as u64;
-    // SAFETY: as the caller promises: private memory of ours without contents that anybody wants.
-    let result = unsafe { sys::syscall(libc::SYS_madvise, [start as u64, bytes, advice, 0, 0, 0]) };
-    if sys::is_error(result) {
+    let block = core::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: as the caller promises: private memory of ours, whose contents nothing reads any more.
+    if !unsafe { sys::advise(block, pages as usize * PAGE, libc::MADV_DONTNEED) } {
         return 0;
     }
     untouched as u32
@@ -60,12 +58,7 @@ fn untouched(start: usize, pages: usize) -> u64 {
     let step = pages.div_ceil(CALLS).max(ASKED);
     for first in (0..pages).step_by(step) {
         let count = ASKED.min(pages - first);
-        let (at, bytes) = (start + first * PAGE, count * PAGE);
-        let place = seen.as_mut_ptr() as u64;
-        // SAFETY: the kernel writes a byte for each page.
-        let result =
-            unsafe { sys::syscall(libc::SYS_mincore, [at as u64, bytes as u64, place, 0, 0, 0]) };
-        if sys::is_error(result) {
+        if !sys::resident(start + first * PAGE, &mut seen[..count]) {
             return 0;
         }
         asked += count as u64;
@@ -99,7 +92,7 @@ mod tests {
             // SAFETY: mapped above.
             assert_eq!(unsafe { first.read() } == 1, left, "{pages} {written}");
             let exact = (pages - written) as u32;
-            // Of a long block a sixteenth of the calls' pages is asked about.
+            // Of a long block only a sample is asked about.
             let near = absent.abs_diff(exact) <= pages as u32 / 16;
             assert!(
                 if left { absent == 0 } else { near },

@@ -418,21 +418,7 @@ impl Core {
     fn ask(&mut self, first: usize, count: usize) -> bool {
         self.first = first;
         self.count = count;
-        // SAFETY: the kernel writes a byte for each page to a place of ours.
-        let result = unsafe {
-            sys::syscall(
-                libc::SYS_mincore,
-                [
-                    (self.start + first * PAGE) as u64,
-                    (count * PAGE) as u64,
-                    self.bits.as_mut_ptr() as u64,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        result == 0
+        sys::resident(self.start + first * PAGE, &mut self.bits[..count])
     }
 
     fn is(&mut self, page: usize) -> bool {

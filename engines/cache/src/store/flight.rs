@@ -15,8 +15,8 @@
 //! G4  Every waiting thread and future is woken when the flight ends, however it ends. So no wake-up is lost with a
 //!     future that is dropped while it waits, and a future that is dropped while it leads hands on the lead.
 //! G5  Threads that wait in vain see why: the leading thread's `make` failed, or panicked.
-//! G6  A future waits for whoever makes the value. A thread never waits for a future: it may be that thread which would
-//!     have to poll it. What a future polls while it makes a value does not wait, either (G3).
+//! G6  A future waits for the thread or the future that makes the value. A thread never waits for a future, which that very
+//!     thread may have to poll. What a future polls while it makes a value does not wait, either (G3).
 //! G7  Wakers are cloned, woken and dropped while no lock is held. A flight has a place for as many as wait at a time.
 //!
 //! Cost: a lock and a walk over what is being made, for each miss; a hit does not come here. The models run this very
@@ -67,7 +67,7 @@ struct Flight<K, V> {
     ended: Condvar,
 }
 
-/// Who leads a flight (G6).
+/// What leads a flight (G6): a thread or a future.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Thread,

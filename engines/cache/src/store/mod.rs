@@ -535,11 +535,12 @@ where
         }
     }
 
-    /// Drops entries that were not used for the idle time, or whose lifetime is over; returns the bytes dropped. The bus calls this; without a
-    /// bus, a timer of the program should.
+    /// Drops entries that were not used for the idle time, or whose lifetime is over; returns the bytes dropped. The bus
+    /// calls this; without a bus, a timer of the program should.
     pub fn expire(&self) -> usize {
         let now_ms = self.how.clock.now_ms();
-        let idle_ms = self.how.idle.map(|idle| idle.as_millis() as u64);
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let idle_ms = self.how.idle.map(ms);
         let lifetime_ms = self.how.lifetime_ms();
         let before = Before {
             used_ms: idle_ms.map_or(0, |idle| now_ms.saturating_sub(idle)),

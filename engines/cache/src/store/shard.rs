@@ -18,7 +18,7 @@
 //!     that lead each lap of a loop displaces what the next one needs first.
 //! D7  The hand moves on when a candidate was refused, so that the next one meets other entries. A full table of slots
 //!     grows by a little, so that no entry goes that has not lost a contest.
-//! D8  An entry that has its lifetime behind it is found by nobody: the lookup that meets it takes it out. Its birth is
+//! D8  No lookup finds an entry that has its lifetime behind it: the lookup that meets it takes it out. Its birth is
 //!     48 bits of milliseconds, which lie where a slot had room between two words: a cache without lifetimes pays none.
 //!
 //! With D6, D7 and a window of a twentieth `loop` of `bench/cache` has 59 to 65 hits of 100 (hashes differ from run to

@@ -14,7 +14,7 @@
 //! A4  A future that is polled by another one's `make` does not wait, since two that need each other's values would wait
 //!     for ever (flight.G3). One that `make` gives to the executor as a task of its own is not known to be such.
 //!
-//! Not here: who waits for whom (`flight`).
+//! Not here: which future or thread waits for which (`flight`).
 
 use core::convert::Infallible;
 use core::future::Future;

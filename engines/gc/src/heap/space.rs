@@ -14,9 +14,8 @@
 //! E3  Arenas are filled fullest first, among those that are swept: an arena with one object left has time to lose it.
 //! E4  The next span is taken when this one is used up, or was taken back: the rest of a span that is forgotten is
 //!     marked as allocated and never written, and code that ends objects by these bits would reach it.
-//!
-//! E5  `slack_bytes` is what available arenas have beyond their objects, kept as a sum: a pause asks for it, and a walk over
-//!     the heads of 50,000 arenas took half a millisecond of it (`--example marking`, 2026-11-26).
+//! E5  `slack_bytes` is what available arenas have beyond their objects, kept as a sum: a pause asks for it, and a walk
+//!     over the heads of 50,000 arenas took half a millisecond of it (`--example marking`, 2026-11-26).
 //!
 //! The seam for a variable-size space: it is one more shape, with its own `next_span` and `sweep`, over the runs of
 //! `chunks`; a free-list policy decides what `next_span` takes.

@@ -143,7 +143,8 @@ impl Growth {
     };
 
     /// The table that gives as much room as a tenth of the processor time pays for, between
-    /// [`TIGHT`](Growth::TIGHT)'s and [`ROOMY`](Growth::ROOMY)'s: tight for programs that compute, wide for those that allocate.
+    /// [`TIGHT`](Growth::TIGHT)'s and [`ROOMY`](Growth::ROOMY)'s: tight for programs that compute, wide for those that
+    /// allocate.
     pub const ADAPTIVE: Growth = Growth {
         factor: 1.5,
         share: Some(Share {
