@@ -536,7 +536,7 @@ fn one_finding(
         Detail::Whole => usize::MAX - 2,
         _ => lines,
     };
-    // A longer one has a name in it that nobody reads to its end.
+    // A longer one has a name in it that no reader follows to its end.
     let title_lines = match columns(&finding.title) <= TITLE_COLUMNS {
         true => TITLE_COLUMNS,
         false => 1,

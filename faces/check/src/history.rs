@@ -4,7 +4,7 @@
 //!   Checked, label ─► Entry ─► lock, one write ─► {"schema":1,"label":"1a2b3c","figures":{…}}\n
 //! ```
 //!
-//! Y1  A line is written whole or not at all, whoever else writes: under a lock, by one call to a file opened for appending.
+//! Y1  A line is written whole or not at all, whatever else writes to the file: under a lock, by one call to a file opened for appending.
 //! Y2  A file whose last line was cut (a full disk, a killed writer) is closed by a line end first; the cut line is left
 //!     out when it is read, and counted.
 
