@@ -35,8 +35,11 @@ pub struct Entry {
     pub started_unix_ns: u64,
     /// Whether nothing was missing from the recording.
     pub complete: bool,
-    /// The verdict on all budgets.
+    /// The answer to all that was asked: `failed` if the program failed and no budget broke.
     pub verdict: String,
+    /// Whether the program itself failed: what it held until then is no figure of a build.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// Every figure that was known.
     pub figures: BTreeMap<String, Range>,
 }
@@ -50,7 +53,8 @@ impl Entry {
             program: checked.program.clone(),
             started_unix_ns: checked.started_unix_ns,
             complete: checked.complete,
-            verdict: checked.verdict.shown().to_owned(),
+            verdict: checked.answer().to_owned(),
+            failed: checked.failed.is_some(),
             figures: checked.figures.clone(),
         }
     }
@@ -128,6 +132,23 @@ mod tests {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(read(&text), (entries, 0));
+    }
+
+    #[test]
+    fn a_program_that_failed_is_told_apart_whatever_its_budgets_say() {
+        let mut checked = checked();
+        let line = |checked: &Checked| serde_json::to_string(&Entry::of(checked, "a")).unwrap();
+        assert!(!line(&checked).contains("failed"));
+        checked.failed = Some("app failed (status 9)".into());
+        let broken = Entry::of(&checked, "a");
+        assert_eq!((&*broken.verdict, broken.failed), ("broken", true));
+        checked.verdict = crate::Verdict::Held;
+        let held = line(&checked);
+        assert!(
+            held.contains("\"verdict\":\"failed\",\"failed\":true"),
+            "{held}"
+        );
+        assert!(read(&held).0[0].failed);
     }
 
     #[test]
