@@ -29,7 +29,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 /// A file that this program carries.
@@ -125,7 +125,7 @@ fn places(is_root: bool, xdg: Option<OsString>, home: Option<OsString>) -> Vec<P
         base: "/var/cache".into(),
         mode: SHARED,
     });
-    let own = cache_folder(xdg, home).ok().map(|base| Place {
+    let own = cache_folder(xdg, home).map(|base| Place {
         base,
         mode: PRIVATE,
     });
@@ -134,17 +134,14 @@ fn places(is_root: bool, xdg: Option<OsString>, home: Option<OsString>) -> Vec<P
 
 /// Returns what the first place gives that gives something; otherwise why the last one did not.
 fn first<T>(places: &[Place], give: impl Fn(&Place) -> Result<T>) -> Result<T> {
-    let mut last = cache_folder(None, None).map(|_| ());
+    let mut last = anyhow!("neither XDG_CACHE_HOME nor HOME names a folder");
     for place in places {
         match give(place) {
             Ok(given) => return Ok(given),
-            Err(error) => last = Err(error),
+            Err(error) => last = error,
         }
     }
-    match last {
-        Err(error) => Err(error),
-        Ok(()) => bail!("no folder"),
-    }
+    Err(last)
 }
 
 /// Returns whether every user can read a file: all folders on the way can be searched, too.
@@ -159,13 +156,11 @@ pub fn is_for_all_users(path: &Path) -> bool {
 }
 
 /// Returns the user's folder for what can be made again, as the XDG base directories say: relative paths do not count.
-fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
+fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute =
         |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute(home).map(|home| home.join(".cache"));
-    absolute(xdg)
-        .or_else(home)
-        .context("neither XDG_CACHE_HOME nor HOME names a folder")
+    absolute(xdg).or_else(home)
 }
 
 fn in_folder(file: &File, place: &Place) -> Result<PathBuf> {
