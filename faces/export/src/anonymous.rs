@@ -41,10 +41,9 @@ impl Names {
         if let Some(known) = self.hashes.get(name) {
             return known.clone();
         }
-        let fresh =
+        let mut fresh =
             (0u64..).map(|again| format!("{kind}-{:016x}", self.key.hash_one((again, name))));
         let hash = fresh
-            .into_iter()
             .find(|hash| !self.names.contains_key(hash))
             .unwrap_or_default();
         self.hashes.insert(name.to_owned(), hash.clone());
