@@ -170,9 +170,9 @@ const OLD: [(&str, &str, &str); 13] = [
     ("gc", "write", "output"),
     ("heap", "limit", "rows"),
     ("js", "limit", "heap-limit"),
-    ("man", "all", "dir"),
     ("tabs", "allocators", "with"),
     ("tabs", "repeat", "runs"),
+    ("what-if", "policy", "with"),
 ];
 
 /// Words that name a thing which has another word here, and the word.
