@@ -88,7 +88,7 @@ class QuickJs(unittest.TestCase):
             for name, text in names.items():
                 with open(os.path.join(folder, name), "w") as out:
                     out.write(text)
-            done, report = host(NAMES[0], *[os.path.join(folder, name) for name in names], "--limit", "16M", "--json")
+            done, report = host(NAMES[0], *[os.path.join(folder, name) for name in names], "--heap-limit", "16M", "--json")
         self.assertEqual(done.returncode, 1)
         rows = {os.path.basename(row["file"]): row for row in report["programs"]}
         self.assertIn("RangeError: no", rows["throws.js"]["failure"]["text"])

@@ -173,7 +173,7 @@ class Words(unittest.TestCase):
         good = self.file("good.js", "1")
         for options, said in [
             (["--tabs", "1", good], "--tabs 1: 2 programs need a tab each"),
-            (["--limit", "64T"], "64M"),
+            (["--heap-limit", "64T"], "64M"),
             (["--heap", "stock", "--stress", "5"], "--stress: Boa's own heap cannot do that; use --heap skinflint"),
             (["--heap", "stock", "--gc-log"], "--gc-log: Boa's own heap gives no reasons"),
             (["--heap", "stock", "--malloc", "skinflint", "--pauses"], "leave out --malloc"),
@@ -186,7 +186,7 @@ class Words(unittest.TestCase):
     def test_one_tab_at_its_limit_ends_alone(self):
         greedy = self.file("greedy.js", "const all = []; for (;;) all.push({ a: all.length });")
         good = self.file("good.js", "const a = []; for (let i = 0; i < 30000; i++) a.push({ i }); setTimeout(() => console.log('ran ' + a.length), 5)")
-        done, report = host(greedy, good, good, "--limit", "8M", "--json")
+        done, report = host(greedy, good, good, "--heap-limit", "8M", "--json")
         self.assertEqual(done.returncode, 1, done.stderr)
         kinds = [row["failure"] and row["failure"]["kind"] for row in report["programs"]]
         self.assertEqual(kinds, ["limit", None, None], done.stderr)
@@ -198,7 +198,7 @@ class Words(unittest.TestCase):
         for name, text in [("buffers.js", "const all = []; for (;;) all.push(new ArrayBuffer(1 << 20));"),
                            ("strings.js", "const all = []; for (let i = 0; ; i++) all.push({ s: ('x' + i).repeat(1000) });"),
                            ("timers.js", "const all = []; setInterval(() => all.push('y'.repeat(1 << 20)), 0);")]:
-            done, report = host(self.file(name, text), good, "--limit", "64M", "--json")
+            done, report = host(self.file(name, text), good, "--heap-limit", "64M", "--json")
             kinds = [row["failure"] and row["failure"]["kind"] for row in report["programs"]]
             self.assertEqual(kinds, ["limit", None], f"{name}: {done.stderr}")
             self.assertIn("outside", report["programs"][0]["failure"]["text"])
@@ -259,7 +259,7 @@ class Words(unittest.TestCase):
 
     def test_a_live_program_under_policies(self):
         churn = self.file("churn.js", self.CHURN)
-        done = self.gc("--live", churn, "--policies", "many,full-pages,tight", "--rounds", "2", "--json")
+        done = self.gc("--live", churn, "--with", "many,full-pages,tight", "--runs", "2", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         of = json.loads(done.stdout)[0]
         self.assertTrue(of["live"])
@@ -279,14 +279,14 @@ class Words(unittest.TestCase):
         # Fresh pages only: the study's worst in memory, and the one with the fewest refills.
         self.assertGreater(at["full-pages"]["committed_mean"], at["many"]["committed_mean"])
         self.assertLess(at["full-pages"]["refills"], at["many"]["refills"])
-        text = self.gc("--live", churn, "--policies", "many", "--rounds", "1").stdout
+        text = self.gc("--live", churn, "--with", "many", "--runs", "1").stdout
         for part in ["Duration (CPU time of the whole program", "Space size (", "Collection (", "Better and worse", "live, on Boa"]:
             self.assertIn(part, text)
         self.assertNotIn("promotion", text)
 
     def test_live_programs_that_do_not_repeat_themselves_or_fail(self):
         dice = self.file("dice.js", "const a = []; for (let i = 0; i < 1000; i++) a.push({ i }); console.log(Math.random())")
-        done = self.gc("--live", dice, "--policies", "many", "--rounds", "1")
+        done = self.gc("--live", dice, "--with", "many", "--runs", "1")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("it prints something else under legacy (line 1: ", done.stderr)
         throws = self.file("throws.js", "throw new Error('by intent')")

@@ -220,7 +220,7 @@ def end_recorded(process, child):
 
 def simulate(trace, names):
     """By policy: peak and end, in the way that the allocator gives back (C3)."""
-    out = subprocess.run([target("skinflint"), "what-if", "--json", "--delay", str(DELAY_MS), "--policy", ",".join(names),
+    out = subprocess.run([target("skinflint"), "what-if", "--json", "--delay", str(DELAY_MS), "--with", ",".join(names),
                           trace], capture_output=True, check=True, timeout=LIMIT_S)
     found = json.loads(out.stdout)[0]
     figures = {}

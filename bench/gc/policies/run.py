@@ -53,7 +53,7 @@ def each(binary, traces, options, policies="studied"):
 
 
 def measure(binary, traces, options, policies="studied"):
-    words = [binary, "gc", "--json", "--policies", policies] + options
+    words = [binary, "gc", "--json", "--with", policies] + options
     for trace in traces:
         # A file, or a law by its name.
         words += [trace] if os.path.exists(trace) else ["--synthetic", trace]
@@ -182,7 +182,7 @@ def shares(binary, quick):
     out = {}
     for percent in SHARES:
         names = [f"{shape}:{seed}:{percent}" for shape in ("steady", "phases") for seed in ((1,) if quick else (1, 2, 3))]
-        figures = each(binary, names, ["--rounds", "1"], "many-origin,many")
+        figures = each(binary, names, ["--runs", "1"], "many-origin,many")
         all_of_it = [ratios([trace], "committed_mean")["many-origin"] for trace in figures]
         out[percent] = statistics.median(all_of_it)
         print(f"  {percent} %: {out[percent]:.4f}, from {min(all_of_it):.4f} to {max(all_of_it):.4f}; many "
@@ -196,7 +196,7 @@ def sorted_maps(binary):
     keys = ("committed_mean", "committed_after")
     print("\nmap-space over single-list, maps swept by address, medians of three seeds")
     for growth in ("2", "1.25"):
-        figures = each(binary, [f"maps:{seed}" for seed in (1, 2, 3)], ["--rounds", "1", "--sweep", "address", "--growth", growth],
+        figures = each(binary, [f"maps:{seed}" for seed in (1, 2, 3)], ["--runs", "1", "--sweep", "address", "--growth", growth],
                        "single-list,map-space")
         out = [ratios(figures, key, "single-list")["map-space"] for key in keys]
         print(f"  growth {growth}: pages {out[0]:.4f}, right after collections {out[1]:.4f}")
@@ -205,7 +205,7 @@ def sorted_maps(binary):
 
 def recorded(binary, traces):
     """Every policy on traces of real programs, one round each."""
-    figures = each(binary, traces, ["--rounds", "1"])
+    figures = each(binary, traces, ["--runs", "1"])
     for trace in figures:
         rows = {row["policy"]: row for row in trace["rows"]}
         print_table(f"{os.path.basename(trace['trace'])}: {trace['objects']} objects, {trace['bytes']} bytes; ratios to legacy", [
@@ -231,13 +231,13 @@ def main():
     if not os.path.exists(binary):
         sys.exit(f"{binary}: not there; cargo build --release -p skinflint-cli")
     traces = QUICK if options.quick else TRACES
-    figures = each(binary, traces, ["--rounds", "1"])
+    figures = each(binary, traces, ["--runs", "1"])
     pages, tables = ratios(figures, "committed_mean"), ratios(figures, "with_tables_mean")
     print_table(f"Compactor as in V8; {len(traces)} traces, medians of ratios to legacy", [
         ("pages", pages), ("+ descriptors", tables), ("peak", ratios(figures, "committed_peak")),
         ("refills", ratios(figures, "refills"))])
     # What each policy holds without the compactor, against legacy with it.
-    without = each(binary, QUICK, ["--rounds", "1", "--compact", "never"])
+    without = each(binary, QUICK, ["--runs", "1", "--compact", "never"])
     for trace in without:
         compacted = next(other for other in figures if other["trace"] == trace["trace"])
         compacted = {row["policy"]: row for row in compacted["rows"]}
@@ -248,14 +248,14 @@ def main():
         ("after gc", ratios(without, "committed_after", "legacy, compacted"))])
     best = min(STUDIED, key=lambda policy: tables[policy])
     # Nothing else of ours runs from here on: time.
-    timed = measure(binary, QUICK, ["--rounds", "1" if options.quick else str(options.rounds)], f"many-origin,{best},{OURS}")
+    timed = measure(binary, QUICK, ["--runs", "1" if options.quick else str(options.rounds)], f"many-origin,{best},{OURS}")
     mutator = ratios(timed, "mutator_ms")
     print_table(f"CPU time, {len(QUICK)} traces, medians of ratios to legacy", [
         ("mutator", mutator), ("promotion", ratios(timed, "promotion_ms")), ("all", ratios(timed, "total_ms"))])
     work = ("all CPU time", ratios(timed, "total_ms", best)[OURS])
     if not options.quick:
-        words = [binary, "gc", "--json", "--synthetic", "steady:1", "--rounds", "1", "--max-objects", str(COUNTED),
-                 "--policies", f"legacy,{best},{OURS}", "--instructions"]
+        words = [binary, "gc", "--json", "--synthetic", "steady:1", "--runs", "1", "--max-objects", str(COUNTED),
+                 "--with", f"legacy,{best},{OURS}", "--instructions"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode:
             sys.exit(f"skinflint gc --instructions ended with {done.returncode}: {done.stderr.strip()[-400:]}")

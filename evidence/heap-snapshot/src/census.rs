@@ -47,12 +47,7 @@ impl std::fmt::Display for Class {
         if self.name.is_empty() {
             return write!(f, "({})", self.kind);
         }
-        let plain: String = self
-            .name
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
-        f.write_str(&plain)
+        f.write_str(&skinflint_view::clean(&self.name))
     }
 }
 

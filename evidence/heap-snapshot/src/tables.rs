@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use skinflint_view::units;
+use skinflint_view::{clean, units};
 
 use crate::census::{self, Census, Class, Sum};
 use crate::dominators::Dominators;
@@ -144,11 +144,7 @@ pub fn path(file: &Path, wanted: &str) -> Result<Table> {
         if hidden > 0 && (ENDS..ENDS + hidden).contains(&place) {
             continue;
         }
-        let edge: String = step
-            .edge
-            .chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect();
+        let edge = clean(&step.edge);
         let name = called(&graph, step.node);
         text += &format!("{edge:>24}  {name}\n");
     }
@@ -236,11 +232,7 @@ fn node_json(graph: &Graph, node: u32) -> Value {
 fn called(graph: &Graph, node: u32) -> String {
     const SHOWN: usize = 80;
     let name = graph.name_of(node);
-    let name: String = name
-        .chars()
-        .take(SHOWN)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let name = clean(&name.chars().take(SHOWN).collect::<String>());
     let id = graph.id[node as usize];
     if node == 0 {
         return "(root)".to_owned();

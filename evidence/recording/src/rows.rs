@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use skinflint_analysis::processes::{Counted, Member};
 use skinflint_trace::OriginKind;
+use skinflint_view::units::plural;
 
 use crate::kin::above;
 
@@ -88,9 +89,10 @@ impl Rows {
                 return rows;
             }
         };
-        let mut lines = file.lines().map_while(Result::ok);
-        let head = lines.next().unwrap_or_default();
-        match serde_json::from_str::<Head>(&head) {
+        // As bytes: a line that is no text costs itself, and not those behind it.
+        let mut lines = file.split(b'\n');
+        let head = lines.next().and_then(Result::ok).unwrap_or_default();
+        match serde_json::from_slice::<Head>(&head) {
             Ok(head) if head.rows == VERSION => {
                 rows.program = seen_here(folder, head.program);
                 rows.shown = seen_here(folder, head.shown);
@@ -110,13 +112,18 @@ impl Rows {
         }
         let mut unread = 0;
         for line in lines {
-            match serde_json::from_str(&line) {
+            let Ok(line) = line else {
+                unread += 1;
+                break;
+            };
+            match serde_json::from_slice(&line) {
                 Ok(row) => rows.dropped.push(row),
                 Err(_) => unread += 1,
             }
         }
         if unread > 0 {
-            let what = format!("{unread} rows of small processes cannot be read");
+            let unread = plural(unread, "row");
+            let what = format!("{unread} of small processes could not be read");
             rows.missing.push(format!("{}: {what}.", path.display()));
         }
         rows
@@ -177,16 +184,8 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Returns a name in this folder for the rows of a run.
+/// Returns a name in this folder for the rows of a run; the program's name is one that a file can have.
 pub fn file_for(folder: &Path, name: &str, pid: u32) -> PathBuf {
-    let plain = |c: char| {
-        if c.is_alphanumeric() || "._-+".contains(c) {
-            c
-        } else {
-            '_'
-        }
-    };
-    let name: String = name.chars().map(plain).collect();
     let first = folder.join(format!("skinflint.{name}.{pid}.{ENDING}"));
     let others = (2..10_000).map(|n| folder.join(format!("skinflint.{name}.{pid}.{n}.{ENDING}")));
     let mut all = std::iter::once(first.clone()).chain(others);
@@ -362,6 +361,19 @@ mod tests {
         );
         assert!(again.missing.is_empty());
         let text = std::fs::read_to_string(&path).expect("text");
+        // A byte that is no text, in the first of two rows: the second is still read.
+        let mut damaged = text.clone().into_bytes();
+        let row = text.find('\n').expect("a head") + 20;
+        damaged[row] = 0xff;
+        std::fs::write(&path, damaged).expect("written");
+        let read = Rows::read(&path);
+        assert_eq!(read.dropped.len(), 1, "{:?}", read.missing);
+        assert_eq!(read.dropped[0].member.process.uid, "b");
+        assert!(
+            read.missing[0].contains("1 row of small"),
+            "{:?}",
+            read.missing
+        );
         std::fs::write(&path, &text[..text.len() - 20]).expect("cut");
         let cut = Rows::read(&path);
         assert_eq!(

@@ -9,9 +9,8 @@
 //!     cannot be reached or is in trouble is named and not asked again by this call, and nothing about it is
 //!     remembered. The cache is the user's ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
 //! F3  A fetched file is used only if it holds the build id that was recorded (locate.rs, locate.L1).
-//!
 //! F4  `http://` is asked by ureq. `https://` is asked by curl, unless the feature `tls` is on: rustls weighs more than
-//!     the program has room for, and who has a server of debug files on the network has curl.
+//!     the program has room for, and a machine that asks a server on the network has curl.
 //!
 //! Not here: reading what was fetched (module.rs).
 

@@ -477,6 +477,39 @@ const TITLE_COLUMNS: usize = 150;
 const SHORT_TITLE_LINES: usize = 2;
 const CHANGE_COLUMNS: usize = 400;
 
+/// Adds the title of a finding, with its place behind it as far as there is room.
+fn short(
+    report: &Report,
+    finding: &Finding,
+    lead: Line,
+    sure: String,
+    room: usize,
+    lines: &mut Vec<Line>,
+) {
+    let place = place_of(report, finding).unwrap_or_default();
+    let columns_of_title = room.saturating_sub(columns(&sure)).max(20);
+    let mut titles = wrap(&finding.title, columns_of_title, SHORT_TITLE_LINES);
+    let title = titles.pop().unwrap_or_default();
+    let mut lead = lead;
+    for piece in titles {
+        lines.push(lead.with(Ink::Plain, piece));
+        lead = Line::of(Ink::Plain, " ".repeat(INDENT));
+    }
+    let used = columns(&title) + columns(&sure) + 3;
+    let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
+    lines.push(match room.saturating_sub(used) {
+        left if left >= 12 && !place.is_empty() => {
+            // If there is no room for all of it, the function is more informative than half a path.
+            let name = match columns(&place) <= left {
+                true => place.as_str(),
+                false => place.split("  ").next().unwrap_or_default(),
+            };
+            line.with(Ink::Faint, format!(" · {}", stack::fitted(name, left)))
+        }
+        _ => line,
+    });
+}
+
 fn one_finding(
     report: &Report,
     finding: &Finding,
@@ -500,43 +533,13 @@ fn one_finding(
     let amount = right(figure, INDENT - 2);
     let lead = Line::of(ink, amount).with(Ink::Plain, "  ");
     if detail == Detail::Line {
-        let place = place_of(report, finding).unwrap_or_default();
-        let mut titles = wrap(
-            &finding.title,
-            room.saturating_sub(columns(&sure)).max(20),
-            SHORT_TITLE_LINES,
-        );
-        let title = titles.pop().unwrap_or_default();
-        for (index, piece) in titles.into_iter().enumerate() {
-            lines.push(match index {
-                0 => lead.clone().with(Ink::Plain, piece),
-                _ => Line::of(Ink::Plain, format!("{pad}{piece}")),
-            });
-        }
-        let lead = match finding.title == title {
-            true => lead,
-            false => Line::of(Ink::Plain, pad.clone()),
-        };
-        let used = columns(&title) + columns(&sure) + 3;
-        let line = lead.with(Ink::Plain, title).with(Ink::Faint, sure);
-        lines.push(match room.saturating_sub(used) {
-            left if left >= 12 && !place.is_empty() => {
-                // If there is no room for all of it, the function is more informative than half a path.
-                let name = match columns(&place) <= left {
-                    true => place.as_str(),
-                    false => place.split("  ").next().unwrap_or_default(),
-                };
-                line.with(Ink::Faint, format!(" · {}", stack::fitted(name, left)))
-            }
-            _ => line,
-        });
-        return;
+        return short(report, finding, lead, sure, room, lines);
     }
     let bound = |lines| match detail {
         Detail::Whole => usize::MAX - 2,
         _ => lines,
     };
-    // A longer one has a name in it that nobody reads to its end.
+    // A longer one has a name in it that no reader follows to its end.
     let title_lines = match columns(&finding.title) <= TITLE_COLUMNS {
         true => TITLE_COLUMNS,
         false => 1,

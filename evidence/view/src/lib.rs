@@ -32,3 +32,5 @@ pub mod text;
 mod through;
 pub mod units;
 pub mod what_if;
+
+pub use screen::clean;

@@ -90,8 +90,9 @@ fn push(out: &mut String, ink: Ink, piece: &str, color: bool) {
     }
 }
 
-/// Returns the text without control characters (S2), including those that change the direction of writing.
-pub(crate) fn clean(text: &str) -> String {
+/// Returns the text without control characters (S2), including those that change the direction of writing: what a
+/// program chose (names, marks, arguments) goes to a terminal or a page by way of this.
+pub fn clean(text: &str) -> String {
     let hostile = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

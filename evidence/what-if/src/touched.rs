@@ -9,8 +9,7 @@
 //! T2  A large block that a snapshot saw counts with the most resident bytes that any snapshot saw of it; one that
 //!     none saw counts with the share that the seen blocks of its stack had; if none was seen, whole.
 //! T3  A block that has just come, and a mapping whose resident pages are not known (or that was swapped), are no
-//!     evidence.
-//!     What nothing tells of is counted (`Level::untold_bytes`), so that a range can be said.
+//!     evidence. What nothing tells of is counted (`Level::untold_bytes`), so that a range can be said.
 //! T4  Memory: large live blocks, and the data of at most [`KNOWN_MAX`] blocks; further ones count whole.
 //!
 //! Where the touched bytes lie in the block is not kept: they count from its start. Not here: when during its life a

@@ -4,7 +4,7 @@
 //!   Checked, label ─► Entry ─► lock, one write ─► {"schema":1,"label":"1a2b3c","figures":{…}}\n
 //! ```
 //!
-//! Y1  A line is written whole or not at all, whoever else writes: under a lock, by one call to a file opened for appending.
+//! Y1  A line is written whole or not at all, whatever else writes to the file: under a lock, by one call to a file opened for appending.
 //! Y2  A file whose last line was cut (a full disk, a killed writer) is closed by a line end first; the cut line is left
 //!     out when it is read, and counted.
 
@@ -35,8 +35,11 @@ pub struct Entry {
     pub started_unix_ns: u64,
     /// Whether nothing was missing from the recording.
     pub complete: bool,
-    /// The verdict on all budgets.
+    /// The answer to all that was asked: `failed` if the program failed and no budget broke.
     pub verdict: String,
+    /// Whether the program itself failed: what it held until then is no figure of a build.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// Every figure that was known.
     pub figures: BTreeMap<String, Range>,
 }
@@ -50,7 +53,8 @@ impl Entry {
             program: checked.program.clone(),
             started_unix_ns: checked.started_unix_ns,
             complete: checked.complete,
-            verdict: checked.verdict.shown().to_owned(),
+            verdict: checked.answer().to_owned(),
+            failed: checked.failed.is_some(),
             figures: checked.figures.clone(),
         }
     }
@@ -128,6 +132,23 @@ mod tests {
         }
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(read(&text), (entries, 0));
+    }
+
+    #[test]
+    fn a_program_that_failed_is_told_apart_whatever_its_budgets_say() {
+        let mut checked = checked();
+        let line = |checked: &Checked| serde_json::to_string(&Entry::of(checked, "a")).unwrap();
+        assert!(!line(&checked).contains("failed"));
+        checked.failed = Some("app failed (status 9)".into());
+        let broken = Entry::of(&checked, "a");
+        assert_eq!((&*broken.verdict, broken.failed), ("broken", true));
+        checked.verdict = crate::Verdict::Held;
+        let held = line(&checked);
+        assert!(
+            held.contains("\"verdict\":\"failed\",\"failed\":true"),
+            "{held}"
+        );
+        assert!(read(&held).0[0].failed);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The verdict as a JUnit report, which CI servers show as tests.
 //!
-//! J1  A budget is a test case; a program that failed is one more, an error. What is not decided is an error there: the format's "skipped" counts as good (check.K4).
+//! J1  A budget is a test case; a program that failed is one more, an error. What is not decided is an error there: the
+//!     format's "skipped" counts as good (check.K4).
 //! J2  What XML 1.0 cannot hold is replaced, the rest is escaped.
 
 use std::fmt::Write;

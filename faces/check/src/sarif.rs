@@ -21,12 +21,8 @@ pub fn render(checked: &Checked) -> String {
             rules.push(json!({"id": id, "shortDescription": {"text": one.meaning}}));
         }
     }
-    let results: Vec<Value> = checked
-        .budgets
-        .iter()
-        .map(|one| result(checked, one, &rules))
-        .collect();
-    let mut results = results;
+    let budgets = checked.budgets.iter();
+    let mut results: Vec<Value> = budgets.map(|one| result(checked, one, &rules)).collect();
     if let Some(failed) = &checked.failed {
         rules.push(json!({
             "id": "program-failed",

@@ -11,6 +11,7 @@
 
 use std::fmt::Write;
 
+pub(crate) use skinflint_view::clean as plain;
 use skinflint_view::units::{count, percent, plural};
 
 use crate::culprits::Culprit;
@@ -151,12 +152,6 @@ pub(crate) fn others(one: &Judged) -> Option<String> {
             count(rest.other_stacks)
         )
     })
-}
-
-/// Returns text without control characters (T2).
-pub(crate) fn plain(text: &str) -> String {
-    let kept = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(kept).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! D1  A figure of an interval counts by its middle; a step inside the interval is none.
 //! D2  Noise is the median distance between neighbours: a series that jumps to and fro has no step of that size.
-//! D3  INCOMPLETE entries are drawn as gaps and count for nothing.
+//! D3  Entries that are INCOMPLETE, or of a program that failed, are left out and counted.
 //!
 //! Where the idea comes from: the checkpoints of Are We Slim Yet, compared build by build.
 
@@ -110,9 +110,17 @@ pub fn render(entries: &[Entry], unread: usize, width: usize) -> String {
             named(first),
             named(last)
         );
-        let incomplete = own.iter().filter(|one| !one.complete).count();
-        if incomplete > 0 {
-            let _ = writeln!(out, "  {incomplete} INCOMPLETE, left out");
+        let left_out = [
+            ("FAILED", own.iter().filter(|one| one.failed).count()),
+            (
+                "INCOMPLETE",
+                own.iter()
+                    .filter(|one| !one.failed && !one.complete)
+                    .count(),
+            ),
+        ];
+        for (why, count) in left_out.into_iter().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(out, "  {count} {why}, left out");
         }
         let names: BTreeSet<&String> = own.iter().flat_map(|one| one.figures.keys()).collect();
         let mut names: Vec<&String> = names.into_iter().collect();
@@ -134,7 +142,7 @@ fn order(name: &str) -> usize {
 fn draw(entries: &[&Entry], name: &str, width: usize, out: &mut String) {
     let of: Vec<(&Entry, u64, u64)> = entries
         .iter()
-        .filter(|one| one.complete)
+        .filter(|one| one.complete && !one.failed)
         .filter_map(|one| {
             let range = one.figures.get(name)?;
             let spread = range.high.saturating_sub(range.low) / 2;
@@ -265,10 +273,17 @@ mod tests {
             .map(|build| entry(build, if build < 6 { 100 << 20 } else { 105 << 20 }, true))
             .collect();
         entries.push(entry(10, 1, false));
+        // It held next to nothing before it failed.
+        entries.push(Entry {
+            failed: true,
+            ..entry(11, 1, true)
+        });
         let text = render(&entries, 1, 80);
         assert!(text.starts_with("1 line could not be read"), "{text}");
         assert!(
-            text.contains("app: 11 checks, b0 to b10\n  1 INCOMPLETE"),
+            text.contains(
+                "app: 12 checks, b0 to b11\n  1 FAILED, left out\n  1 INCOMPLETE, left out\n"
+            ),
             "{text}"
         );
         assert!(text.contains("▁▁▁▁▁▁████  100 MiB … 105 MiB"), "{text}");

@@ -47,20 +47,20 @@ pub struct CountsArgs {
     /// The blocks to count: cumulative (all ever acquired), live (at the end), peak, heap-peak, or the
     /// name of a mark
     #[arg(
-        long = "at",
+        long,
         alias = "when",
         value_name = "MOMENT",
         default_value = "cumulative"
     )]
-    pub when: String,
+    pub at: String,
 
     /// Print the stacks of the line with this rank, instead of the lines
     #[arg(long, value_name = "RANK")]
     pub stacks: Option<usize>,
 
     /// Lines to print, or stacks; 0 prints all [default: all lines, 20 stacks]
-    #[arg(long = "rows", alias = "limit", value_name = "N")]
-    pub limit: Option<usize>,
+    #[arg(long, alias = "limit", value_name = "N")]
+    pub rows: Option<usize>,
 
     #[command(flatten)]
     pub names: NameOptions,
@@ -89,7 +89,7 @@ pub fn counts(args: &CountsArgs) -> Result<u8> {
         None => None,
     };
     let recording = analyse::open(&args.trace)?;
-    let counted = recording.count_cells(&args.when, &Bar::default());
+    let counted = recording.count_cells(&args.at, &Bar::default());
     let (cells, missing) = counted.map_err(plain)?;
     for missing in missing {
         say!("skinflint: {}: {missing}", args.trace.display());
@@ -97,9 +97,9 @@ pub fn counts(args: &CountsArgs) -> Result<u8> {
     let options = CountsOptions {
         scheme,
         allocator: &recording.trace.process.allocator,
-        label: &args.when,
+        label: &args.at,
         by_slop: args.weight == Weight::Slop,
-        limit: args.limit.filter(|limit| *limit > 0),
+        limit: args.rows.filter(|rows| *rows > 0),
     };
     let mut out = io::stdout().lock();
     if let Some(rank) = args.stacks {
@@ -128,7 +128,7 @@ fn stacks(
         );
     };
     let all = counts::stacks(cells.iter().copied(), options, line);
-    let limit = match args.limit {
+    let limit = match args.rows {
         None => SHOWN,
         Some(0) => usize::MAX,
         Some(limit) => limit,

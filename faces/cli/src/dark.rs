@@ -62,8 +62,8 @@ pub struct DarkArgs {
     pub process: Option<String>,
 
     /// Lines of each table; 0 prints all
-    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 25)]
-    pub limit: usize,
+    #[arg(long, alias = "limit", value_name = "N", default_value_t = 25)]
+    pub rows: usize,
 
     /// Print everything as JSON (docs/export.md)
     #[arg(long)]
@@ -92,7 +92,7 @@ pub fn dark(args: &DarkArgs) -> Result<u8> {
     let reported = Reported::read(file).with_context(named)?;
     let printed = Printed {
         process: args.process.as_deref(),
-        limit: args.limit,
+        limit: args.rows,
         json: args.json,
         names: &args.names,
     };

@@ -54,8 +54,8 @@ pub struct DiffArgs {
     pub by: Figure,
 
     /// Rows to print; 0 prints all
-    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 30)]
-    pub limit: usize,
+    #[arg(long, alias = "limit", value_name = "N", default_value_t = 30)]
+    pub rows: usize,
 
     /// Show every frame of every stack
     #[arg(long)]
@@ -132,10 +132,10 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
         writeln!(out)?;
     } else {
         let style = Style {
-            rows: if args.limit == 0 {
+            rows: if args.rows == 0 {
                 usize::MAX
             } else {
-                args.limit
+                args.rows
             },
             frames: if args.full_stacks { 0 } else { 4 },
             by,

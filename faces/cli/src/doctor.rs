@@ -74,7 +74,7 @@ fn as_json(finding: &Finding) -> serde_json::Value {
     })
 }
 
-/// Says where our libraries are. They are laid out on the way, so that whoever asks can load them by hand.
+/// Says where our libraries are. They are laid out on the way, so that a user can load them by hand.
 fn libraries() -> Finding {
     let name = "libraries";
     let all: Result<Vec<_>> = installed::all().collect();

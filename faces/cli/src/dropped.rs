@@ -10,6 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
+use skinflint_collect::plain_name;
 use skinflint_recording::{Rows, Several, rows_file_for};
 use skinflint_sessions::Outcome;
 use skinflint_view::units::plural;
@@ -52,7 +53,8 @@ pub fn drop_small(
     let name = Path::new(&options.command[0])
         .file_name()
         .unwrap_or_default();
-    let file = rows_file_for(folder, &name.to_string_lossy(), outcome.pid);
+    let name = plain_name(&name.to_string_lossy());
+    let file = rows_file_for(folder, &name, outcome.pid);
     let done = if options.all {
         let written = rows.write(&file).map_err(anyhow::Error::from);
         written.map(|()| Vec::new())
@@ -89,12 +91,9 @@ pub fn drop_small(
 /// Returns the folder in which the traces of other processes than the program lie.
 fn folder_of_others<'a>(outcome: &'a Outcome, own: &'a Path) -> &'a Path {
     let beside = own.parent().unwrap_or(Path::new(""));
-    let folders = outcome
+    let mut folders = outcome
         .recorded
         .iter()
         .filter_map(|trace| trace.path.parent());
-    folders
-        .into_iter()
-        .find(|folder| *folder != beside)
-        .unwrap_or(beside)
+    folders.find(|folder| *folder != beside).unwrap_or(beside)
 }

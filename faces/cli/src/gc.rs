@@ -31,9 +31,9 @@ pub const HELP: &str = "\
 Examples:
   skinflint gc --synthetic steady --synthetic phases:7
   skinflint gc app.sfo --with legacy,many-origin,tight --compact sparse
-  skinflint gc app.sft --with all --json    # a malloc trace: blocks as objects
+  skinflint gc app.sft --with all --json        # a malloc trace: blocks as objects
   skinflint gc --synthetic steady:3 -o steady.sfo
-  skinflint gc --live app.js --with studied # the program itself
+  skinflint gc --live app.js --with studied     # the program itself
   skinflint gc app.sfo --nursery 1M             # behind a young generation: who asks, as in V8
   skinflint gc app.sfo --ref tight --save now.json; skinflint gc app.sfo --ref tight --baseline now.json
   skinflint gc app.sfo --advise                 # policy, growth and compaction for this trace
@@ -60,13 +60,13 @@ pub struct GcArgs {
 
     /// Policies with commas; `studied` are the twelve of the study and ours, `all` is every policy
     #[arg(
-        long = "with",
+        long,
         alias = "policies",
         value_name = "A,B",
         value_delimiter = ',',
         default_value = "studied"
     )]
-    pub policies: Vec<String>,
+    pub with: Vec<String>,
 
     /// The policy that the others are compared with
     #[arg(long = "ref", value_name = "NAME", default_value = "legacy")]
@@ -101,7 +101,7 @@ pub struct GcArgs {
     pub nursery: Option<u64>,
 
     /// Try five policies with five growths and three compactors, and print those that no other beats in memory and work
-    #[arg(long, conflicts_with_all = ["live", "write", "instructions", "save", "against", "growth", "compact", "policies", "reference"])]
+    #[arg(long, conflicts_with_all = ["live", "output", "instructions", "save", "baseline", "growth", "compact", "with", "reference"])]
     pub advise: bool,
 
     /// Save the figures, for --baseline
@@ -109,17 +109,12 @@ pub struct GcArgs {
     pub save: Option<PathBuf>,
 
     /// Print how the figures differ from those that were saved
-    #[arg(
-        long = "baseline",
-        alias = "against",
-        value_name = "FILE",
-        conflicts_with = "json"
-    )]
-    pub against: Option<PathBuf>,
+    #[arg(long, alias = "against", value_name = "FILE", conflicts_with = "json")]
+    pub baseline: Option<PathBuf>,
 
     /// Rounds; times are their medians
-    #[arg(long = "runs", alias = "rounds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub rounds: u32,
+    #[arg(long, alias = "rounds", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub runs: u32,
 
     /// Objects of a trace that are run, at most [default: 20000000; with --output all]
     #[arg(long, value_name = "N")]
@@ -130,8 +125,8 @@ pub struct GcArgs {
     pub instructions: bool,
 
     /// Write the (only) trace as an object trace, and run nothing
-    #[arg(short, long = "output", alias = "write", value_name = "FILE")]
-    pub write: Option<PathBuf>,
+    #[arg(short, long, alias = "write", value_name = "FILE")]
+    pub output: Option<PathBuf>,
 
     /// Assert every invariant of lists and pages after each collection; times are worth nothing then
     #[arg(long)]
@@ -182,7 +177,7 @@ impl GcArgs {
                 Sweep::Address => SweepOrder::Address,
             },
             nursery_bytes: self.nursery,
-            rounds: self.rounds,
+            rounds: self.runs,
             max_objects: self.max_objects,
             instructions: self.instructions,
             check: self.check,
@@ -249,10 +244,10 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         args.growth
     );
     let reference = (!args.alone).then_some(args.reference.as_str());
-    let policies = trials::policies(&args.policies, reference)?;
+    let policies = trials::policies(&args.with, reference)?;
     let options = args.options();
     if !args.live.is_empty() {
-        trials::check_live(&args.live, &options, args.write.is_some())?;
+        trials::check_live(&args.live, &options, args.output.is_some())?;
         let host = installed::js_host("skinflint-js")?;
         let measured = |file: &PathBuf| trials::measure_live(&host, file, &policies, &options);
         return tell(
@@ -261,7 +256,7 @@ pub fn gc(args: &GcArgs) -> Result<u8> {
         );
     }
     let sources = args.sources()?;
-    if let Some(path) = &args.write {
+    if let Some(path) = &args.output {
         let [source] = sources.as_slice() else {
             bail!("--output: one trace at a time; there are {}", sources.len());
         };
@@ -308,7 +303,7 @@ fn advise(sources: &[Source], options: &Options, as_json: bool) -> Result<u8> {
 /// Prints what is missing (G2), and the figures, or how they differ from saved ones.
 fn tell(all: &[Figures], args: &GcArgs) -> Result<u8> {
     // Read before it is written: both may be one file.
-    let before = args.against.as_deref().map(trials::load).transpose()?;
+    let before = args.baseline.as_deref().map(trials::load).transpose()?;
     if let Some(path) = &args.save {
         trials::save(all, path)?;
     }

@@ -44,8 +44,8 @@ pub struct HeapArgs {
     pub diff: Option<PathBuf>,
 
     /// Rows to print; 0 prints all
-    #[arg(long = "rows", alias = "limit", value_name = "N", default_value_t = 30)]
-    pub limit: usize,
+    #[arg(long, alias = "limit", value_name = "N", default_value_t = 30)]
+    pub rows: usize,
 
     /// Print JSON
     #[arg(long)]
@@ -57,19 +57,19 @@ pub struct HeapArgs {
 /// # Errors
 /// Whatever keeps it from being done.
 pub fn heap(args: &HeapArgs) -> Result<u8> {
-    let limit = if args.limit == 0 {
+    let rows = if args.rows == 0 {
         usize::MAX
     } else {
-        args.limit
+        args.rows
     };
     let told = if let Some(other) = &args.diff {
-        tables::diff(&args.file, other, limit)?
+        tables::diff(&args.file, other, rows)?
     } else if let Some(object) = &args.path {
         tables::path(&args.file, object)?
     } else if args.retained {
-        tables::retained(&args.file, limit)?
+        tables::retained(&args.file, rows)?
     } else {
-        tables::sums(&args.file, limit)?
+        tables::sums(&args.file, rows)?
     };
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {

@@ -38,13 +38,8 @@ pub struct ManArgs {
     pub command: Option<String>,
 
     /// Write the pages of all commands into this folder instead
-    #[arg(
-        long = "dir",
-        alias = "all",
-        value_name = "FOLDER",
-        conflicts_with = "command"
-    )]
-    pub all: Option<PathBuf>,
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub dir: Option<PathBuf>,
 }
 
 /// Prints a shell's completions.
@@ -64,7 +59,7 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<u8> {
 /// If there is no such command, or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> Result<u8> {
     let mut pages = pages(command);
-    if let Some(folder) = &args.all {
+    if let Some(folder) = &args.dir {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for page in pages {
             let name = page.get_name().to_owned();

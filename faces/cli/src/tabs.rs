@@ -24,8 +24,8 @@ use skinflint_launch::installed;
 pub const HELP: &str = "\
 Examples:
   skinflint tabs                                        # 319 loads, two browsers, 5 times
-  skinflint tabs --cycles 2 --runs 1 --rest 30        # the same, small
-  skinflint tabs --plan scale --runs 3 -o scale       # 150 tabs, and Octane with 1 and with 150
+  skinflint tabs --cycles 2 --runs 1 --rest 30          # the same, small
+  skinflint tabs --plan scale --runs 3 -o scale         # 150 tabs, and Octane with 1 and with 150
   skinflint tabs --plan shared --browser webkit --with glibc,jemalloc,mimalloc,skinflint
   skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on both heaps
   skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
@@ -53,17 +53,12 @@ pub struct TabsArgs {
     pub browser: Vec<String>,
 
     /// Run each browser under these allocators (webkit, js, and commands): names, own, or paths
-    #[arg(
-        long = "with",
-        alias = "allocators",
-        value_name = "A,B",
-        value_delimiter = ','
-    )]
-    pub allocators: Vec<String>,
+    #[arg(long, alias = "allocators", value_name = "A,B", value_delimiter = ',')]
+    pub with: Vec<String>,
 
     /// Runs of each
-    #[arg(long = "runs", alias = "repeat", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
+    #[arg(long, alias = "repeat", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
 
     /// Folder for results [default: tabs-PLAN]
     #[arg(short, long, value_name = "FOLDER")]
@@ -174,13 +169,13 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
     };
     let request = Request {
         plan,
-        subjects: subjects::named(&args.browser, &args.allocators)?,
-        repeat: args.repeat,
+        subjects: subjects::named(&args.browser, &args.with)?,
+        repeat: args.runs,
         out: std::path::absolute(&output)?,
         cache,
         probe: installed::probe().map_or_else(
             |error| {
-                if !args.allocators.is_empty() {
+                if !args.with.is_empty() {
                     say!("skinflint: calls are not counted: {error:#}");
                 }
                 None

@@ -4,7 +4,7 @@
 //!   args::command() ─► every option that help shows ─► is in WORDS, with its value        old words ─► still taken
 //! ```
 //!
-//! L1  An option that is not in [`WORDS`] fails the test: whoever adds one looks first whether a word for it is here.
+//! L1  An option that is not in [`WORDS`] fails the test: before one is added, a word for it is looked for here.
 //! L2  A word means the same everywhere. One with two kinds of value is in the list twice, with intent.
 //! L3  An old word is an alias that help does not show.
 
@@ -170,9 +170,9 @@ const OLD: [(&str, &str, &str); 13] = [
     ("gc", "write", "output"),
     ("heap", "limit", "rows"),
     ("js", "limit", "heap-limit"),
-    ("man", "all", "dir"),
     ("tabs", "allocators", "with"),
     ("tabs", "repeat", "runs"),
+    ("what-if", "policy", "with"),
 ];
 
 /// Words that name a thing which has another word here, and the word.

@@ -38,13 +38,8 @@ pub struct WhatIfArgs {
     pub traces: Vec<PathBuf>,
 
     /// Policies to simulate, with commas [default: every policy that has a name]
-    #[arg(
-        long = "with",
-        alias = "policy",
-        value_name = "A,B",
-        value_delimiter = ','
-    )]
-    pub policy: Vec<String>,
+    #[arg(long, alias = "policy", value_name = "A,B", value_delimiter = ',')]
+    pub with: Vec<String>,
 
     /// Milliseconds that pages lie unused before they are given back
     #[arg(long, value_name = "MS", default_value_t = 0)]
@@ -75,7 +70,7 @@ pub fn what_if(args: &WhatIfArgs) -> Result<u8> {
     let parse = |text: &String| {
         Policy::parse(text.trim()).map_err(|error| anyhow::anyhow!("--with: {error}"))
     };
-    let policies: Vec<Policy> = match args.policy.as_slice() {
+    let policies: Vec<Policy> = match args.with.as_slice() {
         [] => Policy::all(),
         given => given.iter().map(parse).collect::<Result<_>>()?,
     };

@@ -8,7 +8,7 @@
 //! A1  What is not copied here on purpose is left out: a field that is added to the report does not leak a name. Left out
 //!     are findings and notes (sentences with names in them), threads, environment, allocator and kernel.
 //! A2  A name has one hash in an export, whatever it is the name of, and another in the next: the key is drawn anew each
-//!     time, and kept nowhere. Who has the file cannot try names out against it.
+//!     time, and kept nowhere. A reader of the file cannot try names out against it.
 //! A3  Two names have two hashes: should they collide, the second is hashed again.
 //! A4  Figures, lines, process ids and times of the recording are kept: they are what the file is for.
 //!
@@ -41,10 +41,9 @@ impl Names {
         if let Some(known) = self.hashes.get(name) {
             return known.clone();
         }
-        let fresh =
+        let mut fresh =
             (0u64..).map(|again| format!("{kind}-{:016x}", self.key.hash_one((again, name))));
         let hash = fresh
-            .into_iter()
             .find(|hash| !self.names.contains_key(hash))
             .unwrap_or_default();
         self.hashes.insert(name.to_owned(), hash.clone());
@@ -167,7 +166,7 @@ impl Names {
     }
 
     /// Returns the objects that were loaded, by hashes, the executable first: addresses stay, build ids do not, since
-    /// they name a build to whoever has it.
+    /// they tell which build it was to anyone that has it.
     pub fn modules(&mut self, exe: &str, modules: &[Module]) -> Vec<Module> {
         let one = |module: &Module| Module {
             // As frames name it: by its file's name.

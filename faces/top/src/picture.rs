@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 use skinflint_analysis::plumbing::is_plumbing;
 use skinflint_symbols::{SymbolOptions, Symbols};
 use skinflint_trace::{Exit, NodeId, Trace};
+use skinflint_view::clean;
 use skinflint_view::units::{bytes, compact, count, duration, percent};
 
 use crate::state::{Moving, Sort, State};
@@ -116,16 +117,17 @@ impl Names {
     }
 }
 
-fn clean(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
+/// Returns the first of these texts, the fullest first, that fits into so many columns; nothing if none does (C1).
+fn fitting<'a>(texts: impl IntoIterator<Item = &'a String>, columns: u16) -> &'a str {
+    let fits = |text: &&String| text.chars().count() <= usize::from(columns);
+    texts.into_iter().find(fits).map_or("", String::as_str)
 }
 
 /// Draws everything.
 pub fn draw(canvas: &mut Canvas<'_>, state: &State, trace: &Trace, names: &mut Names, view: &View) {
     names.begun = Instant::now();
     let [head, middle, table, foot] = Layout::vertical([
-        Constraint::Length(2 + u16::from(state.group.is_some())),
+        Constraint::Length(2 + u16::from(!state.group.is_empty())),
         Constraint::Length(9),
         Constraint::Min(3),
         Constraint::Length(u16::from(view.keys)),
@@ -189,23 +191,26 @@ fn header(canvas: &mut Canvas<'_>, area: Rect, state: &State, trace: &Trace, vie
         bytes(state.churn_bytes_s() as u64),
         duration(state.window_ns()),
     );
-    let whole = format!(
-        "{} events, {}/s · {} blocks acquired, {}/s · over the last {}",
-        count(counts.events),
-        rates.0,
-        count(counts.allocations),
-        rates.1,
-        rates.2,
-    );
-    let second = match whole.chars().count() <= usize::from(area.width) {
-        true => whole,
-        false => format!(
+    let seconds = [
+        format!(
+            "{} events, {}/s · {} blocks acquired, {}/s · over the last {}",
+            count(counts.events),
+            rates.0,
+            count(counts.allocations),
+            rates.1,
+            rates.2,
+        ),
+        format!(
             "{} events/s · {}/s acquired · last {}",
             rates.0, rates.1, rates.2
         ),
-    };
-    let mut lines = vec![first, Line::raw(second)];
-    lines.extend(state.group.as_deref().map(Line::raw));
+        format!("{} events/s", rates.0),
+    ];
+    let lines = vec![
+        first,
+        Line::raw(fitting(&seconds, area.width)),
+        Line::raw(fitting(&state.group, area.width)),
+    ];
     canvas.render_widget(Paragraph::new(lines), area);
 }
 
@@ -270,12 +275,9 @@ fn curve(canvas: &mut Canvas<'_>, area: Rect, state: &State, view: &View) {
         format!(" live {now}, most {} ", bytes(most)),
         format!(" live {now} "),
     ];
-    // C1
-    let title = titles
-        .into_iter()
-        .find(|title| title.chars().count() <= usize::from(area.width));
-    let title = title.unwrap_or_default();
-    let block = Block::default().borders(Borders::TOP).title(title);
+    let block = Block::default()
+        .borders(Borders::TOP)
+        .title(fitting(&titles, area.width));
     let data: Vec<u64> = state.curve.iter().map(|point| point.live_bytes).collect();
     let room = usize::from(area.width);
     let shown = across(&data[data.len().saturating_sub(room)..], room);
@@ -383,4 +385,23 @@ the trace is written once a second.";
         Paragraph::new(text).wrap(Wrap { trim: false }).block(block),
         popup,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_never_cut() {
+        let texts = ["a longer · text", "shorter", "·"].map(str::to_owned);
+        for (columns, shown) in [
+            (15, "a longer · text"),
+            (14, "shorter"),
+            (7, "shorter"),
+            (6, "·"),
+            (0, ""),
+        ] {
+            assert_eq!(fitting(&texts, columns), shown, "{columns}");
+        }
+    }
 }

@@ -94,7 +94,7 @@ impl Watched {
         let group = self
             .group
             .get_or_insert_with(|| group::Watch::of(pid, growing));
-        self.state.group = group.line();
+        self.state.group = group.lines();
         Ok(())
     }
 

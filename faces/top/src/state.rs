@@ -118,8 +118,8 @@ pub struct State {
     pub rss: Option<RssSample>,
     /// The newest books, and when they were closed, nanoseconds since the trace began.
     pub books: Option<(u64, Books)>,
-    /// What the kernel says of the program's control group, as a line.
-    pub group: Option<String>,
+    /// What the kernel says of the program's control group, as a line of several lengths, the fullest first.
+    pub group: Vec<String>,
     /// Live bytes over time, the newest last.
     pub curve: Vec<Point>,
     now_ns: u64,
@@ -134,7 +134,7 @@ impl Default for State {
             due: Vec::new(),
             rss: None,
             books: None,
-            group: None,
+            group: Vec::new(),
             curve: Vec::new(),
             now_ns: 0,
         }

@@ -1,4 +1,4 @@
-//! The memory of control groups, both versions: where a group is, what the kernel charges to it, who is in it.
+//! The memory of control groups, both versions: where a group is, what the kernel charges to it, which processes are in it.
 //!
 //! ```text
 //!   /proc/PID/cgroup + mountinfo ─► Group ─┬─ first version:  memory.usage_in_bytes, memory.stat (total_…) ─┐

@@ -61,6 +61,17 @@ pub fn tracer(pid: u32) -> Option<u32> {
     (tracer != 0).then_some(tracer)
 }
 
+/// Returns the effective user of a process; `None` if it is gone.
+pub fn user(pid: u32) -> Option<u32> {
+    file::parse(format_args!("/proc/{pid}/status"), effective_user)
+}
+
+/// Of the real, effective, saved and file system's users, the second.
+fn effective_user(text: &[u8]) -> Option<u32> {
+    let (_, users) = file::fields(text).find(|(key, _)| *key == "Uid")?;
+    users.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
@@ -158,6 +169,13 @@ mod tests {
             let text = TEXT.replace(wrong, "x kB\nVmS");
             assert_eq!(Memory::parse(text.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_effective_user_is_the_second() {
+        let text = TEXT.replace("Uid:\t0\t0", "Uid:\t1000\t33");
+        assert_eq!(effective_user(text.as_bytes()), Some(33));
+        assert_eq!(effective_user(b"Uid:\t1000\n"), None);
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Out {
         );
     }
 
-    /// Adds the pages of files and of shared memory that are mapped, by whom.
+    /// Adds the pages of files and of shared memory that are mapped, by process.
     fn mapped(&mut self, figures: &Figures, members: &[Member]) {
         let said = "Pages of files and shared memory that a process maps; of pages that several map, each has its part.";
         self.divided("mapped-files", figures.mapped_bytes, members, said, |it| {

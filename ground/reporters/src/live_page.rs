@@ -110,34 +110,14 @@ impl<B: Backend> LivePage<B> {
             Ok((body, kind)) => (200, body, kind),
             Err((status, said)) => (status, said.into_bytes(), "text/plain; charset=utf-8"),
         };
-        let mut response = Response::from_data(body).with_status_code(status);
-        for (name, value) in [
-            ("Content-Type", kind),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-            (
-                "Content-Security-Policy",
-                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
-                 frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-            ),
-        ] {
-            if let Ok(header) = Header::from_bytes(name, value) {
-                response = response.with_header(header);
-            }
-        }
-        // A client that does not wait for the answer does not need it.
-        let _ = request.respond(response);
+        respond(request, status, kind, body);
         Ok(())
     }
 
     /// Returns the status and words of a refusal, if the request breaks L2 or L3.
     fn refusal(&self, request: &Request) -> Option<(u16, String)> {
         let header = |name| header_of(request, name);
-        let port = self.address.port();
-        let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        let host_is_ours = |host: &str| hosts.iter().any(|ours| ours == host);
+        let host_is_ours = |host: &str| is_ours(self.address, host);
         if !header("Host").is_some_and(host_is_ours) {
             return Some((403, "another host's name leads here".into()));
         }
@@ -219,6 +199,36 @@ impl<B: Backend> LivePage<B> {
             _ => Err((404, "there is no such page".into())),
         }
     }
+}
+
+/// Reports whether a host, as `Host` names it, is a server's own address, and no name that leads here.
+pub(crate) fn is_ours(address: SocketAddr, host: &str) -> bool {
+    let port = address.port();
+    [format!("127.0.0.1:{port}"), format!("localhost:{port}")]
+        .iter()
+        .any(|ours| ours == host)
+}
+
+/// Answers a request. A client that does not wait for the answer does not need it.
+pub(crate) fn respond(request: Request, status: u16, kind: &str, body: Vec<u8>) {
+    let mut response = Response::from_data(body).with_status_code(status);
+    for (name, value) in [
+        ("Content-Type", kind),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        (
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+             frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ),
+    ] {
+        if let Ok(header) = Header::from_bytes(name, value) {
+            response = response.with_header(header);
+        }
+    }
+    let _ = request.respond(response);
 }
 
 /// Returns a header of a request.

@@ -14,9 +14,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{Method, Request, Server};
 
-use crate::live_page::header_of;
+use crate::live_page::{header_of, is_ours, respond};
 use crate::openmetrics::Series;
 use crate::tree::Process;
 
@@ -73,27 +73,13 @@ impl MetricsPage {
         } else {
             "text/plain; charset=utf-8"
         };
-        let mut response = Response::from_data(text.into_bytes()).with_status_code(status);
-        for (name, value) in [
-            ("Content-Type", kind),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-        ] {
-            if let Ok(header) = Header::from_bytes(name, value) {
-                response = response.with_header(header);
-            }
-        }
-        // A client that does not wait for the answer does not need it.
-        let _ = request.respond(response);
+        respond(request, status, kind, text.into_bytes());
         Ok(failed)
     }
 
     /// Returns the status and words of a refusal (Q2).
     fn refusal(&self, request: &Request) -> Option<(u16, &'static str)> {
-        let port = self.address.port();
-        let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        let is_ours = |host: &str| hosts.iter().any(|ours| ours == host);
+        let is_ours = |host: &str| is_ours(self.address, host);
         if !header_of(request, "Host").is_some_and(is_ours)
             || header_of(request, "Origin").is_some()
         {

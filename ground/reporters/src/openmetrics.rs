@@ -10,11 +10,10 @@
 //! O2  No sample occurs twice: lines of one path are added up.
 //! O3  A label holds any text, escaped; the text ends with `# EOF`, without which it counts as cut.
 //! O4  The name and the id of a process are labels of their own: a query over restarts leaves the id out.
-//!
 //! O5  There are at most so many series of each family as was said, over all times that one [`Series`] is asked, and
 //!     one `(others)` more for each process and kind: the largest of the first time have series of their own, then new
 //!     ones while there is room. What has none is in `(others)`, so sums stay whole. A series is never given up for
-//!     another: the two would be two for whoever stores them.
+//!     another: a collector would store it as two.
 //!
 //! The format: OpenMetrics 1.0.0. Not here: HTTP (metrics_page.rs).
 
@@ -275,7 +274,7 @@ mod tests {
             samples(&first),
             [pair("t/b", -70), pair("t/c", 6), pair("(others)", 6)]
         );
-        // Others have grown beyond them, and one is gone: it is given up for nobody.
+        // Others have grown beyond them, and one is gone: its place is given to no other.
         let then = series.render(&process(&[("t/a", 5000), ("t/c", 7), ("t/e", 100)]));
         assert_eq!(samples(&then), [pair("t/c", 7), pair("(others)", 5100)]);
         let back = series.render(&process(&[("t/b", 1)]));

@@ -51,7 +51,7 @@ impl Drop for Folder {
 /// Makes the folder for the traces of processes that a program starts: `skinflint-NAME-PID`, with a number behind it if
 /// there is one of this name.
 pub(crate) fn for_others(base: &Path, name: &str, pid: u32) -> io::Result<PathBuf> {
-    let name = crate::output::plain(name);
+    let name = crate::output::plain_name(name);
     let first = base.join(format!("skinflint-{name}-{pid}"));
     let others = (2..10_000).map(|n| base.join(format!("skinflint-{name}-{pid}.{n}")));
     for path in std::iter::once(first).chain(others) {

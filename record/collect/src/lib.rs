@@ -44,5 +44,5 @@ mod tops;
 mod tree;
 
 pub use held::{Held, Watched};
-pub use output::Recorded;
+pub use output::{Recorded, plain_name};
 pub use session::{ChildEnd, Options, Session};

@@ -336,7 +336,7 @@ pub fn trace_path(
     pid: u32,
     is_given: impl Fn(&Path) -> bool,
 ) -> PathBuf {
-    let name = plain(name);
+    let name = plain_name(name);
     let first = folder.join(format!("skinflint.{name}.{pid}.sft"));
     let is_free = |path: &Path| !is_given(path) && !path.exists();
     if is_free(&first) {
@@ -348,8 +348,8 @@ pub fn trace_path(
         .unwrap_or(first)
 }
 
-/// Returns a name without what a file's name should not have.
-pub(crate) fn plain(name: &str) -> String {
+/// Returns a name without what a file's name should not have: of traces, folders and whatever lies beside them.
+pub fn plain_name(name: &str) -> String {
     let plain = |c: char| match c {
         c if c.is_alphanumeric() || "._-+".contains(c) => c,
         _ => '_',

@@ -6,9 +6,9 @@
 //!                   └──► a sealed memfd, /proc/PID/fd/N                      (no such folder: as long as this process)
 //! ```
 //!
-//! C1  A file is used only if its owner is who we are, nobody else can write it, and its bytes have the hash that was
+//! C1  A file is used only if this user owns it, no other user can write it, and its bytes have the hash that was
 //!     built in. Whatever else lies there under its name is replaced.
-//! C2  The folder, and the two that it lies in, belong to who we are and can be written by nobody else; so what has been
+//! C2  The folder, and the two that it lies in, belong to this user, and no other can write them; so what has been
 //!     checked cannot be exchanged before the loader opens it. Symbolic links in our own folders are not followed.
 //! C3  A file appears whole or not at all: it is written under another name and renamed.
 //! C4  A memfd is sealed, and is closed in programs that we start; only `exec`, which becomes the program, hands it on
@@ -29,7 +29,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 /// A file that this program carries.
@@ -104,7 +104,7 @@ struct Place {
     mode: libc::mode_t,
 }
 
-/// The mode of a folder that nobody else reads, and of one that everybody does.
+/// The mode of a folder that only its user reads, and of one that all users read.
 const PRIVATE: libc::mode_t = 0o700;
 const SHARED: libc::mode_t = 0o755;
 
@@ -118,14 +118,14 @@ fn own_places() -> Vec<Place> {
     )
 }
 
-/// Returns the places to try, the best first. Root's own folder can be read by nobody else, and a server that root
+/// Returns the places to try, the best first. No other user can read root's own folder, and a server that root
 /// starts and that becomes another user could map nothing there.
 fn places(is_root: bool, xdg: Option<OsString>, home: Option<OsString>) -> Vec<Place> {
     let shared = (is_root && xdg.is_none()).then(|| Place {
         base: "/var/cache".into(),
         mode: SHARED,
     });
-    let own = cache_folder(xdg, home).ok().map(|base| Place {
+    let own = cache_folder(xdg, home).map(|base| Place {
         base,
         mode: PRIVATE,
     });
@@ -134,17 +134,14 @@ fn places(is_root: bool, xdg: Option<OsString>, home: Option<OsString>) -> Vec<P
 
 /// Returns what the first place gives that gives something; otherwise why the last one did not.
 fn first<T>(places: &[Place], give: impl Fn(&Place) -> Result<T>) -> Result<T> {
-    let mut last = cache_folder(None, None).map(|_| ());
+    let mut last = anyhow!("neither XDG_CACHE_HOME nor HOME names a folder");
     for place in places {
         match give(place) {
             Ok(given) => return Ok(given),
-            Err(error) => last = Err(error),
+            Err(error) => last = error,
         }
     }
-    match last {
-        Err(error) => Err(error),
-        Ok(()) => bail!("no folder"),
-    }
+    Err(last)
 }
 
 /// Returns whether every user can read a file: all folders on the way can be searched, too.
@@ -159,13 +156,11 @@ pub fn is_for_all_users(path: &Path) -> bool {
 }
 
 /// Returns the user's folder for what can be made again, as the XDG base directories say: relative paths do not count.
-fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
+fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute =
         |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || absolute(home).map(|home| home.join(".cache"));
-    absolute(xdg)
-        .or_else(home)
-        .context("neither XDG_CACHE_HOME nor HOME names a folder")
+    absolute(xdg).or_else(home)
 }
 
 fn in_folder(file: &File, place: &Place) -> Result<PathBuf> {
@@ -246,7 +241,7 @@ impl Folder {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: C2: just opened, and nobody else has it.
+        // SAFETY: C2: just opened, and nothing else has it.
         Ok(unsafe { OpenFile::from_raw_fd(fd) })
     }
 
@@ -273,7 +268,7 @@ impl Folder {
         };
         let found = opened.metadata()?;
         let is_whole = found.is_file() && found.len() == file.bytes as u64;
-        // Whoever reaches the folder has to be able to map the file.
+        // Every user that can reach the folder has to be able to map the file.
         let wanted = self.mode & 0o555;
         if !is_whole
             || checked(&found, libc::S_IWGRP | libc::S_IWOTH).is_err()
@@ -403,7 +398,7 @@ fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: C4: just made, and nobody else has it.
+    // SAFETY: C4: just made, and nothing else has it.
     let mut file = unsafe { OpenFile::from_raw_fd(fd) };
     file.write_all(bytes)?;
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;

@@ -174,7 +174,7 @@ impl Machine {
             (None | Some("0"), _) => yes("ptrace", "attach reaches every process of this user"),
             (Some("3"), _) => no(
                 "ptrace",
-                "ptrace_scope is 3: nobody can attach to anything until the next boot",
+                "ptrace_scope is 3: no user, not even root, can attach to anything until the next boot",
                 "boot with kernel.yama.ptrace_scope=1 in /etc/sysctl.d; record from the start meanwhile",
             ),
             (Some(scope), true) => yes(

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use skinflint_collect::control::{self, Request};
-use skinflint_collect::{Options, Recorded, Session};
+use skinflint_collect::{Options, Recorded, Session, plain_name};
 use skinflint_launch::installed;
 use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::thread_name;
@@ -64,7 +64,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     let name = thread_name(pid, pid).unwrap_or_default();
     let file = match args.output {
         Some(file) => files::trace_file(file)?,
-        None => PathBuf::from(format!("skinflint.{}.{pid}.sft", plain(name.trim()))),
+        None => PathBuf::from(format!("skinflint.{}.{pid}.sft", plain_name(name.trim()))),
     };
     let folder = files::folder_for(Some(&file), None)?;
     let path = std::path::absolute(&file)?;
@@ -196,18 +196,6 @@ fn attached(pid: u32, code: i64) -> Result<i64> {
         }
         code => bail!("{pid}: the recorder answered {code}"),
     }
-}
-
-/// Returns a name that a file can have.
-fn plain(name: &str) -> String {
-    let plain = |c: char| {
-        if c.is_alphanumeric() || "._-+".contains(c) {
-            c
-        } else {
-            '_'
-        }
-    };
-    name.chars().map(plain).collect()
 }
 
 /// Checks what can be known before the program is stopped (G1).

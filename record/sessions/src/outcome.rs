@@ -110,6 +110,7 @@ mod tests {
         assert_eq!(most_interesting(1, &[], &[(1, 10), (2, 21)]), Some(1));
         assert_eq!(most_interesting(1, &[], &[]), None);
     }
+
     #[test]
     fn the_screen_is_about_the_process_that_stays() {
         // A launcher is of the size of the daemon that it forks.

@@ -125,14 +125,14 @@ const STAYS: Duration = Duration::from_secs(1);
 
 /// Says which processes are still recorded, and how that ends.
 fn still_recorded(stayed: &[u32], living: usize) -> String {
-    let (who, they) = match (stayed, living) {
+    let (left, they) = match (stayed, living) {
         ([one], _) => (format!("process {one}"), "it goes on"),
         (_, 1) => ("1 process".into(), "it goes on"),
         _ => (format!("{living} processes"), "they go on"),
     };
     let own = std::process::id();
     format!(
-        "the program has ended and left {who} running, still recorded; Ctrl-C, or kill {own}, ends the recording ({they})"
+        "the program has ended and left {left} running, still recorded; Ctrl-C, or kill {own}, ends the recording ({they})"
     )
 }
 

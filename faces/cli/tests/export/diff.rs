@@ -10,7 +10,7 @@ use crate::tool::{Bench, run};
 
 #[track_caller]
 fn diff(bench: &Bench, arguments: &[&str]) -> Value {
-    let mut all = vec!["diff", "--json", "--limit", "0"];
+    let mut all = vec!["diff", "--json", "--rows", "0"];
     all.extend(arguments);
     let done = bench.tool(all);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");

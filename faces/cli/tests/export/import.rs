@@ -61,7 +61,7 @@ fn a_log_as_a_trace() {
             .starts_with(&format!("{} blocks cumulative", 1000 + grown)),
         "{counted:#?}"
     );
-    let what_if = bench.tool(["what-if", "main.sft", "--policy", "glibc"]);
+    let what_if = bench.tool(["what-if", "main.sft", "--with", "glibc"]);
     assert_eq!(what_if.status.code(), Some(0), "{what_if:#?}");
     let done = bench.tool([
         "export",

@@ -84,7 +84,7 @@ fn a_list_of_our_own_is_retained_by_its_first_link() {
         text(&[name])
     );
 
-    let retained = json(&[name, "--retained", "--limit", "3"]);
+    let retained = json(&[name, "--retained", "--rows", "3"]);
     let most = &retained["objects"];
     // The rows are the tenant, the first link, the second.
     assert_eq!(most[0]["name"], "tenant \"tab 1\"");
@@ -190,7 +190,7 @@ fn nodes_own_snapshots_are_read() {
     assert_eq!(path["object"]["type"], "object");
     assert!(!heap(&[before, "--path", "Foo:500"]).status.success());
 
-    let retained = json(&[before, "--retained", "--limit", "0"]);
+    let retained = json(&[before, "--retained", "--rows", "0"]);
     let foo = rows(&retained, "objects", "Foo");
     let foo = foo
         .iter()

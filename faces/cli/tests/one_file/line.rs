@@ -128,7 +128,7 @@ fn each_shell_is_told_every_command() {
 #[test]
 fn each_command_has_a_page() {
     let bench = Bench::new();
-    let done = bench.tool(["man", "--all", "man1"]);
+    let done = bench.tool(["man", "--dir", "man1"]);
     assert_eq!(
         (done.status.code(), &*done.stdout),
         (Some(0), ""),

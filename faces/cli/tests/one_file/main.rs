@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 use skinflint_test_support::{artifact, executable, need};
 use tool::{Done, run};
 
-/// A user of whom nothing on this machine is.
+/// A user that owns nothing on this machine.
 const NOBODY: &str = "65534";
 
 /// Returns the release, stripped, as bytes in a file that any user can read.

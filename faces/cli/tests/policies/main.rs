@@ -96,9 +96,9 @@ fn a_trace_worked_out_by_hand() {
             "a.sfo",
             "--json",
             "--check",
-            "--policies",
+            "--with",
             "many,tight",
-            "--rounds",
+            "--runs",
             "2",
         ],
     );
@@ -148,29 +148,23 @@ fn a_malloc_trace_is_run_as_objects() {
     std::fs::write(folder.path().join("m.log"), log).expect("a file");
     let import = tool(folder.path(), &["import", "m.log", "-o", "m.sft"]);
     assert_eq!(import.status.code(), Some(0), "{}", said(&import));
-    let all = figures(
-        folder.path(),
-        &["gc", "m.sft", "--json", "--policies", "many"],
-    );
+    let all = figures(folder.path(), &["gc", "m.sft", "--json", "--with", "many"]);
     // 24, 40 and 104 (100 rounded up to words); 104 + 40 at most, since the first one dies before the third lives.
     assert_eq!((&all["objects"], &all["bytes"]), (&3.into(), &168.into()));
     assert_eq!(all["peak_live_bytes"], 144);
-    let written = tool(folder.path(), &["gc", "m.sft", "--write", "m.sfo"]);
+    let written = tool(folder.path(), &["gc", "m.sft", "--output", "m.sfo"]);
     assert!(
         said(&written).contains("3 allocations, 2 deaths"),
         "{}",
         said(&written)
     );
-    let again = figures(
-        folder.path(),
-        &["gc", "m.sfo", "--json", "--policies", "many"],
-    );
+    let again = figures(folder.path(), &["gc", "m.sfo", "--json", "--with", "many"]);
     assert_eq!(
         again["rows"][1]["committed_mean"],
         all["rows"][1]["committed_mean"]
     );
     assert_eq!(again["peak_live_bytes"], 144);
-    let fewer = ["--write", "n.sfo", "--max-objects", "2"];
+    let fewer = ["--output", "n.sfo", "--max-objects", "2"];
     let written = tool(folder.path(), &[&["gc", "m.sft"], &fewer[..]].concat());
     assert!(
         said(&written).contains("2 allocations"),
@@ -191,15 +185,15 @@ fn a_synthetic_trace_is_the_same_from_a_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let written = tool(
         folder.path(),
-        &["gc", "--synthetic", "phases:9", "--write", "p.sfo"],
+        &["gc", "--synthetic", "phases:9", "--output", "p.sfo"],
     );
     assert_eq!(written.status.code(), Some(0), "{}", said(&written));
     let words = [
         "--json",
         "--check",
-        "--rounds",
+        "--runs",
         "1",
-        "--policies",
+        "--with",
         "many-origin",
         "--max-objects",
         "150000",
@@ -263,7 +257,7 @@ fn a_live_program_is_refused_what_only_traces_can_do_before_anything_runs() {
             "--instructions: they are counted of replays",
         ),
         (
-            &["--write", "a.sfo"],
+            &["--output", "a.sfo"],
             "--output: a live program is recorded by",
         ),
         (
@@ -271,7 +265,7 @@ fn a_live_program_is_refused_what_only_traces_can_do_before_anything_runs() {
             "--max-objects: a live program runs to its end",
         ),
         (&["--synthetic", "steady"], "cannot be used with"),
-        (&["--policies", "best"], "there is no `best`"),
+        (&["--with", "best"], "there is no `best`"),
         (&["nowhere.js"], "nowhere.js: cannot be read"),
     ] {
         let words = [&["gc", "--live", "a.js"], more].concat();
@@ -314,11 +308,7 @@ fn wrong_use_and_what_is_no_trace_say_what_to_do() {
     std::fs::write(at.join("cut.sfo"), &whole[..whole.len() - 20]).expect("a file");
     for (words, status, expected) in [
         (&["gc"][..], 2, "TRACE"),
-        (
-            &["gc", "a.sfo", "--policies", "best"],
-            2,
-            "there is no `best`",
-        ),
+        (&["gc", "a.sfo", "--with", "best"], 2, "there is no `best`"),
         (&["gc", "a.sfo", "--growth", "1"], 2, "--growth 1: a factor"),
         (
             &["gc", "a.sfo", "--heap-limit", "1K"],

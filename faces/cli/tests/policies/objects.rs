@@ -56,7 +56,7 @@ fn a_damaged_block_is_named_and_the_others_are_reported() {
             "gc",
             "--synthetic",
             "phases:2",
-            "--write",
+            "--output",
             "p.sfo",
             "--max-objects",
             "100000",
@@ -90,15 +90,7 @@ fn a_damaged_block_is_named_and_the_others_are_reported() {
     // Policies run what is there.
     let all = figures(
         at,
-        &[
-            "gc",
-            "p.sfo",
-            "--json",
-            "--rounds",
-            "1",
-            "--policies",
-            "many",
-        ],
+        &["gc", "p.sfo", "--json", "--runs", "1", "--with", "many"],
     );
     assert_eq!(all["objects"].as_u64(), Some(objects(&hurt)));
     let missing = all["missing"][0].as_str().expect("a sentence");
@@ -110,7 +102,7 @@ fn ratios_are_to_the_policy_that_was_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path();
     write_sample(&at.join("a.sfo"));
-    let text = printed(at, &["gc", "a.sfo", "--ref", "tight", "--policies", "many"]);
+    let text = printed(at, &["gc", "a.sfo", "--ref", "tight", "--with", "many"]);
     assert!(
         text.contains("× tight") && text.contains("worse than tight"),
         "{text}"
@@ -130,17 +122,17 @@ fn saved_results_are_compared() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path();
     write_sample(&at.join("a.sfo"));
-    let words = ["gc", "a.sfo", "--policies", "many", "--rounds", "1"];
+    let words = ["gc", "a.sfo", "--with", "many", "--runs", "1"];
     let with = |more: &[&str]| tool(at, &[&words[..], more].concat());
     assert_eq!(with(&["--save", "old.json"]).status.code(), Some(0));
-    let same = String::from_utf8(with(&["--against", "old.json"]).stdout).expect("text");
+    let same = String::from_utf8(with(&["--baseline", "old.json"]).stdout).expect("text");
     assert!(same.contains("growth 2, compact sparse"), "{same}");
     assert!(
         !same.contains("pages") && !same.contains("refills"),
         "{same}"
     );
     // Other settings are another experiment.
-    let other = with(&["--against", "old.json", "--growth", "3"]);
+    let other = with(&["--baseline", "old.json", "--growth", "3"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(said(&other).contains("nothing in it"), "{}", said(&other));
     // A figure that moved is told, however little.
@@ -151,7 +143,7 @@ fn saved_results_are_compared() {
     );
     assert_ne!(text, less);
     std::fs::write(at.join("less.json"), less).expect("a file");
-    let moved = String::from_utf8(with(&["--against", "less.json"]).stdout).expect("text");
+    let moved = String::from_utf8(with(&["--baseline", "less.json"]).stdout).expect("text");
     assert!(
         moved.contains("pages, mean") && moved.contains("262143.0 → 262144.0"),
         "{moved}"
@@ -176,9 +168,9 @@ fn behind_a_nursery_the_collector_asks_for_what_survives() {
         "gc",
         "a.sfo",
         "--json",
-        "--rounds",
+        "--runs",
         "1",
-        "--policies",
+        "--with",
         "many-origin",
         "--nursery",
         "256K",
@@ -207,12 +199,12 @@ fn maps_tell_a_sorted_list_from_an_unsorted_one() {
             "--synthetic",
             "maps:1",
             "--json",
-            "--rounds",
+            "--runs",
             "1",
             "--max-objects",
             "1200000",
         ];
-        [&usual[..], &["--policies", "single-list,map-space"], more].concat()
+        [&usual[..], &["--with", "single-list,map-space"], more].concat()
     };
     let sorted = figures(folder.path(), &words(&[]));
     for key in ["committed_mean", "refills", "moved_bytes"] {

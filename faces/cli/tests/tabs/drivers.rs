@@ -96,7 +96,7 @@ fn programs_in_our_host() {
     let pages = format!("{0},{0},{0}", program.display());
     // Three cycles of three tabs, which run one program.
     let more = [
-        "--plan", "programs", "--cycles", "3", "--pages", &pages, "--repeat", "1", "--keep", "0",
+        "--plan", "programs", "--cycles", "3", "--pages", &pages, "--runs", "1", "--keep", "0",
         "--settle", "2", "--rest", "2",
     ];
     let done = run(short(folder.path(), "js,js/stock", &more));

@@ -53,7 +53,7 @@ fn short(folder: &Path, browser: &str, more: &[&str]) -> Command {
     let mut command = Command::new(SKINFLINT);
     command.args(["tabs", "--json", "--browser", browser]);
     let usual = [
-        ("--repeat", "1"),
+        ("--runs", "1"),
         ("--cycles", "1"),
         ("--keep", "2"),
         ("--interval", "0"),
@@ -287,7 +287,7 @@ fn a_signal_ends_it_in_order() {
 fn after_a_crash(browser: &str) {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("room");
-    let more = ["--settle", "3", "--repeat", "2"];
+    let more = ["--settle", "3", "--runs", "2"];
     let child = tabs(folder.path(), browser, "two.har", &more)
         .spawn()
         .expect("skinflint");
@@ -394,7 +394,7 @@ fn wrong_use_is_named() {
     for (more, word) in [
         (&["--browser", "opera"][..], "chromium, firefox, webkit"),
         (&["--plan", "none"], "cycle, scale, slim, shared"),
-        (&["--allocators", "glibc"], "allocator of its own"),
+        (&["--with", "glibc"], "allocator of its own"),
         (&["--replay", "/none.har"], "/none.har"),
         (
             &["--browser", "chromium,chromium/page", "--parallel"],
@@ -429,7 +429,7 @@ fn the_corpus_when_there_is_time() {
     let folder = tempfile::tempdir().expect("room");
     let mut command = Command::new(SKINFLINT);
     command.args([
-        "tabs", "--json", "--repeat", "1", "--cycles", "2", "--rest", "60", "-o",
+        "tabs", "--json", "--runs", "1", "--cycles", "2", "--rest", "60", "-o",
     ]);
     command.arg(folder.path().join("out"));
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());

@@ -147,7 +147,7 @@ fn the_concordance_agrees() {
     let counts = [
         "counts",
         "main.sft",
-        "--when",
+        "--at",
         "live",
         "--scheme",
         "skinflint",

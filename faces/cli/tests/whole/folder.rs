@@ -1,4 +1,4 @@
-//! The folder of a run: where the traces of other processes lie, which of them stay, and who takes the folder.
+//! The folder of a run: where the traces of other processes lie, which of them stay, and which commands take the folder.
 //!
 //! ```text
 //!   sh ─┬─► perl, 60 MiB     kept            app.sft  skinflint-sh-PID/ perl's trace, and the rows
@@ -98,7 +98,7 @@ fn children_have_a_folder_and_small_ones_a_row() {
     assert_eq!(kept.iter().map(|row| &row.0).collect::<Vec<_>>(), names);
 }
 
-/// Tests that whoever wants one trace takes the folder for the one that a report of the run is about.
+/// Tests that a command that wants one trace takes the folder for the one that a report of the run is about.
 #[test]
 fn a_folder_stands_for_its_run() {
     let bench = Bench::new();

@@ -43,7 +43,7 @@ fn the_peak_is_the_fullest_moment_of_a_plateau() {
     assert_eq!(text(at, "kind"), "peak");
     assert_eq!(number(at, "live_blocks"), 40_001, "{at:#}");
     // Another command finds the same moment: blocks by size, most first.
-    let done = bench.tool(["counts", "--when", "peak", "main.sft"]);
+    let done = bench.tool(["counts", "--at", "peak", "main.sft"]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     assert!(done.stdout.contains("40000"), "{}", done.stdout);
     // Most is kept after the free; what it is and what brings it back is reported, although the peak is full.
@@ -115,7 +115,7 @@ fn a_grandchild_knows_what_it_began_with() {
         if report.end_blocks() == 190 {
             assert_eq!(report.blocks_of(333), (20, 20));
             assert_eq!(report.blocks_of(1000), (0, 150));
-            let done = bench.tool(["counts", "--when", "live", &trace]);
+            let done = bench.tool(["counts", "--at", "live", &trace]);
             assert!(done.stdout.contains("150"), "{}", done.stdout);
             assert_eq!(done.stderr, "");
             for command in ["what-if", "counts"] {

@@ -115,7 +115,7 @@ fn sizes_and_what_was_given_for_them() {
     let counted = bench.tool(["counts", "main.sft"]);
     let first = "7662 blocks cumulative: 6689751 bytes requested, 6759312 usable";
     assert!(counted.stdout.starts_with(first), "{}", counted.stdout);
-    let live = bench.tool(["counts", "main.sft", "--when", "live"]);
+    let live = bench.tool(["counts", "main.sft", "--at", "live"]);
     let first = "456 blocks live: 1264256 bytes requested, 1272920 usable";
     assert!(live.stdout.starts_with(first), "{}", live.stdout);
 }

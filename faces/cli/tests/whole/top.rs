@@ -156,6 +156,14 @@ fn it_follows_a_recording_and_obeys_keys() {
         is_counted,
         "{screen}\n{group:#?}"
     );
+    // It ends with a figure or with words of ours, and not where the screen does (group.G2).
+    let line = screen.lines().find(|line| line.starts_with("group"));
+    assert!(
+        line.is_none_or(|line| ["iB", "%)", " memory", "no limit"]
+            .iter()
+            .any(|end| line.trim_end().ends_with(end))),
+        "{line:?}"
+    );
 
     top.press("s");
     top.until("sorted by growth", |screen| {

@@ -170,7 +170,7 @@ fn moments_and_schemes_that_are_not_there() {
             marks[1],
         ],
     );
-    let done = bench.tool(["counts", "main.sft", "--when", "nowhere"]);
+    let done = bench.tool(["counts", "main.sft", "--at", "nowhere"]);
     done.says(
         2,
         &["--at nowhere", "cumulative", "live", marks[0], marks[1]],

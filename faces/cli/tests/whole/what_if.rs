@@ -29,7 +29,7 @@ fn recorded() -> Bench {
 }
 
 fn policies(bench: &Bench, names: &str) -> Vec<Value> {
-    let done = bench.tool(["what-if", "main.sft", "--json", "--policy", names]);
+    let done = bench.tool(["what-if", "main.sft", "--json", "--with", names]);
     assert_eq!(done.status.code(), Some(0), "{}", done.stderr);
     let json = Report::read(&done.stdout).0;
     let trace = &json.as_array().expect("an array")[0];
@@ -104,10 +104,10 @@ fn compare_simulates_too_and_says_the_same() {
 fn wrong_use_names_the_option_and_the_choice() {
     let bench = recorded();
     bench
-        .tool(["what-if", "main.sft", "--policy", "jemaloc"])
+        .tool(["what-if", "main.sft", "--with", "jemaloc"])
         .says(2, &["--with", "'jemaloc'", "jemalloc, mimalloc"]);
     bench
-        .tool(["what-if", "main.sft", "--policy", "go:5k:lifo"])
+        .tool(["what-if", "main.sft", "--with", "go:5k:lifo"])
         .says(2, &["no span length is called '5k'", "notail"]);
     bench
         .tool(["compare", "--what-if", "--", "true"])

@@ -1,7 +1,7 @@
 //! Instructions of a policy on a trace, counted by valgrind's callgrind.
 //!
 //! ```text
-//!   this program gc --alone --policies POLICY … ─► callgrind: from the entry of `play` to its end, without `mark_all`
+//!   this program gc --alone --with POLICY … ─► callgrind: from the entry of `play` to its end, without `mark_all`
 //! ```
 //!
 //! Not here: what is counted (`replay`).
@@ -31,15 +31,7 @@ pub(crate) fn instructions(source: &Source, policy: &str, options: &Options) -> 
             "--toggle-collect=skinflint_free_lists::replay::Player::mark_all",
         ])
         .arg(own)
-        .args([
-            "gc",
-            "--json",
-            "--rounds",
-            "1",
-            "--alone",
-            "--policies",
-            policy,
-        ])
+        .args(["gc", "--json", "--runs", "1", "--alone", "--with", policy])
         .args(["--growth", &options.growth.to_string()])
         .args(["--heap-limit", &options.limit_bytes.to_string()])
         .args(["--max-objects", &options.max_objects().to_string()])

@@ -209,7 +209,7 @@ fn ran(host: &Path, file: &Path, policy: Option<&str>, options: &Options) -> Res
             policy,
             "--policy-growth",
             &growth,
-            "--limit",
+            "--heap-limit",
             &limit,
         ]);
     }

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use skinflint_procfs::process::environment;
+use skinflint_procfs::status::user;
 use skinflint_trace::LostWhy;
 
 use crate::mappings::is_recorder;
@@ -60,13 +61,6 @@ pub(super) fn why_by_process(pid: u32) -> LostWhy {
         }
         Some(_) => LostWhy::Unknown,
     }
-}
-
-/// Returns the effective user of a process.
-fn user(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns whether a user certainly cannot open a file. The user's groups are not known here: what a group may do, the
