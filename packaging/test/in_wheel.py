@@ -19,7 +19,7 @@ pip install --quiet --no-index "$GIVEN"/skinflint-*.whl
 sh "$GIVEN/demo.sh" "$GIVEN/demo.sql"
 python -B "$GIVEN/reporters.py"
 python -m skinflint --version
-LD_PRELOAD=$(python -c 'import skinflint; print(skinflint.library())') grep -q 'libskinflint\.so' /proc/self/maps
+LD_PRELOAD=$(python -c 'from skinflint import paths; print(paths.library())') grep -q 'libskinflint\.so' /proc/self/maps
 cp "$GIVEN/memory_test.py" test_memory.py
 pytest -q -p no:cacheprovider test_memory.py > pytest.txt || test $? -eq 1
 grep -E '^(FAILED|ERROR)' pytest.txt | sed 's/ - .*//' | sort -u > failed
@@ -34,6 +34,8 @@ grep 'no limit is called peak_life' wrong.txt | cut -c 1-60
 pip uninstall --quiet --yes skinflint
 find venv -name __pycache__ -prune -o -print | sort > after
 diff before after
+# What Python and pytest have compiled, too.
+test -z "$(find venv -path '*skinflint*' -print | tee /dev/stderr)"
 echo "removed without a rest"
 """
 
