@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 
-from parts import common
+from parts import making
 from test import in_crates, in_deb, in_npm, in_recipes, in_rpm, in_tarball, in_wheel
 
 TESTS = {
@@ -31,7 +31,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("dist-test: needs root: it mounts, and becomes other users")
-    dist = common.Dist()
+    dist = making.Dist()
     sums = os.path.join(dist.packages, "SHA256SUMS")
     if not os.path.exists(sums):
         sys.exit("dist-test: no packages: run make dist")

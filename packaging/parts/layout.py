@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 
-from parts import common
+from parts import making
 
 PROGRAM, LIBRARY, DEVELOPMENT = "program", "library", "development"
 LIBRARIES = ["libskinflint_record.so", "libskinflint_probe.so", "libskinflint_report.so", "skinflint-replay"]
@@ -68,6 +68,6 @@ def linked(dist, folders, libdir):
     dist.run("objcopy", "--strip-debug", os.path.join(dist.folder, "release/libskinflint.a"), static)
     os.chmod(static, 0o644)
     for name in ("skinflint.pc", "skinflint_report.pc"):
-        text = common.read(os.path.join(dist.packaging, name))
+        text = making.read(os.path.join(dist.packaging, name))
         text = text.replace("@VERSION@", dist.version).replace("@LIBDIR@", "/" + libdir)
-        common.write(os.path.join(development, "pkgconfig", name), text)
+        making.write(os.path.join(development, "pkgconfig", name), text)

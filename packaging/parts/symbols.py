@@ -13,7 +13,7 @@ import os
 import re
 import sys
 
-from parts import common
+from parts import making
 
 NEWEST = (2, 28)
 PROGRAM_BYTES, COMPRESSED_BYTES = 12_000_000, 5_000_000
@@ -53,7 +53,7 @@ def check(dist):
         wrong += faults(name, dist.said("objdump", "-T", path))
         with open(path, "rb") as file:
             data = file.read()
-        for place in (dist.root, common.registry()):
+        for place in (dist.root, making.registry()):
             if place.encode() + b"/" in data:
                 wrong.append(f"{name}: has the path {place}")
     with open(os.path.join(dist.tree, "usr/bin/skinflint"), "rb") as file:

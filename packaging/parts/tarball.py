@@ -4,7 +4,7 @@
               └─► skinflint-VERSION-x86_64-linux-debug.tar.xz    lib/skinflint/debug/
     git archive ─► skinflint-VERSION.tar.xz
 
-Not here: SHA256SUMS (common.py).
+Not here: SHA256SUMS (making.py).
 """
 
 import lzma

@@ -19,19 +19,19 @@ import os
 import time
 import zipfile
 
-from parts import common
+from parts import making
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 
 
 def metadata(dist):
     lines = [
-        "Metadata-Version: 2.4", "Name: skinflint", f"Version: {dist.version}", f"Summary: {common.SUMMARY}",
-        "Author: The Skinflint authors", f"License-Expression: {common.LICENCE}", "License-File: LICENSE-MIT",
+        "Metadata-Version: 2.4", "Name: skinflint", f"Version: {dist.version}", f"Summary: {making.SUMMARY}",
+        "Author: The Skinflint authors", f"License-Expression: {making.LICENCE}", "License-File: LICENSE-MIT",
         "License-File: LICENSE-APACHE", "Requires-Python: >=3.8", "Keywords: memory,heap,profiler,allocator,leak,pytest",
         "Classifier: Framework :: Pytest", "Classifier: Operating System :: POSIX :: Linux",
         "Classifier: Topic :: Software Development :: Debuggers", "Description-Content-Type: text/markdown", "",
-        common.read(os.path.join(dist.packaging, "wheel/README.md")),
+        making.read(os.path.join(dist.packaging, "wheel/README.md")),
     ]
     return "\n".join(lines)
 
