@@ -59,7 +59,7 @@ def test(dist):
 
         def cargo(*words):
             command = ["cargo", *words, "--target-dir", target]
-            hidden = ["unshare", "--mount", "sh", "-c", HIDDEN, "sh", dist.root, folder]
+            hidden = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", HIDDEN, "sh", dist.root, folder]
             return places.ran(dist, *hidden, *command)
 
         cargo("build", "--quiet", *[word for name in [*PARTS, "user"] for word in ("-p", name)])

@@ -6,6 +6,7 @@ Not here: that the same program runs on an old glibc (in_deb.py).
 """
 
 import os
+import re
 
 from test import places
 
@@ -46,8 +47,8 @@ PIP = ["PIP_INDEX_URL", "PIP_CERT", "PIP_FIND_LINKS", "PIP_DEFAULT_TIMEOUT", "HT
 def test(dist):
     wheel = places.package(dist, ".whl")
     shown = dist.said(os.path.join(dist.tools("tools", "requirements.txt"), "auditwheel"), "show", wheel)
-    words = " ".join(shown.split())
-    assert '"manylinux_2_28_x86_64"' in words or "manylinux_2_2" in words, shown
-    yield "auditwheel: " + next(line.strip() for line in shown.splitlines() if "manylinux" in line)
+    tag = re.search(r'platform tag: "manylinux_2_(\d+)_x86_64"', " ".join(shown.split()))
+    assert tag and int(tag[1]) <= 28, shown
+    yield f"auditwheel: {tag[0]}"
     given = [wheel, *places.own(dist, "demo.sh", "reporters.py", "memory_test.py")]
     yield from places.as_nobody(dist, SCRIPT, given, PIP).splitlines()
