@@ -10,7 +10,7 @@ H1  One tag for every Python 3: nothing here is an extension module. manylinux_2
 By hand, since builders of wheels build what they put into them: a wheel is a zip file with three texts (the binary
 distribution format of the Python Packaging User Guide).
 
-Not here: a source distribution; who has no wheel builds from the sources.
+Not here: a source distribution; other machines build from the sources.
 """
 
 import base64
