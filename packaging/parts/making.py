@@ -33,6 +33,12 @@ def registry():
     return os.path.join(home, "registry/src")
 
 
+def start(path, count=4):
+    """The first bytes of a file: what it is."""
+    with open(path, "rb") as file:
+        return file.read(count)
+
+
 def write(path, text, mode=0o644):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
