@@ -310,16 +310,19 @@ DIST = target/dist
 JS = target/js/release
 LIBRARIES = libskinflint_record.so libskinflint.so libskinflint_probe.so libskinflint_report.so skinflint-replay
 
+# A built file into $(DIST): stripped, its debug information beside it.
+stripped = objcopy --only-keep-debug $(1) $(DIST)/$(notdir $(1)).debug && \
+  objcopy --strip-all --add-gnu-debuglink=$(DIST)/$(notdir $(1)).debug $(1) $(DIST)/$(notdir $(1))
+
 one-file: build
 	@sh bench/need.sh objcopy:binutils xz:xz-utils
 	@mkdir -p $(DIST)
-	@for file in skinflint $(LIBRARIES); do \
-	  objcopy --only-keep-debug $(RELEASE)/$$file $(DIST)/$$file.debug && \
-	  objcopy --strip-all --add-gnu-debuglink=$(DIST)/$$file.debug $(RELEASE)/$$file $(DIST)/$$file || exit 1; \
-	done
+	@$(foreach file,skinflint $(LIBRARIES),$(call stripped,$(RELEASE)/$(file)) &&) true
 	@echo "$(DIST)/skinflint: $$(wc -c < $(DIST)/skinflint) bytes, $$(xz -9e -c $(DIST)/skinflint | wc -c) compressed (xz)"
 
 install: one-file
+	$(CARGO) build --locked --profile library -p skinflint-engines-so
+	@$(call stripped,$(LIBRARY)/libskinflint_engines.so)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/skinflint/debug" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(DIST)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
 	@for file in $(LIBRARIES); do install -m 755 $(DIST)/$$file "$(DESTDIR)$(PREFIX)/lib/skinflint/$$file" || exit 1; done
@@ -329,10 +332,9 @@ install: one-file
 	  test ! -x $(JS)/$$host || install -m 755 $(JS)/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
 	install -m 644 include/skinflint.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
-	$(CARGO) build --locked --profile library -p skinflint-engines-so
-	install -m 755 $(LIBRARY)/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
-	install -m 644 $(LIBRARY)/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
-	strip --strip-debug "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so" "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
+	install -m 755 $(DIST)/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
+	objcopy --strip-debug $(LIBRARY)/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
+	chmod 644 "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
 	install -d "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)|" \
 	  engines/engines-so/skinflint-engines.pc.in > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/skinflint-engines.pc"
@@ -351,7 +353,8 @@ dist: deps
 
 # Each package on a clean root, as another user, the checkout out of reach (as root, Debian's packages). ONLY=deb: some.
 dist-test:
-	@sh bench/need.sh debootstrap:debootstrap lintian:lintian setpriv:util-linux rpm:rpm npm:npm sqlite3:sqlite3
+	@sh bench/need.sh debootstrap:debootstrap lintian:lintian setpriv:util-linux rpm:rpm npm:npm sqlite3:sqlite3 \
+	  gcc:gcc pkg-config:pkgconf man:man-db go:golang-go systemd-analyze:systemd /usr/share/doc/python3-venv:python3-venv
 	nice -n 15 python3 -B packaging/dist_test.py $(if $(ONLY),--only "$(ONLY)")
 
 clean:

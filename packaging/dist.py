@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 
-from parts import common, crates, deb, npm, rpm, symbols, tarball, wheel
+from parts import crates, deb, making, npm, rpm, symbols, tarball, wheel
 
 MAKERS = {"tarball": tarball, "deb": deb, "rpm": rpm, "wheel": wheel, "npm": npm, "crates": crates}
 BUILT = ["cli", "record-so", "malloc-so", "probe-so", "replay", "reporters-so"]
@@ -36,7 +36,7 @@ def build(dist):
     flags = [f"-Clink-arg=-B{link_root}", f"-Clink-arg=-L{link_root}"]
     # libgcc_s of this machine asks for more than 2.28 has; that of the user's does not.
     flags += ["-Clink-arg=-Wl,--allow-shlib-undefined"]
-    flags += [f"--remap-path-prefix={dist.root}=skinflint-{dist.version}", f"--remap-path-prefix={common.registry()}=crates"]
+    flags += [f"--remap-path-prefix={dist.root}=skinflint-{dist.version}", f"--remap-path-prefix={making.registry()}=crates"]
     environment = {"CARGO_TARGET_DIR": dist.folder, "RUSTFLAGS": " ".join(flags)}
     packages = " ".join(f"-p skinflint-{name}" for name in BUILT)
     shutil.rmtree(dist.tree, ignore_errors=True)
@@ -55,7 +55,7 @@ def main():
     for name in wanted:
         if name not in MAKERS:
             sys.exit(f"dist: {name}: no package; there are {', '.join(MAKERS)}")
-    dist = common.Dist()
+    dist = making.Dist()
     if not args.built and wanted != ["crates"]:
         build(dist)
         symbols.check(dist)
@@ -63,7 +63,7 @@ def main():
     for name in wanted:
         for path in MAKERS[name].make(dist):
             print(f"{os.path.getsize(path):>10}  {os.path.relpath(path, dist.root)}", flush=True)
-    common.checksums(dist)
+    making.checksums(dist)
 
 
 if __name__ == "__main__":

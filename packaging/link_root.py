@@ -6,7 +6,7 @@
                        FOLDER/libc.so: a script of the linker's ◄──┘      gcc -B FOLDER -L FOLDER
 
 The linker is still the one of every build. That of zig refuses `-z initfirst`, which the allocator's library needs (begin.B1), and
-whoever links otherwise for a package than for the tests tests something else.
+a package linked otherwise than what the tests ran would be untested.
 
 L1  What a program asks of libc is bound to the newest version that 2.28 has. A name that 2.28 has not is an error of the
     linker's, unless the reference is weak (the standard library's are, and it has a way without).

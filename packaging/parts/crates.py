@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 
-from parts import common
+from parts import making
 
 
 def published(dist):
@@ -40,4 +40,4 @@ def make(dist):
         path = os.path.join(results, f"{name}-{dist.version}.crate")
         shutil.copyfile(os.path.join(built, "package", os.path.basename(path)), path)
         yield path
-    common.write(os.path.join(results, "ORDER"), "".join(f"{name}\n" for name in order))
+    making.write(os.path.join(results, "ORDER"), "".join(f"{name}\n" for name in order))

@@ -11,7 +11,7 @@ import os
 import textwrap
 import time
 
-from parts import common, layout
+from parts import layout, making
 
 LIBDIR = "usr/lib/x86_64-linux-gnu"
 NAMES = {layout.PROGRAM: "skinflint", layout.LIBRARY: "libskinflint1", layout.DEVELOPMENT: "libskinflint-dev"}
@@ -38,7 +38,7 @@ def pages_packed(dist, folder):
     man = os.path.join(folder, "usr/share/man/man1")
     for name in os.listdir(man):
         path = os.path.join(man, name)
-        packed(path + ".gz", common.read(path).encode(), dist.time)
+        packed(path + ".gz", making.read(path).encode(), dist.time)
         os.remove(path)
 
 
@@ -51,11 +51,11 @@ def described(dist, folder, name):
         if not os.path.islink(path):
             with open(path, "rb") as data:
                 lines.append(f"{hashlib.md5(data.read()).hexdigest()}  {os.path.relpath(path, folder)}\n")
-    control = common.read(os.path.join(dist.packaging, f"deb/{name}.control"))
-    text = textwrap.indent(textwrap.fill(" ".join(common.DESCRIPTION.split()), 78), " ")
+    control = making.read(os.path.join(dist.packaging, f"deb/{name}.control"))
+    text = textwrap.indent(textwrap.fill(" ".join(making.DESCRIPTION.split()), 78), " ")
     control = control.replace("@VERSION@", dist.version).replace("@SIZE@", str(size)).replace("@DESCRIPTION@", text)
-    common.write(os.path.join(folder, "DEBIAN/control"), control)
-    common.write(os.path.join(folder, "DEBIAN/md5sums"), "".join(lines))
+    making.write(os.path.join(folder, "DEBIAN/control"), control)
+    making.write(os.path.join(folder, "DEBIAN/md5sums"), "".join(lines))
     for extra in ("shlibs", "triggers"):
         if os.path.exists(os.path.join(dist.packaging, f"deb/{name}.{extra}")):
             dist.place(f"packaging/deb/{name}.{extra}", folder, f"DEBIAN/{extra}")

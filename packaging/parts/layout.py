@@ -14,10 +14,12 @@ import os
 import shutil
 import sys
 
-from parts import common
+from parts import making
 
 PROGRAM, LIBRARY, DEVELOPMENT = "program", "library", "development"
-LIBRARIES = ["libskinflint_record.so", "libskinflint_probe.so", "libskinflint_report.so", "skinflint-replay"]
+# What programs are linked with needs none of the rest: it is all that a server has to have.
+LINKED = ["libskinflint.so", "libskinflint_report.so", "libskinflint_engines.so"]
+LIBRARIES = ["libskinflint_record.so", "libskinflint_probe.so", "skinflint-replay"]
 
 
 def split(dist, libdir, zsh):
@@ -27,13 +29,12 @@ def split(dist, libdir, zsh):
     places = {
         "usr/bin/skinflint": (PROGRAM, "usr/bin/skinflint"),
         "usr/lib/skinflint/skinflint_report.py": (PROGRAM, "usr/lib/skinflint/skinflint_report.py"),
-        "usr/lib/skinflint/libskinflint.so": (LIBRARY, "usr/lib/skinflint/libskinflint.so"),
         "usr/lib/skinflint/libskinflint.so.1": None,
-        "usr/lib/skinflint/libskinflint_engines.so": (LIBRARY, "usr/lib/skinflint/libskinflint_engines.so"),
         "usr/lib/skinflint/libskinflint_engines.a": (DEVELOPMENT, "usr/lib/skinflint/libskinflint_engines.a"),
         "usr/lib/pkgconfig/skinflint-engines.pc": (DEVELOPMENT, f"{libdir}/pkgconfig/skinflint-engines.pc"),
         "usr/share/zsh/site-functions/_skinflint": (PROGRAM, zsh),
     }
+    places.update({f"usr/lib/skinflint/{name}": (LIBRARY, f"usr/lib/skinflint/{name}") for name in LINKED})
     places.update({f"usr/lib/skinflint/{name}": (PROGRAM, f"usr/lib/skinflint/{name}") for name in LIBRARIES})
     for at, _, files in os.walk(dist.tree):
         for file in sorted(files):
@@ -56,6 +57,13 @@ def split(dist, libdir, zsh):
     return folders
 
 
+def archive(dist):
+    """The allocator as a static library, without debug information; its path."""
+    path = os.path.join(dist.folder, "stripped/libskinflint.a")
+    dist.run("objcopy", "--strip-debug", os.path.join(dist.folder, "release/libskinflint.a"), path)
+    return path
+
+
 def linked(dist, folders, libdir):
     """What is not in the tree: names for the loader and the linker, the static library, pkg-config."""
     library, development = (os.path.join(folders[name], libdir) for name in (LIBRARY, DEVELOPMENT))
@@ -64,10 +72,8 @@ def linked(dist, folders, libdir):
     own = os.path.relpath("/usr/lib/skinflint/libskinflint.so", "/" + libdir)
     os.symlink(own, os.path.join(library, "libskinflint.so.1"))
     os.symlink("libskinflint.so.1", os.path.join(development, "libskinflint.so"))
-    static = os.path.join(development, "libskinflint.a")
-    dist.run("objcopy", "--strip-debug", os.path.join(dist.folder, "release/libskinflint.a"), static)
-    os.chmod(static, 0o644)
+    shutil.copyfile(archive(dist), os.path.join(development, "libskinflint.a"))
     for name in ("skinflint.pc", "skinflint_report.pc"):
-        text = common.read(os.path.join(dist.packaging, name))
+        text = making.read(os.path.join(dist.packaging, name))
         text = text.replace("@VERSION@", dist.version).replace("@LIBDIR@", "/" + libdir)
-        common.write(os.path.join(development, "pkgconfig", name), text)
+        making.write(os.path.join(development, "pkgconfig", name), text)

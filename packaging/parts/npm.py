@@ -8,14 +8,14 @@ Not here: reporters in JavaScript. A reporter is called on a thread of the measu
 import json
 import os
 
-from parts import common
+from parts import making
 
 
 def make(dist):
     folder = dist.fresh("npm")
-    described = json.loads(common.read(os.path.join(dist.packaging, "npm/package.json")))
+    described = json.loads(making.read(os.path.join(dist.packaging, "npm/package.json")))
     described["version"] = dist.version
-    common.write(os.path.join(folder, "package.json"), json.dumps(described, indent=2) + "\n")
+    making.write(os.path.join(folder, "package.json"), json.dumps(described, indent=2) + "\n")
     for name in ("index.js", "README.md"):
         dist.place(f"packaging/npm/{name}", folder, name)
     for name in ("LICENSE-MIT", "LICENSE-APACHE"):

@@ -1,7 +1,9 @@
 """The built files, held to what packages promise: glibc 2.28, their size, no path of this machine.
 
     tree/usr/bin/skinflint, lib/skinflint/* ─► objdump -T ─► GLIBC_x.y ≤ 2.28, no strong name without a version
+                                          ├─► readelf -S: no .symtab, no .debug_
                                           └─► bytes ≤ 12 MB, by xz ≤ 5 MB (the program)
+    static libraries too ─► no path of this machine
 
 Y1  A name without a version is bound to nothing: the linker has not found it. Only weak ones may be so.
 
@@ -13,7 +15,7 @@ import os
 import re
 import sys
 
-from parts import common
+from parts import layout, making
 
 NEWEST = (2, 28)
 PROGRAM_BYTES, COMPRESSED_BYTES = 12_000_000, 5_000_000
@@ -46,16 +48,25 @@ def files(dist):
             yield path
 
 
+def archives(dist):
+    """The paths of static libraries, stripped as they are packed."""
+    yield os.path.join(dist.tree, "usr/lib/skinflint/libskinflint_engines.a")
+    yield layout.archive(dist)
+
+
 def check(dist):
     wrong = []
     for path in files(dist):
         name = os.path.relpath(path, dist.tree)
         wrong += faults(name, dist.said("objdump", "-T", path))
+        if re.search(r"\.symtab|\.debug_", dist.said("readelf", "-SW", path)):
+            wrong.append(f"{name}: is not stripped")
+    for path in [*files(dist), *archives(dist)]:
         with open(path, "rb") as file:
             data = file.read()
-        for place in (dist.root, common.registry()):
+        for place in (dist.root, making.registry()):
             if place.encode() + b"/" in data:
-                wrong.append(f"{name}: has the path {place}")
+                wrong.append(f"{os.path.relpath(path, dist.folder)}: has the path {place}")
     with open(os.path.join(dist.tree, "usr/bin/skinflint"), "rb") as file:
         data = file.read()
     packed = len(lzma.compress(data, preset=6))

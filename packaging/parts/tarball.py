@@ -4,12 +4,23 @@
               └─► skinflint-VERSION-x86_64-linux-debug.tar.xz    lib/skinflint/debug/
     git archive ─► skinflint-VERSION.tar.xz
 
-Not here: SHA256SUMS (common.py).
+Not here: SHA256SUMS (making.py).
 """
 
 import lzma
 import os
 import shutil
+
+from parts import making
+
+
+def relocatable(folder):
+    """pkg-config takes the tree to be where its file lies."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        text = making.read(path)
+        assert "prefix=/usr\n" in text, path
+        making.write(path, text.replace("prefix=/usr\n", "prefix=${pcfiledir}/../..\n"))
 
 
 def make(dist):
@@ -18,6 +29,7 @@ def make(dist):
     shutil.copytree(os.path.join(dist.tree, "usr"), whole, symlinks=True)
     os.makedirs(os.path.join(debug, "lib/skinflint"))
     shutil.move(os.path.join(whole, "lib/skinflint/debug"), os.path.join(debug, "lib/skinflint/debug"))
+    relocatable(os.path.join(whole, "lib/pkgconfig"))
     dist.documents(os.path.join(whole, "share/doc/skinflint"))
     name = f"skinflint-{dist.version}-x86_64-linux"
     yield dist.archive(whole, name)

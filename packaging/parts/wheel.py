@@ -10,7 +10,7 @@ H1  One tag for every Python 3: nothing here is an extension module. manylinux_2
 By hand, since builders of wheels build what they put into them: a wheel is a zip file with three texts (the binary
 distribution format of the Python Packaging User Guide).
 
-Not here: a source distribution; who has no wheel builds from the sources.
+Not here: a source distribution; other machines build from the sources.
 """
 
 import base64
@@ -19,19 +19,19 @@ import os
 import time
 import zipfile
 
-from parts import common
+from parts import making
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 
 
 def metadata(dist):
     lines = [
-        "Metadata-Version: 2.4", "Name: skinflint", f"Version: {dist.version}", f"Summary: {common.SUMMARY}",
-        "Author: The Skinflint authors", f"License-Expression: {common.LICENCE}", "License-File: LICENSE-MIT",
+        "Metadata-Version: 2.4", "Name: skinflint", f"Version: {dist.version}", f"Summary: {making.SUMMARY}",
+        "Author: The Skinflint authors", f"License-Expression: {making.LICENCE}", "License-File: LICENSE-MIT",
         "License-File: LICENSE-APACHE", "Requires-Python: >=3.8", "Keywords: memory,heap,profiler,allocator,leak,pytest",
         "Classifier: Framework :: Pytest", "Classifier: Operating System :: POSIX :: Linux",
         "Classifier: Topic :: Software Development :: Debuggers", "Description-Content-Type: text/markdown", "",
-        common.read(os.path.join(dist.packaging, "wheel/README.md")),
+        making.read(os.path.join(dist.packaging, "wheel/README.md")),
     ]
     return "\n".join(lines)
 

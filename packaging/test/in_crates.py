@@ -13,7 +13,7 @@ import os
 import shutil
 import tarfile
 
-from parts import common
+from parts import making
 from test import places
 
 PARTS = ["skinflint-cli", "skinflint-record-so", "skinflint-malloc-so", "skinflint-probe-so", "skinflint-replay", "skinflint-reporters-so"]
@@ -29,7 +29,7 @@ exec "$@"
 def workspace(dist, folder):
     """Unpacks all crates into a workspace; returns their names."""
     crates = os.path.join(dist.packages, "crates")
-    order = common.read(os.path.join(crates, "ORDER")).split()
+    order = making.read(os.path.join(crates, "ORDER")).split()
     for name in order:
         with tarfile.open(os.path.join(crates, f"{name}-{dist.version}.crate")) as crate:
             crate.extractall(folder, filter="data")
@@ -40,14 +40,14 @@ def workspace(dist, folder):
             os.remove(lock)
     user = os.path.join(folder, "user")
     needs = "".join(f'skinflint-{name} = "={dist.version}"\n' for name in USER)
-    common.write(os.path.join(user, "Cargo.toml"), f'[package]\nname = "user"\nedition = "2024"\n[dependencies]\n{needs}')
+    making.write(os.path.join(user, "Cargo.toml"), f'[package]\nname = "user"\nedition = "2024"\n[dependencies]\n{needs}')
     dist.place("packaging/test/user.rs", user, "src/main.rs")
     members = ", ".join(f'"{name}"' for name in [*order, "user"])
     patches = "".join(f'{name} = {{ path = "{name}" }}\n' for name in order)
     text = f'[workspace]\nresolver = "3"\nmembers = [{members}]\n[patch.crates-io]\n{patches}'
     # As ours: what has no `std` cannot unwind.
     text += '[profile.dev]\npanic = "abort"\ndebug = false\n'
-    common.write(os.path.join(folder, "Cargo.toml"), text)
+    making.write(os.path.join(folder, "Cargo.toml"), text)
     shutil.copy(os.path.join(dist.root, "Cargo.lock"), folder)
     return order
 
@@ -59,7 +59,7 @@ def test(dist):
 
         def cargo(*words):
             command = ["cargo", *words, "--target-dir", target]
-            hidden = ["unshare", "--mount", "sh", "-c", HIDDEN, "sh", dist.root, folder]
+            hidden = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", HIDDEN, "sh", dist.root, folder]
             return places.ran(dist, *hidden, *command)
 
         cargo("build", "--quiet", *[word for name in [*PARTS, "user"] for word in ("-p", name)])

@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 
-from parts import common
+from parts import making
 from test import places
 
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
@@ -55,7 +55,7 @@ def lint(dist):
     yield f"actionlint: {len(WORKFLOWS)} workflows"
     with tempfile.TemporaryDirectory() as folder:
         unit = os.path.join(folder, "app.service")
-        common.write(unit, "[Service]\nExecStart=/bin/true\nDynamicUser=yes\n")
+        making.write(unit, "[Service]\nExecStart=/bin/true\nDynamicUser=yes\n")
         dist.place("packaging/systemd/skinflint.conf", unit + ".d", "skinflint.conf")
         said = dist.run("systemd-analyze", "verify", "--man=no", unit, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
         own = [line for line in said.splitlines() if "app.service" in line or "skinflint.conf" in line]
@@ -66,7 +66,7 @@ def lint(dist):
 def loop(dist):
     """The sidecar's loop, as the manifest has it; its folders are the test's."""
     ask = "import sys, yaml; pod = yaml.safe_load(sys.stdin); print(pod['spec']['initContainers'][1]['args'][0])"
-    text = common.read(os.path.join(dist.root, "packaging/kubernetes/sidecar.yaml"))
+    text = making.read(os.path.join(dist.root, "packaging/kubernetes/sidecar.yaml"))
     said = dist.run(os.path.join(dist.tools("linters", "test/requirements.txt"), "python"), "-c", ask, input=text, text=True, stdout=subprocess.PIPE).stdout
     return said.replace("/metrics/", "$HOME/metrics/")
 
@@ -75,6 +75,6 @@ def test(dist):
     yield from lint(dist)
     with tempfile.TemporaryDirectory() as folder:
         script = os.path.join(folder, "loop.sh")
-        common.write(script, loop(dist))
+        making.write(script, loop(dist))
         given = [script, places.package(dist, "-x86_64-linux.tar.xz")]
         yield from places.as_nobody(dist, SIDECAR, given).splitlines()

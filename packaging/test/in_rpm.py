@@ -1,7 +1,7 @@
 """rpm's packages: what they require, and the demo where rpm has installed them.
 
     rpm -qp --requires ─► nothing but glibc 2.28, libgcc, and each other
-    rpm --root ROOT -i ─► a clean root of Debian's ─► demo.sh as a new user ─► rpm -e ─► before == after
+    rpm --root ROOT -i ─► a clean root of Debian's ─► demo.sh, develop.sh as a new user ─► rpm -e ─► before == after
 
 R1  A root of Fedora's cannot be had by Debian's means, so what dnf would do is not run here. rpm installs and removes the
     files, without a look at what other packages of the root provide (--nodeps): that is what the list of requirements is
@@ -47,7 +47,8 @@ def test(dist):
     files = dist.said("rpm", *words[:-2], "-qal").split("\n")
     shutil.copytree(unpacked, os.path.join(folder, "installed"), symlinks=True, ignore=shutil.ignore_patterns("database"))
     dist.run("rpm", *words, "-e", "skinflint", "skinflint-libs", "skinflint-devel")
-    rest = [os.path.join(at, file) for at, _, found in os.walk(unpacked) for file in found if "/database" not in at]
+    rest = [os.path.join(at, name) for at, folders, found in os.walk(unpacked) if "/database" not in at
+            for name in [*found, *(one for one in folders if "skinflint" in one)]]
     assert not rest, f"left by rpm -e: {rest}"
     yield f"rpm installed {len(files) - 1} files and folders, and removed them without a rest"
     script = r"""useradd -m tester
@@ -56,6 +57,7 @@ echo /usr/lib64 > /etc/ld.so.conf.d/lib64.conf && ldconfig
 su tester -c 'sh /given/demo.sh /given/demo.sql'
 su tester -c 'PYTHONPATH=/usr/lib/skinflint python3 -B /given/reporters.py'
 su tester -c 'LD_PRELOAD=libskinflint.so.1 grep -q libskinflint /proc/self/maps'
+su tester -c 'PKG_CONFIG_PATH=/usr/lib64/pkgconfig sh /given/develop.sh'
 """
-    given = [os.path.join(folder, "installed"), *places.own(dist, "demo.sh", "reporters.py")]
+    given = [os.path.join(folder, "installed"), *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist)]
     yield from places.in_root(dist, "bookworm", script, given).splitlines()

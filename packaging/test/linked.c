@@ -1,4 +1,4 @@
-/* linked.c: a program that is linked with the allocator says whose blocks it has.
+/* linked.c: a program that is linked with the allocator says which allocator its blocks are of.
  *
  * Not here: what the allocator does (tests/contract).
  */

@@ -15,21 +15,27 @@ import shutil
 import subprocess
 import tempfile
 
+from parts import making
+
 NOBODY = 65534
+# What the demo runs, and what a user of the development package has.
+INCLUDED = "sqlite3,python3,gcc,libc6-dev,pkg-config"
 
 
 def root(dist, suite):
     """A root of a suite of Debian's, made from where this machine gets its packages."""
     folder = os.path.join(dist.folder, "roots", suite)
-    if os.path.exists(os.path.join(folder, "etc/debian_version")):
+    stamp = folder + ".included"
+    if os.path.exists(stamp) and making.read(stamp) == INCLUDED:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     ask = ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages", "Component: main", "Origin: Debian"]
     site = dist.said(*ask).splitlines()[0]
     partial = folder + ".partial"
     shutil.rmtree(partial, ignore_errors=True)
-    dist.run("debootstrap", "--variant=minbase", "--include=sqlite3,python3", suite, partial, site, stdout=subprocess.DEVNULL)
+    dist.run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", suite, partial, site, stdout=subprocess.DEVNULL)
     os.rename(partial, folder)
+    making.write(stamp, INCLUDED)
     return folder
 
 
@@ -94,6 +100,12 @@ def package(dist, ending):
     names = [name for name in sorted(os.listdir(dist.packages)) if name.endswith(ending)]
     assert len(names) == 1, f"{len(names)} packages are called *{ending}: run make dist"
     return os.path.join(dist.packages, names[0])
+
+
+def development(dist):
+    """Paths of develop.sh and its programs."""
+    files = [os.path.join(dist.packaging, "test", name) for name in ("develop.sh", "linked.c", "reported.c")]
+    return [*files, os.path.join(dist.root, "tests/engines/example.c")]
 
 
 def own(dist, *names):

@@ -3,9 +3,9 @@
 import os
 import sys
 
-import skinflint
+from skinflint import paths
 
-path = skinflint.program()
+path = paths.program()
 if path is None:
     sys.exit("skinflint: the program is neither with this Python's scripts nor in PATH")
 os.execv(path, [path, *sys.argv[1:]])

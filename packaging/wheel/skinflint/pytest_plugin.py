@@ -16,8 +16,6 @@ Q3  Blocks are malloc's (PYTHONMALLOC=malloc): Python's own arenas would hide wh
     fixed (PYTHONHASHSEED=0), so that the same test allocates the same.
 Q4  Limits are those of `skinflint check`, with `_` for `-`; an unknown one is an error when tests are collected.
 
-PYTEST_DONT_REWRITE: what pytest makes of this file would be left when the package is removed.
-
 Not here: figures and limits (docs/check.md).
 """
 
@@ -28,7 +26,7 @@ import sys
 
 import pytest
 
-import skinflint
+from skinflint import paths
 
 LIMITS = [
     "peak_live", "peak_blocks", "peak_slop", "peak_rss", "live_at_end", "blocks_at_end", "slop_at_end", "pinned_at_end",
@@ -88,7 +86,7 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 def _held(item, marker):
-    program = skinflint.program()
+    program = paths.program()
     if program is None:
         pytest.fail("the program skinflint is not there: pip install skinflint", pytrace=False)
     inside = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(item.config.rootpath), item.nodeid]

@@ -20,6 +20,8 @@ DESCRIPTION = """Skinflint records every heap event of an unmodified Linux progr
 its resident memory, and names what would give memory back. Its allocator can be put under a program that
 cannot be changed."""
 LICENCE = "MIT OR Apache-2.0"
+FORMATS = ["evidence/view/SCHEMA.md", "ground/trace/FORMAT.md", "ground/sizes/FIT.md", "ground/objects/FORMAT.md", "lab/replay/SCRIPT.md"]
+RECIPES = [f"packaging/{name}" for name in ("container/Containerfile", "kubernetes/allocator.yaml", "kubernetes/sidecar.yaml", "systemd/skinflint.conf")]
 
 
 def read(path):
@@ -31,6 +33,12 @@ def registry():
     """Where cargo has the sources of others: paths in debug information begin so."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
     return os.path.join(home, "registry/src")
+
+
+def start(path, count=4):
+    """The first bytes of a file: what it is."""
+    with open(path, "rb") as file:
+        return file.read(count)
 
 
 def write(path, text, mode=0o644):
@@ -94,14 +102,14 @@ class Dist:
         os.chmod(path, mode)
 
     def documents(self, folder):
-        """What there is to read, with its links whole."""
+        """What there is to read, and the recipes of docs/install.md, at their paths of the checkout: links among them are whole."""
         for name in ("README.md", "CHANGELOG.md", "GLOSSARY.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"):
             self.place(name, folder, name)
         docs = os.path.join(self.root, "docs")
         for name in sorted(os.listdir(docs)):
             if name.endswith(".md"):
                 self.place(f"docs/{name}", folder, f"docs/{name}")
-        for name in ("evidence/view/SCHEMA.md", "ground/trace/FORMAT.md"):
+        for name in (*FORMATS, *RECIPES):
             self.place(name, folder, name)
 
     def archive(self, folder, name):
