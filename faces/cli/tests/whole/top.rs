@@ -156,13 +156,13 @@ fn it_follows_a_recording_and_obeys_keys() {
         is_counted,
         "{screen}\n{group:#?}"
     );
-    // It ends with a figure or with words of ours, and not where the screen does (group.G2).
-    let line = screen.lines().find(|line| line.starts_with("group"));
+    // It ends with a figure or with words of ours, and not where the screen does.
+    let row = screen.lines().find(|row| row.starts_with("group"));
     assert!(
-        line.is_none_or(|line| ["iB", "%)", " memory", "no limit"]
+        row.is_none_or(|row| ["iB", "%)", " memory", "no limit"]
             .iter()
-            .any(|end| line.trim_end().ends_with(end))),
-        "{line:?}"
+            .any(|end| row.trim_end().ends_with(end))),
+        "{row:?}"
     );
 
     top.press("s");
