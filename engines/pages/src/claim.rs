@@ -8,7 +8,7 @@
 //! ```
 //!
 //! C1  No search finds a claimed run: neighbours do not join it, `take` does not see it.
-//! C2  The touched pages pass their old maximum only while at most `slack_pages` dirty ones lie
+//! C2  The touched pages, less those that the caller knows to be absent, pass their old maximum only while at most `slack_pages` dirty ones lie
 //!     unused: holes are purged before the resident memory grows.
 //! C3  A program that has purged half its maximum for C2 without growing by as much works at its ceiling: what is
 //!     purged is wanted again. So `learned_pages` more may lie unused, an eighth of the maximum for each half purged, a
@@ -147,8 +147,8 @@ impl Pool {
     /// Purges as many dirty pages as the touched pages are above their maximum, and no fewer than pay for the call
     /// (C2). The pages taken last are not resident yet, so purging after the take is as good as before it.
     #[inline]
-    pub(crate) fn hold_down(&mut self) {
-        if self.touched_pages > self.touched_max {
+    pub fn hold_down(&mut self) {
+        if self.resident() > self.touched_max {
             self.hold_down_slow();
         }
     }
@@ -157,7 +157,18 @@ impl Pool {
     /// given back.
     pub fn forget_peak(&mut self, pages: u32) {
         let most = self.touched_max.saturating_sub(pages);
-        self.touched_max = most.max(self.touched_pages);
+        self.touched_max = most.max(self.resident());
+    }
+
+    /// Returns the pages that may be resident.
+    #[inline]
+    pub(crate) fn resident(&self) -> u32 {
+        self.touched_pages.saturating_sub(self.absent_pages)
+    }
+
+    /// Returns the pages that may be touched before there are more than there ever were.
+    pub fn below_max(&self) -> u32 {
+        self.touched_max.saturating_sub(self.resident())
     }
 
     /// Returns the dirty pages that may lie unused while the touched pages reach a new maximum.
@@ -169,7 +180,7 @@ impl Pool {
     #[cold]
     #[unsafe(link_section = ".text.skinflint_first")]
     fn hold_down_slow(&mut self) {
-        let over = self.touched_pages - self.touched_max;
+        let over = self.resident() - self.touched_max;
         let slack = self.slack().saturating_add(self.learned_pages);
         let spare = self.dirty_pages.saturating_sub(slack);
         if spare > 0 {
@@ -179,7 +190,7 @@ impl Pool {
             self.purged_early_total += purged;
             self.learn(purged as u32);
         }
-        self.touched_max = self.touched_max.max(self.touched_pages);
+        self.touched_max = self.touched_max.max(self.resident());
     }
 
     /// Counts pages purged early, and learns from them (C3).

@@ -125,7 +125,9 @@ pub struct Pool {
     pub used_pages: u32,
     /// Pages in use, dirty or being purged: what may be resident.
     pub touched_pages: u32,
-    /// The most that `touched_pages` has been.
+    /// Pages in use that are not resident, as the caller knows: holes in what it was given.
+    pub absent_pages: u32,
+    /// The most that `touched_pages` less `absent_pages` has been.
     pub touched_max: u32,
     /// Pages that are free and hold old content.
     pub dirty_pages: u32,
@@ -174,6 +176,7 @@ impl Pool {
             known_pages: 0,
             used_pages: 0,
             touched_pages: 0,
+            absent_pages: 0,
             touched_max: 0,
             dirty_pages: 0,
             clean_pages: 0,
@@ -455,7 +458,7 @@ impl Pool {
             } else {
                 run.pages.get()
             };
-            self.touched_max = self.touched_max.max(self.touched_pages);
+            self.touched_max = self.touched_max.max(self.resident());
             self.remove(offset);
             return self.insert(first, end - first, DIRTY);
         }

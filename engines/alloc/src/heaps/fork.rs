@@ -214,7 +214,7 @@ mod tests {
         let taken = unsafe {
             heap.next_span(class::base_class(64));
             let span = &*heap.current(class::base_class(64));
-            let blocks = (0..span.slots).map(|_| span.take()).collect();
+            let blocks = (0..span.slots).map(|_| heap.take_one(span)).collect();
             heap.next_span(class::base_class(64));
             (span, blocks)
         };

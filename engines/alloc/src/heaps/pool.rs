@@ -13,7 +13,8 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_pages::{Header, OWNER_NONE, Options, Pool};
 
-use super::{nodes, runs, slow};
+use super::clean::HOLES;
+use super::{nodes, retire, runs, slow};
 use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::{self, Lock, Who};
@@ -50,6 +51,7 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     // SAFETY: POOL_LOCK is held, so this is the only reference.
     let pool = unsafe { &mut *POOL.get() };
     runs::take_deferred(pool);
+    pool.absent_pages = HOLES.load(Ordering::Relaxed); // ORDER: a hint
     let result = work(pool);
     publish(pool);
     POOL_LOCK.unlock();
@@ -59,6 +61,9 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
 /// Pages of HEAP that are in use or dirty, as of the pool's last use: a heap that is about to grow compares this with
 /// the peak, without the pool's lock.
 pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
+
+/// The most pages that may have been resident, as of the pool's last use (clean.K1): a hint.
+pub static MOST: AtomicU32 = AtomicU32::new(0);
 
 /// Pages that the pool could hand out, as of its last use, without touching more than ever before: a hint.
 pub static SPARE: AtomicU32 = AtomicU32::new(0);
@@ -75,7 +80,14 @@ pub unsafe fn pool_locked() -> &'static mut Pool {
 fn publish(pool: &Pool) {
     slow::handed_out(pool.used_clean_total);
     TOUCHED.store(pool.touched_pages, Ordering::Relaxed); // ORDER: a hint
-    let spare = pool.dirty_pages + (pool.touched_max - pool.touched_pages);
+    MOST.store(pool.touched_max, Ordering::Relaxed); // ORDER: a hint
+    // ORDER: hints.
+    if pool.touched_max >= slow::PEAK_LOOK.load(Ordering::Relaxed)
+        && retire::THREADS.load(Ordering::Relaxed) >= retire::THREADS_MIN
+    {
+        slow::LOOK.fetch_max(1, Ordering::Relaxed); // ORDER: a hint
+    }
+    let spare = pool.dirty_pages + pool.below_max();
     SPARE.store(spare, Ordering::Relaxed); // ORDER: a hint
     let bytes = pool.region.heap_bytes();
     if bytes == limit() {
@@ -175,8 +187,7 @@ mod tests {
             // SAFETY: a live block.
             unsafe { crate::heaps::large::free(block) };
             let pool = with_pool(NOBODY, |pool| {
-                let below = pool.touched_max - pool.touched_pages;
-                (pool.touched_pages, pool.dirty_pages + below)
+                (pool.touched_pages, pool.dirty_pages + pool.below_max())
             });
             let (touched, spare) = pool.expect("not within itself");
             assert!(spare >= pages as u32);

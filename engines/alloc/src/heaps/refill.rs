@@ -66,17 +66,19 @@ impl Heap {
         // SAFETY: the current span of a class is live (heap.H3); entries below `want` are there.
         unsafe {
             let span = &*self.current(class);
-            clean::forget_clean(span);
             let got = span.grab(want, bottom.add(want as usize));
             if got < want {
                 core::ptr::copy(bottom.add((want - got) as usize), bottom, got as usize);
             }
             bounds.open(bottom, got as usize, room);
-            // ORDER: the lock is held.
-            if self.fresh[class].load(Ordering::Relaxed) != 0 && got > 0 {
+            if got > 0 {
                 let block = |at: *mut Entry| (*at).block as usize;
-                let (from, to) = (block(bottom.add(got as usize - 1)), block(bottom));
-                self.freshen(class, span, from, to + span.size());
+                let (from, last) = (block(bottom.add(got as usize - 1)), block(bottom));
+                clean::forget_clean(self, span, from, last + span.size());
+                // ORDER: the lock is held.
+                if self.fresh[class].load(Ordering::Relaxed) != 0 {
+                    self.freshen(class, span, from, last + span.size());
+                }
             }
             got
         }
@@ -104,9 +106,7 @@ impl Heap {
     unsafe fn make_current(&self, span: *mut Span) -> *mut Span {
         // SAFETY: a span of this heap.
         let this = unsafe { &*span };
-        // SAFETY: the lock is held.
-        let clean = unsafe { clean::forget_clean(this) };
-        self.note_fresh(this.class(), clean);
+        self.note_fresh(this.class(), this.clean.load(Ordering::Relaxed)); // ORDER: the lock is held (span.S3)
         // ORDER: the lock is held (span.S3); the owner writes (span.S2).
         this.state.store(state::CURRENT, Ordering::Relaxed);
         this.left.store(u32::MAX, Ordering::Relaxed); // ORDER: own (span.S2, span.S6)
@@ -264,10 +264,8 @@ impl Heap {
                     return span.cast();
                 }
                 if self.fill(class) == 0 {
-                    // There is no room for another magazine: blocks are taken one by one, from a span that may have been
-                    // the current one, and purged, since the last (holes.O2).
-                    clean::forget_clean(&*span);
-                    return (*span).take();
+                    // There is no room for another magazine.
+                    return self.take_one(&*span);
                 }
             }
             self.pop_block(class)
@@ -282,21 +280,34 @@ impl Heap {
         // SAFETY: as the caller promises; the current span of a class is live (heap.H3).
         unsafe {
             let span = &*self.current(class);
-            // The purger may have purged pages since the last block (holes.O2).
-            clean::forget_clean(span);
-            let block = span.take();
+            let block = self.take_one(span);
             if !block.is_null() {
                 return block;
             }
             if span.collect() > 0 {
-                return span.take();
+                return self.take_one(span);
             }
             let span = self.next_span(class);
             if span.is_null() {
                 core::ptr::null_mut()
             } else {
-                (*span).take()
+                self.take_one(&*span)
             }
+        }
+    }
+
+    /// Takes a block of a span of this heap; null if there is none.
+    ///
+    /// # Safety
+    /// The heap's lock is held, and the caller may take from the span (span.S2).
+    pub unsafe fn take_one(&self, span: &Span) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let block = span.take();
+            if !block.is_null() {
+                clean::forget_clean(self, span, block.addr(), block.addr() + span.size());
+            }
+            block
         }
     }
 
@@ -333,15 +344,11 @@ impl Heap {
                 retire::release_own(self, SPARE.load(Ordering::Relaxed) < least); // ORDER: a hint
             }
             (slow::paths().before_growing)(self);
-            let (span, clean) = self.new_span(class);
-            if span.is_null() {
-                return span;
+            let span = self.new_span(class);
+            match span.is_null() {
+                true => span,
+                false => self.make_current(span),
             }
-            self.make_current(span);
-            if clean {
-                self.note_fresh(class, u16::MAX);
-            }
-            span
         }
     }
 

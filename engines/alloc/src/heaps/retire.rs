@@ -106,7 +106,7 @@ const OWN_ALL: usize = 4 << 20;
 const OWN_LEAST: usize = 64 << 10;
 /// With fewer threads each may hold what it does. Chains of ten sizes in two threads (`pattern glibc-thread`) took 16 % more
 /// instructions with the rule for two.
-const OWN_THREADS: usize = 8;
+pub const THREADS_MIN: u32 = 8;
 
 /// Number of heaps that have a thread.
 pub static THREADS: AtomicU32 = AtomicU32::new(0);
@@ -131,7 +131,7 @@ pub unsafe fn release_current(heap: &Heap) {
 pub unsafe fn release_own(heap: &Heap, raises: bool) {
     // ORDER: hints.
     let threads = THREADS.load(Ordering::Relaxed) as usize;
-    if threads < OWN_THREADS {
+    if threads < THREADS_MIN as usize {
         return;
     }
     let share = OWN_ALL / threads;

@@ -27,6 +27,8 @@ pub static CHECKED: AtomicU32 = AtomicU32::new(0);
 pub static WATCHED: AtomicU32 = AtomicU32::new(0);
 /// Bytes handed out since the last look at the limit; 0: no look is due. 1: one is due, for the purger's work alone.
 pub static LOOK: AtomicUsize = AtomicUsize::new(0);
+/// Pages of the peak from which on a look is due for it.
+pub static PEAK_LOOK: AtomicU32 = AtomicU32::new(1_024);
 
 /// The slow paths of the services.
 pub struct Paths {
@@ -40,7 +42,7 @@ pub struct Paths {
     pub settle_sparse: unsafe fn(usize, u32) -> u32,
     /// Counts pages that were not resident and have been handed out, so many so far. The pool's lock is held.
     pub handed_out: fn(u64),
-    /// Does the purger's work if it is owed, and looks at the limit of memory; no lock is held.
+    /// Does the purger's work if it is owed, and looks at the peak and at the limit of memory; no lock is held.
     pub near_limit: fn(),
     /// Handles the OS's refusal of so many bytes in a round of tries. `true`: another try may succeed.
     pub out_of_memory: fn(usize, &mut u32) -> bool,

@@ -46,15 +46,14 @@ impl Heap {
         (self.pages.load(Ordering::Relaxed) / EMPTY_SHARE).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
     }
 
-    /// Makes a span from pages of the pool; null if the OS refuses. The second value says whether none of its
-    /// pages is resident.
+    /// Makes a span from pages of the pool; null if the OS refuses. Pages of it that are not resident are clean.
     ///
     /// # Safety
     /// The heap's lock is held by its owner.
     #[unsafe(link_section = ".text.skinflint_first")]
-    pub unsafe fn new_span(&self, class: usize) -> (*mut Span, bool) {
+    pub unsafe fn new_span(&self, class: usize) -> *mut Span {
         // SAFETY: as the caller promises.
-        let (span, untouched) = unsafe { self.any_span(class) };
+        let span = unsafe { self.any_span(class) };
         // ORDER: the owner's own, and the lock is held.
         let slice = self.asked.load(Ordering::Relaxed) as usize;
         if !span.is_null()
@@ -65,12 +64,12 @@ impl Heap {
         {
             with_pool(self.holder(), |_| class::earn(slice));
         }
-        (span, untouched)
+        span
     }
 
     /// # Safety
     /// As for [`Heap::new_span`].
-    unsafe fn any_span(&self, class: usize) -> (*mut Span, bool) {
+    unsafe fn any_span(&self, class: usize) -> *mut Span {
         let least = class::get(class).size.div_ceil(4096);
         // ORDER: as in `steal`. A tenant's population is its own, and small at first.
         let mut pages = match self.usage.load(Ordering::Relaxed) {
@@ -86,7 +85,7 @@ impl Heap {
         unsafe {
             // Spans that this heap keeps for other classes go first (N1, N2).
             if let Some(span) = self.converted(class, pages) {
-                return (span, false);
+                return span;
             }
             // ORDER: the lock is held.
             if self.empty_pages.load(Ordering::Relaxed) >= pages
@@ -97,7 +96,7 @@ impl Heap {
             }
             cache::before_growing(self.holder(), pages);
             let made = self.try_span(class, pages);
-            if !made.0.is_null() || pages == least {
+            if !made.is_null() || pages == least {
                 return made;
             }
             pages = least;
@@ -155,7 +154,7 @@ impl Heap {
         }
     }
 
-    unsafe fn try_span(&self, class: usize, pages: u32) -> (*mut Span, bool) {
+    unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
         let info = class::get(class);
         let mut pages = pages;
         let made = with_pool(self.holder(), |pool| {
@@ -171,6 +170,8 @@ impl Heap {
             let slots = pages as usize * 4096 / info.size as usize;
             let units = units_for(slots);
             let offset = pool.region.desc_alloc(units)?;
+            // Those that are clean are no peak before blocks are taken from them (clean.K1).
+            pool.absent_pages += pages;
             let Some(run) = pool.take(pages, 1) else {
                 pool.region.desc_free(offset, units);
                 return None;
@@ -186,10 +187,14 @@ impl Heap {
             for page in run.page..run.page + pages {
                 publish::enter(pool.region.map_entry(page), offset);
             }
-            Some((span, run.clean))
+            if run.clean {
+                // SAFETY: as above: no other thread knows it.
+                clean::all_clean(unsafe { &*span });
+            }
+            Some(span)
         });
         let Some(made) = made.flatten() else {
-            return (core::ptr::null_mut(), false);
+            return core::ptr::null_mut();
         };
         self.pages.fetch_add(pages, Ordering::Relaxed); // ORDER: a statistic (heap.H4)
         class::population(class, pages as i32);

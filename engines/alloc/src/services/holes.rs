@@ -7,7 +7,7 @@
 //!
 //! O1  A page is purged only if every slot that touches it is free, and the heap's lock is held: then no thread can
 //!     allocate there before the purge is done (span.S5).
-//! O2  `clean` is forgotten before blocks are taken from a span; `HOLES` is the sum of its bits.
+//! O2  `clean` is forgotten as blocks are taken from a page, under the same lock; `HOLES` is the sum of its bits.
 //! O3  The lock is held for [`CHUNK`] spans at most, so that the owner's slow path waits for one
 //!     batch, about 100 µs, and its fast path for nothing.
 //!

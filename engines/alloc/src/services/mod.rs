@@ -29,6 +29,7 @@ mod names;
 pub mod options;
 mod pace;
 mod parent;
+mod peak;
 pub mod purger;
 pub mod reserve;
 pub mod rights;

@@ -101,8 +101,8 @@ pub struct Events {
     pub purged_pages: u64,
     /// Pages given back to the OS inside spans; part of `purged_pages`.
     pub purged_hole_pages: u64,
-    /// Purged pages inside spans that came into use again.
-    pub retaken_hole_pages: u64,
+    /// Pages inside spans that held nothing and were not resident, and that blocks were taken from: again, or first.
+    pub taken_hole_pages: u64,
     /// Pages of free runs used again while they were resident.
     pub reused_pages: u64,
     /// Blocks taken out of the magazines of threads (`idle`).
@@ -254,7 +254,7 @@ impl Snapshot {
             events: Events {
                 purged_pages: 0,
                 purged_hole_pages: 0,
-                retaken_hole_pages: 0,
+                taken_hole_pages: 0,
                 reused_pages: 0,
                 taken_blocks: 0,
                 purger_passes: 0,
@@ -639,7 +639,7 @@ fn count_events(into: &mut Snapshot, pool: &Pool) {
     into.events = Events {
         purged_pages: pool.purged_total + hole_pages,
         purged_hole_pages: hole_pages,
-        retaken_hole_pages: of(&clean::RETAKEN),
+        taken_hole_pages: of(&clean::TAKEN),
         reused_pages: pool.reused_dirty_total,
         taken_blocks: of(&idle::TAKEN_BLOCKS),
         // ORDER: as above.

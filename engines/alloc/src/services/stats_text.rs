@@ -218,7 +218,7 @@ fn events(out: &mut Writer<impl FnMut(&[u8])>, snapshot: &Snapshot) {
         ("requested_bytes", snapshot.requested_total),
         ("purged_pages", events.purged_pages),
         ("purged_hole_pages", events.purged_hole_pages),
-        ("retaken_hole_pages", events.retaken_hole_pages),
+        ("taken_hole_pages", events.taken_hole_pages),
         ("reused_pages", events.reused_pages),
         ("taken_blocks", events.taken_blocks),
         ("meshed_pages", events.meshed_pages),

@@ -14,7 +14,7 @@ use skinflint_base::hook::LinkedAllocator;
 use skinflint_base::sync::Ordering;
 
 use super::batch::PURGE_LOCK;
-use super::{check, cold, holes, purger, reserve, sample, sparse, stats_text, trim};
+use super::{check, cold, holes, peak, purger, reserve, sample, sparse, stats_text, trim};
 use crate::heaps::malloc::usable_size;
 use crate::heaps::slow::{Hardening, LOOK, Paths};
 use crate::mechanism::lock::Who;
@@ -64,6 +64,7 @@ const HARDENING: Hardening = Hardening {
 
 fn near_limit() {
     let more = purger::work_owed();
+    peak::look();
     reserve::look();
     if more {
         LOOK.fetch_max(1, Ordering::Relaxed); // ORDER: a hint

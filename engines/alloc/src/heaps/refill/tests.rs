@@ -31,7 +31,7 @@ fn taken(heap: &Heap, class: usize) -> (*mut Span, Vec<*mut u8>) {
         let first = unsafe { heap.take_locked(class) };
         let span = heap.current(class);
         // SAFETY: as above.
-        let rest = std::iter::from_fn(|| Some(unsafe { (*span).take() }));
+        let rest = std::iter::from_fn(|| Some(unsafe { heap.take_one(&*span) }));
         let rest = rest.take_while(|block| !block.is_null());
         (span, std::iter::once(first).chain(rest).collect())
     })
@@ -157,7 +157,7 @@ fn few_free_slots_of_full_spans_are_used_before_there_is_a_new_span() {
         let found = next_span(heap, class);
         let freed = of.remove(&found).expect("a span with a free slot");
         // SAFETY: the lock is held.
-        let block = locked(heap, || unsafe { (*found).take() });
+        let block = locked(heap, || unsafe { heap.take_one(&*found) });
         assert_eq!(block, freed);
     }
     let after = heap.pages.load(Ordering::Relaxed); // ORDER: as above
@@ -170,7 +170,7 @@ fn few_free_slots_of_full_spans_are_used_before_there_is_a_new_span() {
 fn taken_out(heap: &Heap, class: usize) {
     locked(heap, || {
         // SAFETY: the lock is held; the current span is live.
-        let take = || unsafe { (*heap.current(class)).take() };
+        let take = || unsafe { heap.take_one(&*heap.current(class)) };
         while !take().is_null() {}
     });
 }
