@@ -6,21 +6,18 @@
 //! ```
 //!
 //! K1  What the pool has handed out, less HOLES, is what may be resident: its highest is the peak that free pages are given
-//!     back for (claim.C2). Counted by spans it would have room for pages that were never touched: forty threads
+//!     back for (`pages::claim`). Counted by spans it would have room for pages that were never touched: forty threads
 //!     with a page of each of thirty sizes are handed out 34 MB, touch 13, and kept 8 more of free pages (stunnel4).
 //!
 //! Not here: which pages are dropped (`holes`).
 
-use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
+use skinflint_base::sync::{AtomicU64, Ordering};
 use skinflint_pages::PAGE;
 
 use super::changes;
-use super::pool::{MOST, TOUCHED, with_pool};
+use super::pool::{HOLES, MOST, TOUCHED, with_pool};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::span::Span;
-
-/// Pages inside spans that hold nothing and are not resident (holes.O2).
-pub static HOLES: AtomicU32 = AtomicU32::new(0);
 
 /// Number of such pages that blocks were taken from: each is a fault if it is touched.
 pub static TAKEN: AtomicU64 = AtomicU64::new(0);

@@ -13,7 +13,6 @@
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_pages::{Header, OWNER_NONE, Options, Pool};
 
-use super::clean::HOLES;
 use super::{nodes, retire, runs, slow};
 use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::Heap;
@@ -61,6 +60,9 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
 /// Pages of HEAP that are in use or dirty, as of the pool's last use: a heap that is about to grow compares this with
 /// the peak, without the pool's lock.
 pub static TOUCHED: AtomicU32 = AtomicU32::new(0);
+
+/// Pages inside spans that hold nothing and are not resident (holes.O2).
+pub static HOLES: AtomicU32 = AtomicU32::new(0);
 
 /// The most pages that may have been resident, as of the pool's last use (clean.K1): a hint.
 pub static MOST: AtomicU32 = AtomicU32::new(0);

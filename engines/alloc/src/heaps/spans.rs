@@ -16,7 +16,7 @@
 use skinflint_base::sync::Ordering;
 use skinflint_pages::OWNER_NONE;
 
-use super::pool::{SPARE, with_pool};
+use super::pool::{HOLES, SPARE, with_pool};
 use super::{cache, changes, clean, hints, nodes};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};
@@ -218,7 +218,7 @@ impl Heap {
         let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (span.S3)
         let units = this.units();
         if clean != 0 {
-            clean::HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
+            HOLES.fetch_sub(clean.count_ones(), Ordering::Relaxed); // ORDER: a statistic
         }
         with_pool(self.holder(), |pool| {
             for page in first..first + pages {

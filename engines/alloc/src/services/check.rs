@@ -23,7 +23,7 @@ use super::batch::PURGE_LOCK;
 use crate::heaps::large::Large;
 use crate::heaps::pool::pool_locked;
 use crate::heaps::slow::CHECKED;
-use crate::heaps::{changes, clean, fault, fork, pool, tls};
+use crate::heaps::{changes, fault, fork, pool, tls};
 use crate::mechanism::class::{self, MAX_CLASSES};
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::Who;
@@ -174,7 +174,7 @@ fn check_all(level: u32, mine: *mut Heap, pool: &Pool) -> Held {
         check_heap(level, heap, mine, &mut sums)?;
     }
     // ORDER: written under locks that are held (V1), here and below.
-    let holes = clean::HOLES.load(Ordering::Relaxed);
+    let holes = pool::HOLES.load(Ordering::Relaxed);
     hold(
         holes == sums.holes,
         "O2: HOLES is not the sum of the spans' clean pages",

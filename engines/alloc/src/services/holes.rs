@@ -18,8 +18,7 @@ use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 use skinflint_pages::{PAGE, purge::Batch};
 
 use super::batch::{PURGE_LOCK, batch};
-use crate::heaps::clean::HOLES;
-use crate::heaps::pool::TOUCHED;
+use crate::heaps::pool::{HOLES, TOUCHED};
 use crate::heaps::{cache, events, retire};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};

@@ -660,7 +660,7 @@ fn agree(into: &Snapshot, pool: &Pool, kept: usize) -> bool {
     let rows = &into.mapped;
     let in_use = rows.small + rows.large + rows.in_spans + rows.holes + rows.reserve;
     // ORDER: changed under the heaps' locks, which are held.
-    let holes = clean::HOLES.load(Ordering::Relaxed) as usize;
+    let holes = crate::heaps::pool::HOLES.load(Ordering::Relaxed) as usize;
     let heap_pages: usize = heaps()
         .map(|heap: &Heap| heap.pages.load(Ordering::Relaxed) as usize) // ORDER: as above
         .sum();

@@ -90,7 +90,7 @@ fn named(said: &[Held; 2], what: &str, at: usize) {
 fn a_count_that_is_wrong_is_named() {
     let books = Books::new();
     let heap = core::ptr::from_ref(books.heap) as usize;
-    books.one_more(1, &clean::HOLES, "O2: HOLES", 0);
+    books.one_more(1, &pool::HOLES, "O2: HOLES", 0);
     books.one_more(1, &books.heap.pages, "H4: a heap's pages", heap);
     books.one_more(1, &books.heap.empty_pages, "H4: a heap's empty pages", heap);
     books.one_more(2, &BESIDE, "P3: pages in use that are in no span", 0);
@@ -196,7 +196,7 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
     let clean = |to: u16, holes: i32| {
         move |_: &mut Pool| {
             span.clean.store(to, Ordering::Relaxed);
-            clean::HOLES.fetch_add(holes as u32, Ordering::Relaxed); // ORDER: as above
+            pool::HOLES.fetch_add(holes as u32, Ordering::Relaxed); // ORDER: as above
         }
     };
     let said = books.while_wrong(3, clean(1, 1), clean(0, -1));
@@ -223,9 +223,9 @@ fn pages_that_are_not_clean_and_events_that_do_not_come_are_named() {
 fn each_level_asked_for_is_checked_and_none_is_none() {
     let _alone = alone();
     let heaps_before = handles::heaps();
-    clean::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one test at a time
+    pool::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one test at a time
     let said = [0, 1, 2, 3].map(check_invariants);
-    clean::HOLES.fetch_sub(1, Ordering::Relaxed); // ORDER: as above
+    pool::HOLES.fetch_sub(1, Ordering::Relaxed); // ORDER: as above
     assert_eq!(said[0], Ok(()));
     for held in &said[1..] {
         assert!(held.expect_err("wrong").what.starts_with("O2: "));
@@ -285,7 +285,7 @@ fn what_a_watched_process_finds_wrong_it_says_and_ends() {
         watch(1, 1);
         maybe();
         say();
-        clean::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one thread
+        pool::HOLES.fetch_add(1, Ordering::Relaxed); // ORDER: one thread
         // At once: a check waits four times as long as the one before took.
         NEXT_NS.store(0, Ordering::Relaxed); // ORDER: as above
         maybe();
