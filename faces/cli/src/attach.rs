@@ -90,8 +90,8 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         level: args.level,
     };
     let recorded = sessions::attach(&target, &|news| match news {
-        News::Begun(_) if args.quiet => {}
-        News::Begun(what) => say!("skinflint: {what}"),
+        News::Begun(_) | News::Left(_) if args.quiet => {}
+        News::Begun(what) | News::Left(what) => say!("skinflint: {what}"),
         News::Trouble(what) => say!("skinflint: {what}"),
     })?;
     if !args.quiet {

@@ -45,4 +45,5 @@ mod tree;
 
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
+pub use server::Door;
 pub use session::{ChildEnd, Options, Session};

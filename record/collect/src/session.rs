@@ -31,7 +31,7 @@ use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sampler;
-use crate::server::{self, Caller, Listener};
+use crate::server::{self, Caller, Door, Listener};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -153,6 +153,7 @@ pub struct Session {
     folder: folder::Folder,
     living: Arc<AtomicUsize>,
     held: Option<Receiver<Held>>,
+    more_sockets: Arc<Door>,
     acceptor: JoinHandle<()>,
     controller: JoinHandle<()>,
     drain: JoinHandle<()>,
@@ -236,7 +237,8 @@ impl Session {
             drain.run(&received, |n| count.store(n, Ordering::Relaxed))
         })?;
         let door = Arc::clone(&meeting);
-        let acceptor = spawn("accept", move || accept(&door, &listener))?;
+        let more_sockets = listener.door();
+        let acceptor = spawn("accept", move || accept(&door, listener))?;
         let (control, door) = (
             control::ControlSocket::open(&folder.0)?,
             Arc::clone(&meeting),
@@ -250,6 +252,7 @@ impl Session {
             folder,
             living,
             held,
+            more_sockets,
             acceptor,
             controller,
             drain,
@@ -331,6 +334,12 @@ impl Session {
     /// Returns the path of the session's socket: a program that is attached to finds the collector there.
     pub fn socket(&self) -> PathBuf {
         self.folder.0.join("s")
+    }
+
+    /// Returns where one more socket comes in: a program in another network namespace finds the collector there, by the
+    /// abstract name that [`Session::socket`] is.
+    pub fn door(&self) -> Arc<Door> {
+        Arc::clone(&self.more_sockets)
     }
 
     /// Notes that all modules of the program that was attached to lead to the recorder: until this is called, the
@@ -507,15 +516,19 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 /// The most connections that are accepted between two rounds of answers.
 const MOST_AT_ONCE: usize = 128;
 
-fn accept(meeting: &Meeting, listener: &Listener) {
+fn accept(meeting: &Meeting, mut listener: Listener) {
     let mut arrivals = Arrivals::default();
     let mut callers = Vec::new();
     // ORDER: Relaxed; see `Session::finish`.
     while !meeting.stop.load(Ordering::Relaxed) {
-        let mut fds = listener.fds().to_vec();
+        let mut fds = listener.fds();
         fds.extend(arrivals.fds());
         let ready = server::poll(&fds, 50);
-        for which in (0..2).filter(|&which| ready[which]) {
+        let count = listener.count();
+        if ready[count] {
+            listener.take_in();
+        }
+        for which in (0..count).filter(|&which| ready[which]) {
             for _ in 0..MOST_AT_ONCE {
                 match listener.accept(which) {
                     Ok(Some(arrival)) => {
