@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use skinflint_base::ring::{
     HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
@@ -334,6 +334,30 @@ impl Session {
     /// Returns the path of the session's socket: a program that is attached to finds the collector there.
     pub fn socket(&self) -> PathBuf {
         self.folder.0.join("s")
+    }
+
+    /// Waits until the last snapshot of a program that was left has been taken, within bounds.
+    pub fn settle(&self) {
+        let is_settled = || {
+            let known = lock(&self.meeting.known);
+            let mut living = known
+                .processes
+                .iter()
+                .filter_map(|met| met.process.upgrade());
+            living.all(|process| {
+                let header = process.first.header();
+                // ORDER: Acquire for both; the sampler's Release, when the snapshot is in the trace's queue.
+                let asked = header.snapshot_asked.load(Ordering::Acquire);
+                let done = header.snapshot_done.load(Ordering::Acquire);
+                // ORDER: Relaxed; a flag.
+                asked == done || process.ended.load(Ordering::Relaxed)
+            })
+        };
+        let until = Instant::now() + SNAPSHOT_PATIENCE;
+        // CLOCK: a bounded wait, and its bound ends it
+        while !is_settled() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+        }
     }
 
     /// Returns where one more socket comes in: a program in another network namespace finds the collector there, by the

@@ -300,6 +300,19 @@ extern "C" fn snapshot_asked(cause: u32, stack: u64) {
     header.look_stack.store(0, Ordering::Relaxed); // ORDER: Relaxed; read while this thread is stopped.
 }
 
+/// Asks for the last snapshot, and does not wait: whoever leaves a program keeps no thread of it for that.
+#[cold]
+pub fn ask_for_the_last_snapshot() {
+    if let Some(header) = header() {
+        publish_own_bytes();
+        // ORDER: Relaxed; the number that is raised below publishes both.
+        header.snapshot_cause.store(SNAPSHOT_EXIT, Ordering::Relaxed);
+        header.asked_ns.store(sys::monotonic_ns(), Ordering::Relaxed); // ORDER: as the cause.
+        header.snapshot_asked.fetch_add(1, Ordering::AcqRel); // ORDER: AcqRel; publishes the cause.
+        notify_collector();
+    }
+}
+
 /// Raises the number of snapshots asked for, and waits until this number is done.
 fn ask_and_wait(header: &ProcessHeader, session: &SessionPage) {
     // ORDER: AcqRel publishes the cause, Acquire for the answer.

@@ -124,7 +124,10 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     }
     if lives {
         match leave(pid, &recorder, &session, entries) {
-            Ok(Some(stood)) => tell(News::Left(&format!("left {pid}; {}", stood_still(stood)))),
+            Ok(Some(stood)) => {
+                session.settle();
+                tell(News::Left(&format!("left {pid}; {}", stood_still(stood))));
+            }
             Ok(None) => {}
             Err(trouble) => tell(News::Trouble(&trouble)),
         }
@@ -286,4 +289,21 @@ fn is_narrow(folder: &Path) -> bool {
     let read =
         std::fs::File::open(folder.join("exe")).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head == *b"\x7fELF\x01"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_32_bits_are_known_by_their_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let is = |head: &[u8]| {
+            std::fs::write(folder.path().join("exe"), head).expect("written");
+            is_narrow(folder.path())
+        };
+        assert!(is(b"\x7fELF\x01\x01\x01"));
+        assert!(!is(b"\x7fELF\x02\x01\x01"));
+        assert!(!is(b"\x7fELF") && !is_narrow(Path::new("/nowhere")));
+    }
 }
