@@ -1,11 +1,12 @@
 /*
  * waits.c KIND: its first thread waits in one system call, until another thread has read a byte from stdin.
  *
- *   read poll select epoll recv futex sigtimedwait semop sleep crowd filtered
+ *   read poll select epoll recv futex sigtimedwait semop sleep crowd churn filtered
  *
  * It answers with its process id, then, when the call is done, with "KIND result". `sleep` waits for ten seconds by
  * the clock, and says what is left of them. `recv` has a timeout, which makes the kernel end it at any stop. `crowd` has
  * 200 threads that take and free blocks of 97 bytes; at the byte each takes one of 89, and they end at a second byte.
+ * `churn` does not wait: it takes and frees large blocks, and is inside the allocator nearly all the time.
  * `filtered` waits as `read` does, behind a filter of system calls (seccomp) that ends the process at `socket`.
  * It ends by SIGALRM after 120 s, lest it be forgotten.
  */
@@ -99,6 +100,23 @@ static long crowd(void)
     return CROWD;
 }
 
+/* So large that each call takes the arena's lock: smaller ones stay in the thread's own cache. */
+NOINLINE static long churned(void)
+{
+    enum { KEPT = 64 };
+    static void *kept[KEPT];
+    unsigned at = 1;
+    while (stage == 0) {
+        at = at * 1103515245 + 12345;
+        void **place = &kept[at >> 16 & (KEPT - 1)];
+        free(*place);
+        *place = must_malloc(2000 + (at >> 8 & 0x3fff));
+    }
+    for (int i = 0; i < KEPT; i++)
+        free(kept[i]);
+    return KEPT;
+}
+
 static void filter(void)
 {
     struct sock_filter steps[] = {
@@ -148,6 +166,8 @@ static long waited(const char *kind)
         struct timespec long_time = {100000, 0};
         return sigtimedwait(&set, NULL, &long_time);
     }
+    if (strcmp(kind, "churn") == 0)
+        return churned();
     CHECK(strcmp(kind, "sleep") == 0);
     return slept();
 }

@@ -119,7 +119,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let lives = wait(pid, &session, until);
     if lives && args.looks {
-        // This comes before gdb traces it: a process has one tracer.
+        // This comes before it is made to leave: a process has one tracer.
         session.look_now();
     }
     if lives {

@@ -192,6 +192,26 @@ fn a_program_with_two_hundred_threads_in_malloc() {
     assert_eq!(report.blocks_of(89), (200, 200));
 }
 
+/// It holds the allocator's lock nearly whenever it is stopped: a call from there would wait for itself.
+#[test]
+fn a_program_that_does_nothing_but_allocate() {
+    let bench = Bench::new();
+    let mut command = bench.command(program("waits"));
+    command.arg("churn");
+    let mut churn = Running::start(command);
+    let pid = churn.line();
+    for _ in 0..5 {
+        let attached = attach(&bench, &pid, "churn.sft", &[]);
+        detach(&bench, &pid, attached);
+        assert_eq!(leads(&pid), 0);
+        let report = bench.report_at("churn.sft", "end");
+        assert_eq!(report.number("completeness.lost_events"), 0);
+    }
+    churn.say(b"x");
+    assert_eq!(churn.line(), "churn 64 77");
+    assert_eq!(churn.finish(PATIENCE).status.code(), Some(6));
+}
+
 /// It was stopped by a signal before, and is afterwards.
 #[test]
 fn a_program_that_is_stopped_stays_so() {
