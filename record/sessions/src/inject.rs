@@ -23,7 +23,6 @@ mod memory;
 mod modules;
 mod tracee;
 
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +37,7 @@ use fit::Places;
 use load::Loading;
 use memory::Memory;
 use modules::Modules;
-use tracee::{NotStopped, Stopped};
+use tracee::{Late, NotStopped, Stopped};
 
 /// The longest search for a thread at a fit place.
 const SEARCH: Duration = Duration::from_secs(20);
@@ -126,7 +125,7 @@ fn on_some_thread(asked: &Asked<'_>) -> Result<Answer> {
     let mut program = Program::read(asked)?;
     let until = Instant::now() + SEARCH;
     let mut pause = Duration::from_millis(1);
-    let mut stuck = HashSet::new();
+    let late = Late::default();
     let mut round = 0;
     let mut why = String::from("it has no thread that stops");
     loop {
@@ -134,19 +133,10 @@ fn on_some_thread(asked: &Asked<'_>) -> Result<Answer> {
         if all.is_empty() {
             bail!("it has ended");
         }
-        for tid in all
-            .into_iter()
-            .filter(|tid| !stuck.contains(tid))
-            .collect::<Vec<_>>()
-        {
-            let thread = match Stopped::stop(asked.pid, tid) {
+        for tid in all {
+            let thread = match Stopped::stop(asked.pid, tid, &late) {
                 Ok(thread) => thread,
-                Err(NotStopped::Gone | NotStopped::Signalled) => continue,
-                Err(NotStopped::Waits) => {
-                    // It stays seized until this thread ends (I2), and cannot be seized again.
-                    stuck.insert(tid);
-                    continue;
-                }
+                Err(NotStopped::Gone | NotStopped::Signalled | NotStopped::Waits) => continue,
                 Err(NotStopped::Narrow) => {
                     bail!("it runs 32-bit code; the recorder is a 64-bit library")
                 }

@@ -10,10 +10,14 @@
 //!     call itself raises are not, since the kernel would take their handlers away; sent by others, they are held back
 //!     here and sent again.
 //! P3  Waits ask for this thread only, and each has a bound.
+//! P4  A thread that does not stop in time (it waits in the kernel, or for a processor) is looked at again later, and let
+//!     go as soon as it stands: it may hold what a call waits for.
 //!
 //! Not here: which thread, and whether it is at a place that allows calls (fit.rs).
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::machine::{self, Registers, Unreadable, Vectors};
@@ -84,6 +88,7 @@ pub(super) struct Stopped {
     runs: bool,
     is_gone: bool,
     held_back: Vec<i32>,
+    late: Late,
 }
 
 enum Waited {
@@ -106,10 +111,11 @@ fn wait(tid: u32) -> Waited {
     }
 }
 
-/// Waits for a stop until `until`, with steps that grow: most stops come within microseconds.
-fn wait_until(tid: u32, until: Instant) -> Waited {
+/// Waits for a stop until `until`, with steps that grow: most stops come within microseconds. Does `meanwhile` at each.
+fn wait_until(tid: u32, until: Instant, mut meanwhile: impl FnMut()) -> Waited {
     let mut step = Duration::from_micros(10);
     loop {
+        meanwhile();
         match wait(tid) {
             // CLOCK: a bounded wait, and its bound ends it
             Waited::Runs if Instant::now() < until => std::thread::sleep(step),
@@ -138,16 +144,49 @@ fn mask(what: u32, tid: u32, mask: &mut u64) -> io::Result<()> {
     }
 }
 
+/// Threads that were told to stop and have not done so yet: they stay seized, and stand as soon as they can (P4).
+#[derive(Clone, Default)]
+pub(super) struct Late(Rc<RefCell<Vec<u32>>>);
+
+impl Late {
+    fn has(&self, tid: u32) -> bool {
+        self.0.borrow().contains(&tid)
+    }
+
+    fn remove(&self, tid: u32) {
+        self.0.borrow_mut().retain(|other| *other != tid);
+    }
+
+    /// Lets those go that stand by now.
+    fn let_go(&self, pid: u32) {
+        let all = self.0.borrow().clone();
+        for tid in all {
+            drop(Stopped::stop(pid, tid, self));
+        }
+    }
+}
+
 impl Stopped {
-    /// Stops a thread.
-    pub(super) fn stop(pid: u32, tid: u32) -> Result<Stopped, NotStopped> {
-        request(libc::PTRACE_SEIZE as _, tid, 0).map_err(|error| match error.raw_os_error() {
-            Some(libc::ESRCH) => NotStopped::Gone,
-            _ => NotStopped::Refused(error),
-        })?;
-        let _ = request(libc::PTRACE_INTERRUPT as _, tid, 0);
-        match wait_until(tid, Instant::now() + STOP_PATIENCE) {
-            Waited::Runs => return Err(NotStopped::Waits),
+    /// Stops a thread, or looks whether one of the late ones has stopped.
+    pub(super) fn stop(pid: u32, tid: u32, late: &Late) -> Result<Stopped, NotStopped> {
+        let mut until = Instant::now();
+        if !late.has(tid) {
+            request(libc::PTRACE_SEIZE as _, tid, 0).map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::ESRCH) => NotStopped::Gone,
+                    _ => NotStopped::Refused(error),
+                }
+            })?;
+            let _ = request(libc::PTRACE_INTERRUPT as _, tid, 0);
+            until += STOP_PATIENCE;
+        }
+        let waited = wait_until(tid, until, || ());
+        late.remove(tid);
+        match waited {
+            Waited::Runs => {
+                late.0.borrow_mut().push(tid);
+                return Err(NotStopped::Waits);
+            }
             Waited::Gone => return Err(NotStopped::Gone),
             Waited::Stands(0) => {}
             Waited::Stands(signal) => {
@@ -167,6 +206,7 @@ impl Stopped {
                 runs: false,
                 is_gone: false,
                 held_back: Vec::new(),
+                late: late.clone(),
             }),
             Err(error) => {
                 let _ = request(libc::PTRACE_DETACH as _, tid, 0);
@@ -222,8 +262,8 @@ impl Stopped {
         loop {
             request(libc::PTRACE_CONT as _, self.tid, passed_on).map_err(Fault::Kernel)?;
             self.runs = true;
-            let signal = match wait_until(self.tid, until) {
-                Waited::Runs => return Err(self.late()),
+            let signal = match wait_until(self.tid, until, || self.late.let_go(self.pid)) {
+                Waited::Runs => return Err(self.interrupt()),
                 Waited::Gone => {
                     self.is_gone = true;
                     return Err(Fault::Ended);
@@ -248,14 +288,16 @@ impl Stopped {
     }
 
     /// Stops it in the middle of a call that takes too long.
-    fn late(&mut self) -> Fault {
+    fn interrupt(&mut self) -> Fault {
         let _ = request(libc::PTRACE_INTERRUPT as _, self.tid, 0);
-        match wait_until(self.tid, Instant::now() + STOP_PATIENCE) {
+        match wait_until(self.tid, Instant::now() + STOP_PATIENCE, || ()) {
             Waited::Runs => {}
             Waited::Gone => self.is_gone = true,
             Waited::Stands(signal) => {
                 self.runs = false;
-                self.held_back.extend((signal != 0).then_some(signal));
+                // The breakpoint, after all, is no signal of the program's.
+                let is_sent = signal != 0 && self.is_sent();
+                self.held_back.extend(is_sent.then_some(signal));
             }
         }
         Fault::Late(Registers::of(self.tid).map_or(0, |now| now.pc()))
@@ -273,7 +315,7 @@ impl Stopped {
     /// Puts everything back that calls have changed.
     fn put_back(&mut self) {
         if self.runs {
-            let _ = self.late();
+            let _ = self.interrupt();
         }
         let Some(mut kept) = self.kept.take() else {
             return;
