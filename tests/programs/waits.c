@@ -59,6 +59,7 @@ static long slept(void)
 {
     struct timespec ten = {10, 0}, left = {0, 0}, begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
+    /* CLOCK: the call under test; that it lasts at least that long is its promise. */
     int result = nanosleep(&ten, &left);
     clock_gettime(CLOCK_MONOTONIC, &end);
     long took_ms = (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000;
@@ -77,7 +78,7 @@ NOINLINE static void *churn(void *unused)
     OPAQUE(kept);
     pthread_barrier_wait(&all);
     while (stage == 1)
-        usleep(1000);
+        usleep(1000); /* CLOCK: poll step; SIGALRM bounds it */
     return NULL;
 }
 

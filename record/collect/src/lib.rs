@@ -40,6 +40,7 @@ mod sampler;
 mod server;
 mod session;
 mod stream;
+mod system;
 mod tops;
 mod tree;
 

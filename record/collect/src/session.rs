@@ -32,6 +32,7 @@ use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sampler;
 use crate::server::{self, Caller, Door, Listener};
+use crate::system::{page_bytes, system};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -785,34 +786,4 @@ fn text(bytes: &[u8]) -> String {
         .position(|&byte| byte == 0)
         .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: no memory is involved.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as u64
-}
-
-/// Returns the kernel's release and the machine.
-fn system() -> String {
-    // SAFETY: all-zero is valid; `uname` fills it with zero-terminated texts.
-    unsafe {
-        let mut names: libc::utsname = std::mem::zeroed();
-        if libc::uname(&mut names) != 0 {
-            return String::new();
-        }
-        let text = |field: &[libc::c_char]| {
-            let bytes: Vec<u8> = field
-                .iter()
-                .take_while(|c| **c != 0)
-                .map(|c| *c as u8)
-                .collect();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        format!(
-            "{} {} {}",
-            text(&names.sysname),
-            text(&names.release),
-            text(&names.machine)
-        )
-    }
 }

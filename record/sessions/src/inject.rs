@@ -14,6 +14,7 @@
 //! Not here: what the function does (record-so/src/attach.rs); what can be known before anything is stopped
 //! (attach.rs).
 
+mod asked;
 mod calls;
 mod filters;
 mod fit;
@@ -28,10 +29,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use skinflint_collect::Door;
 use skinflint_procfs::process::threads;
 use skinflint_procfs::status::tracer;
 
+pub(crate) use asked::Asked;
 use calls::{Calls, Entries};
 use fit::Places;
 use load::Loading;
@@ -43,27 +44,6 @@ use tracee::{Late, NotStopped, Stopped};
 const SEARCH: Duration = Duration::from_secs(20);
 /// Rounds through all threads after which the modules are read anew: some may have come since.
 const ROUNDS: u32 = 8;
-
-/// A call to be made in a program.
-pub(crate) struct Asked<'a> {
-    pub(crate) pid: u32,
-    /// The recorder's library, as this process sees it.
-    pub(crate) library: &'a Path,
-    /// The function of the recorder.
-    pub(crate) function: &'a str,
-    /// Its argument.
-    pub(crate) socket: &'a Path,
-    /// The longest time for it.
-    pub(crate) patience: Duration,
-    /// Takes a socket that listens in the program's network namespace, if that is not ours.
-    pub(crate) elsewhere: Option<&'a Door>,
-}
-
-impl Asked<'_> {
-    fn is_to_leave(&self) -> bool {
-        self.function == "skinflint_detach"
-    }
-}
 
 /// What came of it.
 pub(crate) struct Answer {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::Asked;
+use super::asked::Asked;
 use super::calls::{self, Calls};
 use super::memory::Memory;
 use super::modules::{Module, Modules};

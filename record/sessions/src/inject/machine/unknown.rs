@@ -6,14 +6,14 @@ use std::io;
 use skinflint_unwind::Frame;
 
 /// Why nothing can be called on this architecture.
-pub(in super::super) const REFUSAL: Option<&str> =
+pub(crate) const REFUSAL: Option<&str> =
     Some("attach: not on this architecture yet; start the program with `skinflint record`");
 
 #[derive(Clone)]
-pub(in super::super) struct Registers;
+pub(crate) struct Registers;
 
 /// Why registers could not be read.
-pub(in super::super) enum Unreadable {
+pub(crate) enum Unreadable {
     #[allow(dead_code)]
     Narrow,
     Error(io::Error),
@@ -24,15 +24,15 @@ fn not_here() -> io::Error {
 }
 
 impl Registers {
-    pub(in super::super) fn of(_tid: u32) -> Result<Registers, Unreadable> {
+    pub(crate) fn of(_tid: u32) -> Result<Registers, Unreadable> {
         Err(Unreadable::Error(not_here()))
     }
 
-    pub(in super::super) fn set(&self, _tid: u32) -> io::Result<()> {
+    pub(crate) fn set(&self, _tid: u32) -> io::Result<()> {
         Err(not_here())
     }
 
-    pub(in super::super) fn frame(&self) -> Frame {
+    pub(crate) fn frame(&self) -> Frame {
         Frame {
             pc: 0,
             sp: 0,
@@ -41,53 +41,53 @@ impl Registers {
         }
     }
 
-    pub(in super::super) fn has_thread(&self) -> bool {
+    pub(crate) fn has_thread(&self) -> bool {
         false
     }
 
-    pub(in super::super) fn free_stack(&self) -> u64 {
+    pub(crate) fn free_stack(&self) -> u64 {
         0
     }
 
-    pub(in super::super) fn for_call(&self, _: u64, _: &[u64], _: u64) -> (Registers, u64) {
+    pub(crate) fn for_call(&self, _: u64, _: &[u64], _: u64) -> (Registers, u64) {
         (Registers, 0)
     }
 
-    pub(in super::super) fn result(&self) -> u64 {
+    pub(crate) fn result(&self) -> u64 {
         0
     }
 
-    pub(in super::super) fn pc(&self) -> u64 {
+    pub(crate) fn pc(&self) -> u64 {
         0
     }
 
-    pub(in super::super) fn is_stopped_by(&self, _breakpoint: u64) -> bool {
+    pub(crate) fn is_stopped_by(&self, _breakpoint: u64) -> bool {
         false
     }
 
-    pub(in super::super) fn gives_up_a_call(&self) -> bool {
+    pub(crate) fn gives_up_a_call(&self) -> bool {
         false
     }
 
-    pub(in super::super) fn begin_again(&mut self) {}
+    pub(crate) fn begin_again(&mut self) {}
 }
 
-pub(in super::super) struct Vectors;
+pub(crate) struct Vectors;
 
 impl Vectors {
-    pub(in super::super) fn of(_tid: u32) -> io::Result<Vectors> {
+    pub(crate) fn of(_tid: u32) -> io::Result<Vectors> {
         Err(not_here())
     }
 
-    pub(in super::super) fn set(&mut self, _tid: u32) -> io::Result<()> {
+    pub(crate) fn set(&mut self, _tid: u32) -> io::Result<()> {
         Err(not_here())
     }
 }
 
-pub(in super::super) fn has_shadow_stack(_tid: u32) -> bool {
+pub(crate) fn has_shadow_stack(_tid: u32) -> bool {
     false
 }
 
-pub(in super::super) fn breakpoint(_code: &[u8]) -> Option<usize> {
+pub(crate) fn breakpoint(_code: &[u8]) -> Option<usize> {
     None
 }

@@ -15,13 +15,13 @@ use skinflint_unwind::Frame;
 
 /// The registers of a thread that is stopped.
 #[derive(Clone)]
-pub(in super::super) struct Registers(libc::user_regs_struct);
+pub(crate) struct Registers(libc::user_regs_struct);
 
 /// Why nothing can be called on this architecture.
-pub(in super::super) const REFUSAL: Option<&str> = None;
+pub(crate) const REFUSAL: Option<&str> = None;
 
 /// Why registers could not be read.
-pub(in super::super) enum Unreadable {
+pub(crate) enum Unreadable {
     /// The thread runs 32-bit code.
     Narrow,
     Error(io::Error),
@@ -79,7 +79,7 @@ const SET: libc::c_uint = 0x4205;
 const WORDS: usize = size_of::<libc::user_regs_struct>() / 8;
 
 impl Registers {
-    pub(in super::super) fn of(tid: u32) -> Result<Registers, Unreadable> {
+    pub(crate) fn of(tid: u32) -> Result<Registers, Unreadable> {
         let mut bytes = [0u8; WORDS * 8];
         let got = regset(GET, tid, NT_PRSTATUS, &mut bytes).map_err(Unreadable::Error)?;
         // SAFETY: plain numbers, of the same size.
@@ -90,13 +90,13 @@ impl Registers {
         }
     }
 
-    pub(in super::super) fn set(&self, tid: u32) -> io::Result<()> {
+    pub(crate) fn set(&self, tid: u32) -> io::Result<()> {
         // SAFETY: plain numbers, of the same size.
         let mut bytes: [u8; WORDS * 8] = unsafe { std::mem::transmute(self.0) };
         regset(SET, tid, NT_PRSTATUS, &mut bytes).map(drop)
     }
 
-    pub(in super::super) fn frame(&self) -> Frame {
+    pub(crate) fn frame(&self) -> Frame {
         Frame {
             pc: self.0.rip,
             sp: self.0.rsp,
@@ -106,17 +106,17 @@ impl Registers {
     }
 
     /// Whether it has what the C library keeps for each thread.
-    pub(in super::super) fn has_thread(&self) -> bool {
+    pub(crate) fn has_thread(&self) -> bool {
         self.0.fs_base != 0
     }
 
     /// Returns the top of the stack that is free for a call (X1).
-    pub(in super::super) fn free_stack(&self) -> u64 {
+    pub(crate) fn free_stack(&self) -> u64 {
         self.0.rsp.wrapping_sub(RED_ZONE) & !63
     }
 
     /// Returns the registers at the entry of a function, and the address of the word that must hold where it returns to.
-    pub(in super::super) fn for_call(
+    pub(crate) fn for_call(
         &self,
         function: u64,
         arguments: &[u64],
@@ -143,56 +143,56 @@ impl Registers {
         (Registers(registers), registers.rsp)
     }
 
-    pub(in super::super) fn result(&self) -> u64 {
+    pub(crate) fn result(&self) -> u64 {
         self.0.rax
     }
 
-    pub(in super::super) fn pc(&self) -> u64 {
+    pub(crate) fn pc(&self) -> u64 {
         self.0.rip
     }
 
     /// Whether the thread has run into the breakpoint at this address.
-    pub(in super::super) fn is_stopped_by(&self, breakpoint: u64) -> bool {
+    pub(crate) fn is_stopped_by(&self, breakpoint: u64) -> bool {
         self.0.rip == breakpoint + 1
     }
 
     /// Whether the thread was stopped in a system call that the kernel does not restart (X2).
-    pub(in super::super) fn gives_up_a_call(&self) -> bool {
+    pub(crate) fn gives_up_a_call(&self) -> bool {
         let failed = self.0.rax as i64 == -i64::from(libc::EINTR);
         failed && NOT_RESTARTED.contains(&(self.0.orig_rax as i64))
     }
 
     /// Begins the interrupted system call again: its arguments are still there.
-    pub(in super::super) fn begin_again(&mut self) {
+    pub(crate) fn begin_again(&mut self) {
         self.0.rax = self.0.orig_rax;
         self.0.rip -= 2;
     }
 }
 
 /// The other registers: floating point and vectors, in the size that this processor has.
-pub(in super::super) struct Vectors(Vec<u8>);
+pub(crate) struct Vectors(Vec<u8>);
 
 impl Vectors {
-    pub(in super::super) fn of(tid: u32) -> io::Result<Vectors> {
+    pub(crate) fn of(tid: u32) -> io::Result<Vectors> {
         let mut bytes = vec![0; 64 << 10];
         let got = regset(GET, tid, NT_X86_XSTATE, &mut bytes)?;
         bytes.truncate(got);
         Ok(Vectors(bytes))
     }
 
-    pub(in super::super) fn set(&mut self, tid: u32) -> io::Result<()> {
+    pub(crate) fn set(&mut self, tid: u32) -> io::Result<()> {
         regset(SET, tid, NT_X86_XSTATE, &mut self.0).map(drop)
     }
 }
 
 /// Whether the processor keeps a second stack of return addresses for the thread: a call that was not made by an
 /// instruction does not return then.
-pub(in super::super) fn has_shadow_stack(tid: u32) -> bool {
+pub(crate) fn has_shadow_stack(tid: u32) -> bool {
     let mut pointer = [0u8; 8];
     regset(GET, tid, NT_X86_SHSTK, &mut pointer).is_ok_and(|got| got == 8)
 }
 
 /// Finds an instruction, or a byte of one, that stops who runs into it.
-pub(in super::super) fn breakpoint(code: &[u8]) -> Option<usize> {
+pub(crate) fn breakpoint(code: &[u8]) -> Option<usize> {
     code.iter().position(|byte| *byte == 0xcc)
 }
