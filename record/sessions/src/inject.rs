@@ -25,7 +25,6 @@ mod modules;
 mod tracee;
 
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};

@@ -108,6 +108,12 @@ fn a_program_in_namespaces_of_its_own() {
     assert_eq!(report.blocks_of(61), (10, 6));
     assert_eq!(report.text("program.name"), "talk");
     assert_eq!(report.number("program.pid").to_string(), pid);
+    // Its thread has a name, found by the number that it has outside.
+    let thread = &report.0["threads"][0];
+    assert_eq!(
+        (thread["name"].as_str(), thread["tid"].to_string()),
+        (Some("talk"), pid)
+    );
     assert_eq!(bench.report_at("again.sft", "end").blocks_of(67), (10, 10));
 }
 
