@@ -46,5 +46,5 @@ mod tree;
 
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
-pub use server::Door;
+pub use server::LateSockets;
 pub use session::{ChildEnd, Options, Session};

@@ -24,26 +24,26 @@ use skinflint_base::ring::{HELLO_MAGIC, Hello, Welcome};
 
 use crate::process::lock;
 
-/// The listening sockets: by path, by the abstract name of the same text, and those that came later ([`Door`]).
+/// The listening sockets: by path, by the abstract name of the same text, and those that came later ([`LateSockets`]).
 pub struct Listener {
     sockets: Vec<OwnedFd>,
-    door: Arc<Door>,
+    late: Arc<LateSockets>,
 }
 
 /// Where more sockets come in while others are listened at: of programs that reach none of ours, in a network namespace
 /// of their own.
-pub struct Door {
+pub struct LateSockets {
     /// Becomes readable when one has come.
-    bell: OwnedFd,
+    notifier: OwnedFd,
     waiting: Mutex<Vec<OwnedFd>>,
 }
 
-impl Door {
-    fn make() -> io::Result<Door> {
+impl LateSockets {
+    fn make() -> io::Result<LateSockets> {
         // SAFETY: no memory is involved.
-        let bell = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        Ok(Door {
-            bell,
+        let notifier = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        Ok(LateSockets {
+            notifier,
             waiting: Mutex::default(),
         })
     }
@@ -53,7 +53,7 @@ impl Door {
         lock(&self.waiting).push(socket);
         let one = 1u64.to_ne_bytes();
         // SAFETY: eight bytes of ours.
-        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        unsafe { libc::write(self.notifier.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
 
@@ -156,18 +156,18 @@ impl Listener {
         std::fs::rename(&hidden, path)?;
         Ok(Listener {
             sockets: vec![by_path, listen(path, true)?],
-            door: Arc::new(Door::make()?),
+            late: Arc::new(LateSockets::make()?),
         })
     }
 
     /// Returns where more sockets come in.
-    pub fn door(&self) -> Arc<Door> {
-        Arc::clone(&self.door)
+    pub fn late_sockets(&self) -> Arc<LateSockets> {
+        Arc::clone(&self.late)
     }
 
-    /// Returns the descriptors, to wait on; the last is that of the door.
+    /// Returns the descriptors, to wait on; the last says that more have come in.
     pub fn fds(&self) -> Vec<RawFd> {
-        let sockets = self.sockets.iter().chain([&self.door.bell]);
+        let sockets = self.sockets.iter().chain([&self.late.notifier]);
         sockets.map(AsRawFd::as_raw_fd).collect()
     }
 
@@ -176,18 +176,18 @@ impl Listener {
         self.sockets.len()
     }
 
-    /// Takes in what has come to the door.
-    pub fn take_in(&mut self) {
+    /// Listens at what has come in, too.
+    pub fn take_late(&mut self) {
         let mut count = [0u8; 8];
         // SAFETY: eight bytes of ours.
         unsafe {
             libc::read(
-                self.door.bell.as_raw_fd(),
+                self.late.notifier.as_raw_fd(),
                 count.as_mut_ptr().cast(),
                 count.len(),
             )
         };
-        self.sockets.append(&mut lock(&self.door.waiting));
+        self.sockets.append(&mut lock(&self.late.waiting));
     }
 
     /// Accepts a connection at one of the sockets; `None` if there is none, or the kernel does not say whose it is.

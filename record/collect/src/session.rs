@@ -31,7 +31,7 @@ use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sampler;
-use crate::server::{self, Caller, Door, Listener};
+use crate::server::{self, Caller, LateSockets, Listener};
 use crate::system::{page_bytes, system};
 
 /// How to record.
@@ -154,7 +154,7 @@ pub struct Session {
     folder: folder::Folder,
     living: Arc<AtomicUsize>,
     held: Option<Receiver<Held>>,
-    more_sockets: Arc<Door>,
+    more_sockets: Arc<LateSockets>,
     acceptor: JoinHandle<()>,
     controller: JoinHandle<()>,
     drain: JoinHandle<()>,
@@ -238,7 +238,7 @@ impl Session {
             drain.run(&received, |n| count.store(n, Ordering::Relaxed))
         })?;
         let door = Arc::clone(&meeting);
-        let more_sockets = listener.door();
+        let more_sockets = listener.late_sockets();
         let acceptor = spawn("accept", move || accept(&door, listener))?;
         let (control, door) = (
             control::ControlSocket::open(&folder.0)?,
@@ -363,7 +363,7 @@ impl Session {
 
     /// Returns where one more socket comes in: a program in another network namespace finds the collector there, by the
     /// abstract name that [`Session::socket`] is.
-    pub fn door(&self) -> Arc<Door> {
+    pub fn late_sockets(&self) -> Arc<LateSockets> {
         Arc::clone(&self.more_sockets)
     }
 
@@ -551,7 +551,7 @@ fn accept(meeting: &Meeting, mut listener: Listener) {
         let ready = server::poll(&fds, 50);
         let count = listener.count();
         if ready[count] {
-            listener.take_in();
+            listener.take_late();
         }
         for which in (0..count).filter(|&which| ready[which]) {
             for _ in 0..MOST_AT_ONCE {

@@ -96,14 +96,14 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);
-    let door = session.door();
+    let late_sockets = session.late_sockets();
     let answer = in_program(&Asked {
         pid,
         library: &recorder,
         function: "skinflint_attach",
         socket: &session.socket(),
         patience: ATTACHING,
-        elsewhere: has_other_network(pid).then_some(&door),
+        elsewhere: has_other_network(pid).then_some(&late_sockets),
     })?;
     let entries = attached(pid, answer.result)?;
     session.joined();

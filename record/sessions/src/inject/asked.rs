@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use skinflint_collect::Door;
+use skinflint_collect::LateSockets;
 
 /// A call to be made in a program.
 pub(crate) struct Asked<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a> {
     /// The longest time for it.
     pub(crate) patience: Duration,
     /// Takes a socket that listens in the program's network namespace, if that is not ours.
-    pub(crate) elsewhere: Option<&'a Door>,
+    pub(crate) elsewhere: Option<&'a LateSockets>,
 }
 
 impl Asked<'_> {

@@ -84,8 +84,8 @@ impl Loading {
             None if asked.is_to_leave() => bail!("the recorder is not in it any more"),
             None => self.load(calls, memory, asked)?,
         };
-        if let Some(door) = asked.elsewhere {
-            door.add(listener(calls, asked)?);
+        if let Some(sockets) = asked.elsewhere {
+            sockets.add(listener(calls, asked)?);
         }
         let socket = calls.text(asked.socket.as_os_str().as_bytes())?;
         let result = calls.call(entry, &[socket], asked.patience)?;
