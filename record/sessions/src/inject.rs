@@ -10,6 +10,8 @@
 //! I2  All of this runs on a thread of its own. When it ends, however it ends, the kernel lets go of what it had seized
 //!     (tracee.P1).
 //! I3  A program that cannot be made to call safely is left as it is, after a bounded time, with the reason.
+//! I4  One end is not covered: if this process is killed (SIGKILL) during a call, the thread runs into the breakpoint with
+//!     nobody to meet it there, and SIGTRAP ends the program. The calls take milliseconds.
 //!
 //! Not here: what the function does (record-so/src/attach.rs); what can be known before anything is stopped
 //! (attach.rs).
