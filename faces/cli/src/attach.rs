@@ -19,8 +19,9 @@ Examples:
   skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
   skinflint attach $(pidof redis-server) --for 60
 
-Blocks from before are unknown. This needs gdb with Python, which stops the program for about a
-second at the beginning and at the end; a wait in the program (poll, sleep) may return early.
+Blocks from before are unknown. This needs the rights of a debugger (the program's user, or root).
+One thread of the program stands still for some milliseconds at the beginning and at the end; a
+system call in which it waits goes on. The program may be in a container: nothing has to be there.
 Statically linked programs cannot be recorded, nor allocators that a program contains without
 exporting them. The recorder stays loaded afterwards, and does nothing.";
 
@@ -90,8 +91,8 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         level: args.level,
     };
     let recorded = sessions::attach(&target, &|news| match news {
-        News::Begun(_) if args.quiet => {}
-        News::Begun(what) => say!("skinflint: {what}"),
+        News::Begun(_) | News::Left(_) if args.quiet => {}
+        News::Begun(what) | News::Left(what) => say!("skinflint: {what}"),
         News::Trouble(what) => say!("skinflint: {what}"),
     })?;
     if !args.quiet {

@@ -26,6 +26,7 @@
 
 mod capture;
 mod cfi;
+mod elsewhere;
 mod expr;
 mod find;
 mod foreign;
@@ -38,6 +39,7 @@ mod state;
 mod step;
 
 pub use capture::{capture, capture_to};
+pub use elsewhere::{Frame, Tables};
 pub use find::{DlFindObject, FindObjectFn, Finder};
 pub use rule::RuleCache;
 pub use state::{Capture, Fresh, MAX_FRAMES, Registers, Sink, StackBounds, StackState, Stats};

@@ -219,7 +219,11 @@ fn plain<M: Memory>(
 
 /// Steps without unwind information, by the frame pointer, if it is a plausible one. JIT compilers of
 /// JavaScript keep frame pointers.
-fn step_frame_pointer<M: Memory>(memory: &mut M, sp: u64, bp: u64) -> Result<Stepped, End> {
+pub(crate) fn step_frame_pointer<M: Memory>(
+    memory: &mut M,
+    sp: u64,
+    bp: u64,
+) -> Result<Stepped, End> {
     if bp < sp || bp - sp > LARGEST_GUESS || !bp.is_multiple_of(8) {
         return Err(End::NoInfo);
     }
@@ -270,7 +274,7 @@ fn leave_wide<M: Memory>(
     })
 }
 
-fn step_signal<M: Memory>(memory: &mut M, sp: u64) -> Result<Stepped, End> {
+pub(crate) fn step_signal<M: Memory>(memory: &mut M, sp: u64) -> Result<Stepped, End> {
     let mut read = |at: u64| memory.load(sp.wrapping_add(at)).ok_or(End::BadFrame);
     let (pc, new_sp, bp) = (read(UC_RIP)?, read(UC_RSP)?, read(UC_RBP)?);
     let words = [[sp + UC_RSP, new_sp], [sp + UC_RBP, bp]];
@@ -297,6 +301,16 @@ fn step_wide<M: Memory>(
     let module = find.module(pc).ok_or(End::NoInfo)?;
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
     let row: Row = unsafe { row_at(&module, pc, RBP) }.ok_or(End::NoInfo)?;
+    leave_by_row(memory, &row, sp, bp)
+}
+
+/// Leaves a frame by its row, which is not the outermost frame's.
+pub(crate) fn leave_by_row<M: Memory>(
+    memory: &mut M,
+    row: &Row,
+    sp: u64,
+    bp: u64,
+) -> Result<Stepped, End> {
     // A word that was not read is listed as the first word, so that it is verified together with it.
     let mut words = [[0u64; 2]; 2];
     let base = |b: Base, cfa: u64| match b {

@@ -562,6 +562,7 @@ impl Draining {
     ) {
         self.end_thread(at, output);
         let id = ThreadId(self.threads.len() as u32);
+        let tid = self.process.thread_here(tid);
         let started_ns = time_ns.saturating_sub(self.process.start_ns);
         let name = thread_name(self.process.pid, tid).unwrap_or_default();
         self.threads.push(Thread {

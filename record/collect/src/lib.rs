@@ -40,9 +40,11 @@ mod sampler;
 mod server;
 mod session;
 mod stream;
+mod system;
 mod tops;
 mod tree;
 
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
+pub use server::LateSockets;
 pub use session::{ChildEnd, Options, Session};

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skinflint_base::ring::{COUNTED_FROM, SLOTS};
 use skinflint_procfs::Memory;
+use skinflint_procfs::process::threads;
+use skinflint_procfs::status;
 use skinflint_trace::ProcessInfo;
 
 use crate::memory::Region;
@@ -76,6 +78,16 @@ impl Process {
     /// Returns its process id as the process itself sees it: another one in a PID namespace of its own.
     pub fn own_pid(&self) -> u32 {
         self.numbers.last().copied().unwrap_or(self.pid)
+    }
+
+    /// Returns the id that we see of one of its threads, which the thread itself sees as `own`.
+    pub fn thread_here(&self, own: u32) -> u32 {
+        if self.numbers.len() < 2 {
+            return own;
+        }
+        // A thread that is gone meanwhile has no name either way.
+        let is_it = |tid: &u32| status::numbers(*tid).last() == Some(&own);
+        threads(self.pid).into_iter().find(is_it).unwrap_or(own)
     }
 
     /// Returns the monotonic nanoseconds since its start.

@@ -17,12 +17,45 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use skinflint_base::ring::{HELLO_MAGIC, Hello, Welcome};
 
-/// The listening sockets: by path, and by the abstract name of the same text.
-pub struct Listener([OwnedFd; 2]);
+use crate::process::lock;
+
+/// The listening sockets: by path, by the abstract name of the same text, and those that came later ([`LateSockets`]).
+pub struct Listener {
+    sockets: Vec<OwnedFd>,
+    late: Arc<LateSockets>,
+}
+
+/// Where more sockets come in while others are listened at: of programs that reach none of ours, in a network namespace
+/// of their own.
+pub struct LateSockets {
+    /// Becomes readable when one has come.
+    notifier: OwnedFd,
+    waiting: Mutex<Vec<OwnedFd>>,
+}
+
+impl LateSockets {
+    fn make() -> io::Result<LateSockets> {
+        // SAFETY: no memory is involved.
+        let notifier = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        Ok(LateSockets {
+            notifier,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Has a socket listened at, too.
+    pub fn add(&self, socket: OwnedFd) {
+        lock(&self.waiting).push(socket);
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight bytes of ours.
+        unsafe { libc::write(self.notifier.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
 
 /// The connections that the kernel keeps until they are accepted; it takes less where `somaxconn` is less.
 const BACKLOG: i32 = 4096;
@@ -121,21 +154,49 @@ impl Listener {
         let by_path = listen(&hidden, false)?;
         std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&hidden, path)?;
-        Ok(Listener([by_path, listen(path, true)?]))
+        Ok(Listener {
+            sockets: vec![by_path, listen(path, true)?],
+            late: Arc::new(LateSockets::make()?),
+        })
     }
 
-    /// Returns the descriptors, to wait on.
-    pub fn fds(&self) -> [RawFd; 2] {
-        [self.0[0].as_raw_fd(), self.0[1].as_raw_fd()]
+    /// Returns where more sockets come in.
+    pub fn late_sockets(&self) -> Arc<LateSockets> {
+        Arc::clone(&self.late)
     }
 
-    /// Accepts a connection at one of the two; `None` if there is none, or the kernel does not say whose it is.
+    /// Returns the descriptors, to wait on; the last says that more have come in.
+    pub fn fds(&self) -> Vec<RawFd> {
+        let sockets = self.sockets.iter().chain([&self.late.notifier]);
+        sockets.map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Returns the number of sockets.
+    pub fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Listens at what has come in, too.
+    pub fn take_late(&mut self) {
+        let mut count = [0u8; 8];
+        // SAFETY: eight bytes of ours.
+        unsafe {
+            libc::read(
+                self.late.notifier.as_raw_fd(),
+                count.as_mut_ptr().cast(),
+                count.len(),
+            )
+        };
+        self.sockets.append(&mut lock(&self.late.waiting));
+    }
+
+    /// Accepts a connection at one of the sockets; `None` if there is none, or the kernel does not say whose it is.
     pub fn accept(&self, which: usize) -> io::Result<Option<Arrival>> {
         // SAFETY: plain calls; every pointer is to a variable of ours of the length given.
         unsafe {
             let null = std::ptr::null_mut();
             let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-            let fd = libc::accept4(self.fds()[which], null, null.cast(), flags);
+            let fd = libc::accept4(self.sockets[which].as_raw_fd(), null, null.cast(), flags);
             let fd = match owned(fd) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 fd => fd?,

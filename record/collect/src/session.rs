@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use skinflint_base::ring::{
     HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
@@ -31,7 +31,8 @@ use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sampler;
-use crate::server::{self, Caller, Listener};
+use crate::server::{self, Caller, LateSockets, Listener};
+use crate::system::{page_bytes, system};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -153,6 +154,7 @@ pub struct Session {
     folder: folder::Folder,
     living: Arc<AtomicUsize>,
     held: Option<Receiver<Held>>,
+    more_sockets: Arc<LateSockets>,
     acceptor: JoinHandle<()>,
     controller: JoinHandle<()>,
     drain: JoinHandle<()>,
@@ -236,7 +238,8 @@ impl Session {
             drain.run(&received, |n| count.store(n, Ordering::Relaxed))
         })?;
         let door = Arc::clone(&meeting);
-        let acceptor = spawn("accept", move || accept(&door, &listener))?;
+        let more_sockets = listener.late_sockets();
+        let acceptor = spawn("accept", move || accept(&door, listener))?;
         let (control, door) = (
             control::ControlSocket::open(&folder.0)?,
             Arc::clone(&meeting),
@@ -250,6 +253,7 @@ impl Session {
             folder,
             living,
             held,
+            more_sockets,
             acceptor,
             controller,
             drain,
@@ -331,6 +335,36 @@ impl Session {
     /// Returns the path of the session's socket: a program that is attached to finds the collector there.
     pub fn socket(&self) -> PathBuf {
         self.folder.0.join("s")
+    }
+
+    /// Waits until the last snapshot of a program that was left has been taken, within bounds.
+    pub fn settle(&self) {
+        let is_settled = || {
+            let known = lock(&self.meeting.known);
+            let mut living = known
+                .processes
+                .iter()
+                .filter_map(|met| met.process.upgrade());
+            living.all(|process| {
+                let header = process.first.header();
+                // ORDER: Acquire for both; the sampler's Release, when the snapshot is in the trace's queue.
+                let asked = header.snapshot_asked.load(Ordering::Acquire);
+                let done = header.snapshot_done.load(Ordering::Acquire);
+                // ORDER: Relaxed; a flag.
+                asked == done || process.ended.load(Ordering::Relaxed)
+            })
+        };
+        let until = Instant::now() + SNAPSHOT_PATIENCE;
+        // CLOCK: a bounded wait, and its bound ends it
+        while !is_settled() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2)); // CLOCK: poll step of a bounded wait
+        }
+    }
+
+    /// Returns where one more socket comes in: a program in another network namespace finds the collector there, by the
+    /// abstract name that [`Session::socket`] is.
+    pub fn late_sockets(&self) -> Arc<LateSockets> {
+        Arc::clone(&self.more_sockets)
     }
 
     /// Notes that all modules of the program that was attached to lead to the recorder: until this is called, the
@@ -507,15 +541,19 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 /// The most connections that are accepted between two rounds of answers.
 const MOST_AT_ONCE: usize = 128;
 
-fn accept(meeting: &Meeting, listener: &Listener) {
+fn accept(meeting: &Meeting, mut listener: Listener) {
     let mut arrivals = Arrivals::default();
     let mut callers = Vec::new();
     // ORDER: Relaxed; see `Session::finish`.
     while !meeting.stop.load(Ordering::Relaxed) {
-        let mut fds = listener.fds().to_vec();
+        let mut fds = listener.fds();
         fds.extend(arrivals.fds());
         let ready = server::poll(&fds, 50);
-        for which in (0..2).filter(|&which| ready[which]) {
+        let count = listener.count();
+        if ready[count] {
+            listener.take_late();
+        }
+        for which in (0..count).filter(|&which| ready[which]) {
             for _ in 0..MOST_AT_ONCE {
                 match listener.accept(which) {
                     Ok(Some(arrival)) => {
@@ -748,34 +786,4 @@ fn text(bytes: &[u8]) -> String {
         .position(|&byte| byte == 0)
         .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: no memory is involved.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as u64
-}
-
-/// Returns the kernel's release and the machine.
-fn system() -> String {
-    // SAFETY: all-zero is valid; `uname` fills it with zero-terminated texts.
-    unsafe {
-        let mut names: libc::utsname = std::mem::zeroed();
-        if libc::uname(&mut names) != 0 {
-            return String::new();
-        }
-        let text = |field: &[libc::c_char]| {
-            let bytes: Vec<u8> = field
-                .iter()
-                .take_while(|c| **c != 0)
-                .map(|c| *c as u8)
-                .collect();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        format!(
-            "{} {} {}",
-            text(&names.sysname),
-            text(&names.release),
-            text(&names.machine)
-        )
-    }
 }

@@ -78,8 +78,6 @@ pub struct Machine {
     pub glibc: Option<String>,
     /// Whether the C library has registered this thread's restartable sequences.
     pub has_rseq: bool,
-    /// Folders of programs.
-    pub path: Vec<PathBuf>,
 }
 
 impl Machine {
@@ -87,7 +85,6 @@ impl Machine {
     #[must_use]
     pub fn this() -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let path = std::env::var_os("PATH").unwrap_or_default();
         Self {
             root: "/".into(),
             // SAFETY: K2: it only reads.
@@ -95,7 +92,6 @@ impl Machine {
             kernel: kernel.trim().to_owned(),
             glibc: glibc(),
             has_rseq: has_rseq(),
-            path: std::env::split_paths(&path).collect(),
         }
     }
 
@@ -107,7 +103,6 @@ impl Machine {
             self.glibc(),
             self.rseq(),
             self.ptrace(),
-            self.gdb(),
             self.pagemap(),
             self.pressure(),
             self.groups(),
@@ -185,22 +180,6 @@ impl Machine {
                 "ptrace",
                 format!("ptrace_scope is {scope}: attach reaches no process that runs already"),
                 "sudo sysctl kernel.yama.ptrace_scope=0, or sudo skinflint attach PID",
-            ),
-        }
-    }
-
-    fn gdb(&self) -> Finding {
-        match self
-            .path
-            .iter()
-            .map(|folder| folder.join("gdb"))
-            .find(|file| file.is_file())
-        {
-            Some(gdb) => yes("gdb", format!("{}, for attach", gdb.display())),
-            None => in_part(
-                "gdb",
-                "not found: attach needs it",
-                "apt-get install gdb, or dnf install gdb",
             ),
         }
     }
@@ -367,7 +346,6 @@ mod tests {
             kernel: "4.18.0-553.el8_10.x86_64".into(),
             glibc: Some("2.28".into()),
             has_rseq: false,
-            path: Vec::new(),
         }
     }
 

@@ -2,15 +2,17 @@
 //! allocator in the tables through which modules call each other.
 //!
 //! ```text
-//!   debugger ─ dlopen ─► us (behind all modules: nothing is interposed)
+//!   injector ─ dlopen ─► us (behind all modules: nothing is interposed)
 //!            ─ skinflint_attach ─► link ─► in every module:  GOT[malloc] = ours      (where it was the real one)
 //!            ─ skinflint_detach ─► in every module:          GOT[malloc] = real      (where it is ours)
 //! ```
 //!
-//! A1  One attach is under way at a time: the debugger makes one call after the other.
+//! A1  One attach is under way at a time: who makes the program call us makes one call after the other.
 //! A2  We stay mapped after detaching: a thread may be in a hook still. Another attach is another generation, and
 //!     each thread registers anew (thread.rs).
-//! Not here: the tables (hooks/loading.rs), the debugger's part (the tool's `attach`).
+//! A3  Leaving waits for nobody: the collector takes the last snapshot while the program goes on.
+//!
+//! Not here: the tables (hooks/loading.rs), who makes the program call this (sessions/src/inject.rs).
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering;
@@ -31,7 +33,7 @@ const ALREADY: c_int = -5;
 /// Error: not attached.
 const NOT_ATTACHED: c_int = -6;
 
-/// Begins to record a running program; a debugger calls it on a thread that is neither in the allocator nor in the
+/// Begins to record a running program; it is called on a thread that is neither in the allocator nor in the
 /// loader, while other threads run. `socket`: the path of the collector's socket. Returns the number of table
 /// entries that were changed, or one of the negative numbers above.
 ///
@@ -42,7 +44,7 @@ pub unsafe extern "C" fn skinflint_attach(socket: *const c_char) -> c_int {
     if real::is_in_front() {
         return IN_FRONT;
     }
-    // ORDER: Relaxed for the flags here; the debugger makes one call at a time.
+    // ORDER: Relaxed for the flags here; there is one call at a time (A1).
     if ATTACHED.load(Ordering::Relaxed) && !process::OFF.load(Ordering::Relaxed) {
         return ALREADY;
     }
@@ -76,7 +78,7 @@ pub extern "C" fn skinflint_detach() -> c_int {
         return NOT_ATTACHED;
     }
     let changed = change_all(Whom::All, false) + change_all(Whom::All, false);
-    process::at_exit();
+    process::ask_for_the_last_snapshot();
     // ORDER: Relaxed; a flag.
     process::OFF.store(true, Ordering::Relaxed);
     process::new_epoch();

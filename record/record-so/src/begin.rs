@@ -73,5 +73,6 @@ pub fn begin_again() -> bool {
     process::SESSION.store(core::ptr::null_mut(), Ordering::Relaxed);
     process::NOTIFIER.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
     process::OFF.store(false, Ordering::Relaxed);
+    process::GAVE_UP.store(false, Ordering::Relaxed); // ORDER: as above.
     begin()
 }

@@ -36,6 +36,9 @@ static LIVE: AtomicPtr<LivePage> = AtomicPtr::new((&raw const NOT_LIVE).cast_mut
 
 /// Whether recording is over for this process, or never began (G3).
 pub static OFF: AtomicBool = AtomicBool::new(false);
+/// Whether recording is over because the collector is silent, or a filter forbids it: whoever waits for room in a ring
+/// gives up. Who leaves a program sets `OFF` alone: what was begun is still written, while the collector reads on.
+pub static GAVE_UP: AtomicBool = AtomicBool::new(false);
 /// Whether more than one thread may record (G2).
 pub static MULTI: AtomicBool = AtomicBool::new(false);
 /// The newest ticket taken, while `MULTI` (G2).
@@ -198,6 +201,7 @@ pub fn notify_collector() {
 pub fn give_up() {
     // ORDER: Relaxed; flags that stand alone.
     OFF.store(true, Ordering::Relaxed);
+    GAVE_UP.store(true, Ordering::Relaxed); // ORDER: as above.
     if let Some(header) = header() {
         header.gave_up.store(GAVE_UP_SILENCE, Ordering::Relaxed); // ORDER: as above.
     }
@@ -298,6 +302,23 @@ extern "C" fn snapshot_asked(cause: u32, stack: u64) {
     header.asked_ns.store(now, Ordering::Relaxed); // ORDER: as the cause.
     ask_and_wait(header, session);
     header.look_stack.store(0, Ordering::Relaxed); // ORDER: Relaxed; read while this thread is stopped.
+}
+
+/// Asks for the last snapshot, and does not wait: whoever leaves a program keeps no thread of it for that.
+#[cold]
+pub fn ask_for_the_last_snapshot() {
+    if let Some(header) = header() {
+        publish_own_bytes();
+        // ORDER: Relaxed; the number that is raised below publishes both.
+        header
+            .snapshot_cause
+            .store(SNAPSHOT_EXIT, Ordering::Relaxed);
+        header
+            .asked_ns
+            .store(sys::monotonic_ns(), Ordering::Relaxed); // ORDER: as the cause.
+        header.snapshot_asked.fetch_add(1, Ordering::AcqRel); // ORDER: AcqRel; publishes the cause.
+        notify_collector();
+    }
 }
 
 /// Raises the number of snapshots asked for, and waits until this number is done.

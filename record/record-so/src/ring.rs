@@ -35,7 +35,7 @@ impl Outside for Recorder {
     }
 
     fn patience(&self) -> Option<Patience> {
-        Some(Patience::begin(process::session()?, &process::OFF))
+        Some(Patience::begin(process::session()?, &process::GAVE_UP))
     }
 
     fn wait(&self, slot: &SlotHeader, seen: u32, patience: &mut Patience) -> bool {
@@ -43,7 +43,7 @@ impl Outside for Recorder {
         sys::futex_wait(&slot.head.drained, seen, LOOK_NS);
         let is_over = patience.is_over();
         // ORDER: Relaxed; a flag. The thread that set it has said why.
-        if is_over && !process::OFF.load(Ordering::Relaxed) {
+        if is_over && !process::GAVE_UP.load(Ordering::Relaxed) {
             process::give_up();
         }
         !is_over

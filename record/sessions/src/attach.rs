@@ -1,17 +1,20 @@
 //! Records a program that runs already, and leaves it as it was.
 //!
 //! ```text
-//!   checks ─► session ─► gdb: dlopen(recorder), skinflint_attach(socket) ─► record … ─► gdb: skinflint_detach() ─► traces
+//!   checks ─► session ─► in it: dlopen(recorder), skinflint_attach(socket) ─► record … ─► skinflint_detach() ─► traces
 //!                                                 until it ends, Ctrl-C, --for, or `skinflint detach`
 //! ```
 //!
 //! G1  Whatever can be known beforehand is refused before the program is stopped: static programs, other
 //!     architectures, missing rights, a recorder that is already loaded.
-//! G2  The program is stopped twice, for as long as gdb takes to read its symbols and make four calls.
+//! G2  One thread of the program is stopped twice, for as long as a few calls take.
 //! G3  However the recording ends, the program's tables are put back while it lives; if that fails, it is reported,
 //!     and the program goes on through functions that only pass calls on.
 //!
-//! Not here: what happens inside the program (record-so/src/attach.rs), and in gdb (attach.py).
+//! G4  A program in other namespaces needs nothing inside of them: the library is handed over as memory, and the
+//!     collector listens in its network.
+//!
+//! Not here: what happens inside the program (record-so/src/attach.rs), and how it is made to call that (inject.rs).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,10 +25,17 @@ use skinflint_collect::{Options, Recorded, Session, plain_name};
 use skinflint_launch::installed;
 use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::thread_name;
+use skinflint_procfs::{stat, status};
 
-use crate::gdb::{self, in_program};
+use crate::inject::{Answer, Asked, in_program};
 use crate::{files, signals, under_way};
 
+/// The longest that the program's own part may take when it is attached to: it meets the collector within five seconds.
+const ATTACHING: Duration = Duration::from_secs(15);
+/// The same when it is left: the last snapshot may be late, and with `--reachable` its pointers are read.
+const LEAVING: Duration = Duration::from_secs(70);
+/// The longest wait for another `skinflint` to leave a program.
+const DETACHING: Duration = Duration::from_secs(120);
 /// How often we check whether the recording has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -49,6 +59,8 @@ pub struct Target<'a> {
 pub enum News<'a> {
     /// The recording has begun.
     Begun(&'a str),
+    /// The program has been left.
+    Left(&'a str),
     /// The program is not quite as it was.
     Trouble(&'a str),
 }
@@ -84,51 +96,88 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);
-    let begun = Instant::now();
-    let entries = in_program(pid, &recorder, "skinflint_attach", &session.socket())?;
-    let entries = attached(pid, entries)?;
+    let late_sockets = session.late_sockets();
+    let answer = in_program(&Asked {
+        pid,
+        library: &recorder,
+        function: "skinflint_attach",
+        socket: &session.socket(),
+        patience: ATTACHING,
+        elsewhere: has_other_network(pid).then_some(&late_sockets),
+    })?;
+    let entries = attached(pid, answer.result)?;
     session.joined();
     tell(News::Begun(&format!(
-        "recording {} ({pid}) into {}; {entries} entries lead to the recorder; attached within {:.1} s; Ctrl-C or \
-         `skinflint detach {pid}` leaves it",
+        "recording {} ({pid}) into {}; {entries} entries lead to the recorder; {}; Ctrl-C or `skinflint detach {pid}` \
+         leaves it",
         name.trim(),
         file.display(),
-        begun.elapsed().as_secs_f64()
+        stood_still(answer.stood_still)
     )));
     let until = args
         .for_s
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let lives = wait(pid, &session, until);
     if lives && args.looks {
-        // This comes before gdb traces it: a process has one tracer.
+        // This comes before it is made to leave: a process has one tracer.
         session.look_now();
     }
-    if lives && let Some(trouble) = leave(pid, &recorder, &session, entries) {
-        tell(News::Trouble(&trouble));
+    if lives {
+        match leave(pid, &recorder, &session, entries) {
+            Ok(Some(stood)) => {
+                session.settle();
+                tell(News::Left(&format!("left {pid}; {}", stood_still(stood))));
+            }
+            Ok(None) => {}
+            Err(trouble) => tell(News::Trouble(&trouble)),
+        }
     }
     Ok(session.finish())
 }
 
-/// Has a program leave the recorder (G3). Returns what is not as it was, in words.
-fn leave(pid: u32, recorder: &Path, session: &Session, entries: i64) -> Option<String> {
-    let left = in_program(pid, recorder, "skinflint_detach", &session.socket());
-    // The program may have ended meanwhile: then there is nothing to put back.
-    let left = left.or_else(|error| {
-        if is_alive(pid) {
-            Err(error)
-        } else {
-            Ok(entries)
-        }
+/// Says how long the program was kept from running.
+fn stood_still(time: Duration) -> String {
+    format!(
+        "one thread stood still for {:.1} ms",
+        time.as_secs_f64() * 1e3
+    )
+}
+
+/// Whether a process is in a network namespace other than ours: there are no abstract names of ours in it.
+fn has_other_network(pid: u32) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    of(&pid.to_string()) != of("self")
+}
+
+/// Has a program leave the recorder (G3). Returns how long it stood still, or what is not as it was, in words.
+fn leave(
+    pid: u32,
+    recorder: &Path,
+    session: &Session,
+    entries: i64,
+) -> Result<Option<Duration>, String> {
+    let left = in_program(&Asked {
+        pid,
+        library: recorder,
+        function: "skinflint_detach",
+        socket: &session.socket(),
+        patience: LEAVING,
+        elsewhere: None,
     });
     match left {
-        Ok(restored) if restored >= 0 && restored < entries => Some(format!(
-            "{restored} of {entries} entries were put back; the others were in modules that are gone"
+        Ok(Answer { result, .. }) if result >= 0 && result < entries => Err(format!(
+            "{result} of {entries} entries were put back; the others were in modules that are gone"
         )),
-        Ok(restored) if restored >= 0 => None,
-        Ok(code) => Some(format!(
-            "detaching gave {code}; {pid} goes on through the recorder, which passes calls on"
+        Ok(Answer {
+            result,
+            stood_still,
+        }) if result >= 0 => Ok(Some(stood_still)),
+        // The program may have ended meanwhile: then there is nothing to put back.
+        Err(_) if !is_alive(pid) => Ok(None),
+        Ok(Answer { result, .. }) => Err(format!(
+            "detaching gave {result}; {pid} goes on through the recorder, which passes calls on"
         )),
-        Err(error) => Some(format!(
+        Err(error) => Err(format!(
             "{error:#}; {pid} goes on through the recorder, which passes calls on"
         )),
     }
@@ -142,7 +191,7 @@ pub fn detach(pid: u32) -> Result<()> {
     let found = under_way::session_of(Some(pid))?;
     under_way::ask(&found.socket, &Request::Detach)?;
     // Waits until the session has ended: then the program is as it was, and the trace is whole.
-    let until = Instant::now() + gdb::PATIENCE;
+    let until = Instant::now() + DETACHING;
     while Instant::now() < until {
         if control::ask(&found.socket, &Request::Status).is_err() {
             return Ok(());
@@ -151,7 +200,7 @@ pub fn detach(pid: u32) -> Result<()> {
     }
     bail!(
         "{pid}: still being detached from after {:?}; skinflint {} says why",
-        gdb::PATIENCE,
+        DETACHING,
         found.status.collector
     )
 }
@@ -160,7 +209,8 @@ pub fn detach(pid: u32) -> Result<()> {
 fn wait(pid: u32, session: &Session, until: Option<Instant>) -> bool {
     loop {
         let alive = is_alive(pid);
-        if !alive || session.living() == 0 && session.met() > 0 {
+        // Not `living`, which is counted by a thread that may not have come to it yet.
+        if !alive || session.pids().is_empty() && session.met() > 0 {
             return alive;
         }
         let over = until.is_some_and(|until| Instant::now() >= until);
@@ -188,8 +238,8 @@ fn attached(pid: u32, code: i64) -> Result<i64> {
         -1 | -5 => bail!("{pid}: is being recorded already; `skinflint ctl {pid} status`"),
         -2 => bail!("the socket's path is too long: set TMPDIR to a shorter folder"),
         -3 => bail!(
-            "{pid}: the recorder in it cannot reach the collector: another network or mount namespace (a container), \
-             a seccomp filter, or no memory; run skinflint where the program runs"
+            "{pid}: the recorder in it cannot reach the collector: it has no descriptor left, no memory, or a rule of the \
+             system (SELinux, AppArmor, Landlock) keeps it from sockets; start it with `skinflint record`"
         ),
         -4 => {
             bail!("{pid}: was attached to more often than the recorder can tell apart; restart it")
@@ -204,25 +254,56 @@ fn check(pid: u32) -> Result<()> {
     if !folder.exists() {
         bail!("{pid}: no such process");
     }
+    if stat::stat(pid).is_some_and(|stat| stat.is_dead()) {
+        bail!("{pid}: has ended, and its parent has not asked for its status yet (a zombie)");
+    }
     let maps = std::fs::read_to_string(folder.join("maps")).map_err(|error| {
         anyhow::anyhow!("{pid}: its memory cannot be looked at: {error}; be its user, or root")
     })?;
     if maps.is_empty() {
         bail!("{pid}: has no memory of its own (a kernel thread, or a process that has ended)");
     }
+    if is_narrow(&folder) {
+        bail!("{pid}: runs 32-bit code; the recorder is a 64-bit library, and there is no other");
+    }
     let has = |library: &str| maps.lines().any(|line| line.contains(library));
+    if has("/ld-musl-") {
+        bail!("{pid}: its C library is musl; the recorder is a library for glibc");
+    }
     if !has("/libc.so.6") && !has("/libc-2.") {
         bail!(
             "{pid}: has no glibc (statically linked, or another C library), so nothing can be loaded into it; only a \
              new build can be recorded"
         );
     }
-    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
-    let tracer = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"));
-    if let Some(tracer) = tracer.map(str::trim).filter(|tracer| *tracer != "0") {
+    if let Some(tracer) = status::tracer(pid) {
         bail!("{pid}: process {tracer} (a debugger, strace) is tracing it; end that first");
     }
     Ok(())
+}
+
+/// Whether the program of a process is a 32-bit one.
+fn is_narrow(folder: &Path) -> bool {
+    use std::io::Read;
+    let mut head = [0; 5];
+    let read =
+        std::fs::File::open(folder.join("exe")).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == *b"\x7fELF\x01"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_32_bits_are_known_by_their_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let is = |head: &[u8]| {
+            std::fs::write(folder.path().join("exe"), head).expect("written");
+            is_narrow(folder.path())
+        };
+        assert!(is(b"\x7fELF\x01\x01\x01"));
+        assert!(!is(b"\x7fELF\x02\x01\x01"));
+        assert!(!is(b"\x7fELF") && !is_narrow(Path::new("/nowhere")));
+    }
 }

@@ -18,7 +18,7 @@
 pub mod attach;
 mod child;
 mod files;
-mod gdb;
+mod inject;
 mod outcome;
 mod record;
 mod signals;

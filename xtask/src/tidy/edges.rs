@@ -80,7 +80,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("collect", &["base", "procfs", "trace"]),
     // What is common to all that start programs on a library of ours.
     ("launch", &["base"]),
-    ("sessions", &["collect", "launch", "procfs"]),
+    // `base`: what a filter of system calls answers; `unwind`: where a thread of another process is.
+    (
+        "sessions",
+        &["base", "collect", "launch", "procfs", "unwind"],
+    ),
     ("record-so", &["base", "unwind"]),
     ("replay", &[]),
     // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.

@@ -17,16 +17,16 @@ use skinflint_test_support::need;
 
 use crate::tool::{Bench, PATIENCE, Running, program, run_within};
 
-/// gdb reads the symbols of all libraries, and other tests run meanwhile.
-const GDB_PATIENCE: Duration = Duration::from_secs(180);
+/// Other tests run meanwhile.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Starts `skinflint attach`; returns when every call of the program leads to the recorder.
-fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
+pub fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
     let mut command = bench.skinflint(["attach", "-q", "-o", trace]);
     command.args(options).arg(pid);
     let running = Running::start(command);
     let begun = Instant::now();
-    while begun.elapsed() < GDB_PATIENCE {
+    while begun.elapsed() < ATTACH_PATIENCE {
         let status = bench.tool(["ctl", pid, "status"]);
         if status.stdout.contains(trace) && !status.stdout.contains("attaching") {
             return running;
@@ -37,13 +37,13 @@ fn attach(bench: &Bench, pid: &str, trace: &str, options: &[&str]) -> Running {
 }
 
 /// Tells the recorder to leave, and waits until it has.
-fn detach(bench: &Bench, pid: &str, attached: Running) {
-    let done = run_within(bench.skinflint(["detach", pid]), b"", GDB_PATIENCE);
+pub fn detach(bench: &Bench, pid: &str, attached: Running) {
+    let done = run_within(bench.skinflint(["detach", pid]), b"", ATTACH_PATIENCE);
     if done.status.code() != Some(0) {
         let said = attached.finish(PATIENCE);
-        panic!("apt-get install gdb: {done:#?}\nthe session: {said:#?}");
+        panic!("not left: {done:#?}\nthe session: {said:#?}");
     }
-    let done = attached.finish(GDB_PATIENCE);
+    let done = attached.finish(ATTACH_PATIENCE);
     assert_eq!(
         (done.status.code(), done.stderr.as_str()),
         (Some(0), ""),
@@ -53,7 +53,7 @@ fn detach(bench: &Bench, pid: &str, attached: Running) {
 
 /// Counts the words of the tables of a program and its libraries that lead into the recorder (A2): those of file
 /// mappings that are data, without the recorder's own.
-fn leads(pid: &str) -> usize {
+pub fn leads(pid: &str) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let memory = File::open(format!("/proc/{pid}/mem")).expect("ours");
     let range = |line: &str| {
@@ -88,16 +88,14 @@ fn leads(pid: &str) -> usize {
     found
 }
 
-fn tell(talk: &mut Running, letter: &str) {
+/// Tells talk.c what to do, and waits until it is done.
+pub fn tell(talk: &mut Running, letter: &str) {
     talk.say(letter.as_bytes());
     assert_eq!(talk.line(), format!("done {letter}"));
 }
 
 #[test]
 fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
-    if !need::program("gdb") {
-        return;
-    }
     let bench = Bench::new();
     let mut talk = Running::start(bench.command(program("talk")));
     let pid = talk.line();
@@ -127,7 +125,7 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
         (Some(5), ""),
         "{done:#?}"
     );
-    let done = second.finish(GDB_PATIENCE);
+    let done = second.finish(ATTACH_PATIENCE);
     assert_eq!(
         (done.status.code(), done.stderr.as_str()),
         (Some(0), ""),
@@ -175,7 +173,7 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
 
 #[test]
 fn redis_under_load_notices_nothing() {
-    if !need::programs(&["gdb", "redis-server", "redis-cli", "redis-benchmark"]) {
+    if !need::programs(&["redis-server", "redis-cli", "redis-benchmark"]) {
         return;
     }
     let bench = Bench::new();
@@ -251,9 +249,6 @@ fn redis_under_load_notices_nothing() {
 
 #[test]
 fn python_that_loads_modules_while_it_is_recorded() {
-    if !need::program("gdb") {
-        return;
-    }
     let bench = Bench::new();
     // sqlite3 is a C module with a library of its own, loaded after attaching; zlib's inflate too.
     let script = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\nimport sqlite3\n\
@@ -293,9 +288,6 @@ fn python_that_loads_modules_while_it_is_recorded() {
 
 #[test]
 fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
-    if !need::program("gdb") {
-        return;
-    }
     let bench = Bench::new();
     bench
         .tool(["attach", "4194305"])
@@ -320,9 +312,6 @@ fn what_cannot_be_attached_to_is_refused_before_it_is_touched() {
 /// recorder's.
 #[test]
 fn memory_that_the_kernel_joined_with_the_recorders_is_the_programs() {
-    if !need::program("gdb") {
-        return;
-    }
     const OWN: u64 = 13 << 20;
     let bench = Bench::new();
     let mut joined = Running::start(bench.command(program("joined")));

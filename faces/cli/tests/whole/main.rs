@@ -16,6 +16,7 @@
 //! Not here: speed (bench/), the formats by themselves (the crates' own tests).
 
 mod attached;
+mod attached_anywhere;
 mod beneath;
 mod builds;
 mod control;
