@@ -9,6 +9,7 @@
 use std::fmt;
 
 use crate::limit::Limit;
+use crate::phase::{self, Within};
 
 /// A figure that a budget is about.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,6 +36,8 @@ pub enum Kind {
     Stack(String),
     /// Live bytes that each interval between two marks of this name adds, the first interval left out.
     GrowthPer(String),
+    /// A figure of the phase of this name.
+    Phase(String, Within),
 }
 
 /// All kinds without an argument, in the order of outputs.
@@ -65,6 +68,7 @@ impl Kind {
             Kind::Allocations => "allocations",
             Kind::Stack(_) => "stack",
             Kind::GrowthPer(_) => "growth-per",
+            Kind::Phase(..) => "phase",
         }
     }
 
@@ -84,6 +88,7 @@ impl Kind {
                 "live bytes of stacks with a matching function when live bytes were most"
             }
             Kind::GrowthPer(_) => "live bytes that each interval between two of the marks adds",
+            Kind::Phase(_, within) => within.meaning(),
         }
     }
 
@@ -91,7 +96,10 @@ impl Kind {
     pub fn is_bytes(&self) -> bool {
         !matches!(
             self,
-            Kind::PeakBlocks | Kind::BlocksAtEnd | Kind::Allocations
+            Kind::PeakBlocks
+                | Kind::BlocksAtEnd
+                | Kind::Allocations
+                | Kind::Phase(_, Within::Allocations)
         )
     }
 
@@ -108,6 +116,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Stack(of) | Kind::GrowthPer(of) => write!(f, "{} {of}", self.name()),
+            Kind::Phase(of, within) => write!(f, "{} {of} {within}", self.name()),
             _ => f.write_str(self.name()),
         }
     }
@@ -156,6 +165,22 @@ impl Budget {
             limit,
             said_by: "--stack".into(),
         })
+    }
+
+    /// Reads `NAME:FIGURE=LIMIT` of `--phase`. The last `:` counts, as a name may have some (`cache::load`).
+    ///
+    /// # Errors
+    /// The option, and what is wrong.
+    pub fn phase(text: &str) -> Result<Budget, String> {
+        let (name, figure) = text
+            .rsplit_once(':')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| {
+                format!(
+                    "--phase {text}: write NAME:FIGURE=LIMIT, such as --phase 'load:growth=4KiB'"
+                )
+            })?;
+        phase::of(name, figure, "--phase").map_err(|why| format!("--phase {name}: {why}"))
     }
 
     /// Reads `MARK` (no growth at all) or `MARK=LIMIT` of `--growth-per`.
@@ -208,6 +233,20 @@ mod tests {
                 .unwrap_err()
                 .contains("--stack load: ")
         );
+    }
+
+    #[test]
+    fn a_phases_name_may_have_colons() {
+        let budget = Budget::phase("cache::load:peak-live=4KiB").unwrap();
+        assert_eq!(
+            budget.kind,
+            Kind::Phase("cache::load".into(), Within::PeakLive)
+        );
+        assert_eq!(budget.limit, Limit::Absolute(4096));
+        for wrong in ["load", ":growth=1", "load:growth", "load:grows=1"] {
+            let said = Budget::phase(wrong).unwrap_err();
+            assert!(said.starts_with("--phase "), "{said}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use skinflint_analysis::model::{InstantKind, Report};
 use skinflint_view::stack::path;
 
 use crate::budget::Kind;
+use crate::phase;
 
 /// A figure: somewhere from `low` to `high`; exact if they are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -80,6 +81,7 @@ pub fn figure(report: &Report, kind: &Kind) -> Result<Range, String> {
         Kind::Allocations => report.totals.allocations,
         Kind::Stack(pattern) => stacks(report, pattern)?,
         Kind::GrowthPer(mark) => growth(report, mark)?.per_interval(),
+        Kind::Phase(name, within) => phase::worst(report, name, *within)?.1,
     };
     Ok(Range::exact(value))
 }

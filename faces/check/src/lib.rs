@@ -27,7 +27,9 @@ mod judge;
 mod junit;
 mod limit;
 mod markdown;
+pub mod phase;
 mod sarif;
+pub mod suite;
 mod text;
 mod trend;
 
