@@ -9,6 +9,7 @@
 //!
 //! Not here: reading and sums (read.rs, census.rs), where it is printed (`cli`).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -157,6 +158,63 @@ pub fn path(file: &Path, wanted: &str) -> Result<Table> {
     Ok(Table {
         text,
         json: json!({"object": node_json(&graph, node), "path": rows}),
+    })
+}
+
+/// Returns what was taken out of its page and lives on, by class, each with the path that retains its first object. V8 calls
+/// such nodes `Detached …`.
+///
+/// # Errors
+/// If the snapshot cannot be read.
+pub fn detached(file: &Path, limit: usize) -> Result<Table> {
+    let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
+    let parents = graph.parents();
+    let numbers = 0..graph.strings.len() as u32;
+    let names = numbers.filter_map(|number| {
+        let name = graph.strings.get(number)?;
+        name.starts_with("Detached ").then_some((number, name))
+    });
+    let names: BTreeMap<u32, String> = names.collect();
+    let mut classes: BTreeMap<&str, (u64, u64, u32)> = BTreeMap::new();
+    for node in 0..graph.len() as u32 {
+        // What nothing leads to is garbage that no collection has found.
+        let lives = parents.get(node as usize) != Some(&NONE);
+        if let Some(name) = names.get(&graph.name[node as usize]).filter(|_| lives) {
+            let (objects, bytes, _) = classes.entry(name).or_insert((0, 0, node));
+            *objects += 1;
+            *bytes += graph.bytes[node as usize];
+        }
+    }
+    let mut rows: Vec<_> = classes.into_iter().collect();
+    rows.sort_by(|(a, x), (b, y)| y.0.cmp(&x.0).then_with(|| a.cmp(b)));
+    let mut text = match rows.is_empty() {
+        true => "  nothing that was taken out of its page lives on\n".to_owned(),
+        false => String::new(),
+    };
+    let mut told = Vec::new();
+    for (name, (objects, bytes, first)) in rows.iter().take(limit) {
+        text += &format!(
+            "  {}  {} objects of {}; the first of them:\n",
+            clean(name),
+            units::count(*objects),
+            units::bytes(*bytes)
+        );
+        let steps = graph.path(&parents, *first).unwrap_or_default();
+        for step in &steps {
+            text += &format!("{:>26}  {}\n", clean(&step.edge), called(&graph, step.node));
+        }
+        let path = steps.iter().map(|step| {
+            let mut row = node_json(&graph, step.node);
+            row["edge"] = json!(step.edge);
+            row
+        });
+        let path: Vec<Value> = path.collect();
+        told.push(json!({"class": name, "objects": objects, "bytes": bytes, "path": path}));
+    }
+    text += &rest(limit, rows.len(), "kinds of detached objects");
+    Ok(Table {
+        text,
+        json: json!({"detached": told}),
     })
 }
 
