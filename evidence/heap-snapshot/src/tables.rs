@@ -9,7 +9,6 @@
 //!
 //! Not here: reading and sums (read.rs, census.rs), where it is printed (`cli`).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -19,6 +18,7 @@ use skinflint_view::{clean, units};
 use crate::census::{self, Census, Class, Sum};
 use crate::dominators::Dominators;
 use crate::graph::{Graph, NONE};
+use crate::leaks;
 use crate::read::{Snapshot, Want, read_file};
 
 /// A table, in both forms.
@@ -161,70 +161,15 @@ pub fn path(file: &Path, wanted: &str) -> Result<Table> {
     })
 }
 
-/// Returns what was taken out of its page and lives on, by class, each with the path that retains its first object. V8 calls
-/// such nodes `Detached …`.
-///
-/// # Errors
-/// If the snapshot cannot be read.
-pub fn detached(file: &Path, limit: usize) -> Result<Table> {
-    let Snapshot { graph, .. } = read_file(file, Want::Graph)?;
-    let parents = graph.parents();
-    let numbers = 0..graph.strings.len() as u32;
-    let names = numbers.filter_map(|number| {
-        let name = graph.strings.get(number)?;
-        name.starts_with("Detached ").then_some((number, name))
-    });
-    let names: BTreeMap<u32, String> = names.collect();
-    let mut classes: BTreeMap<&str, (u64, u64, u32)> = BTreeMap::new();
-    for node in 0..graph.len() as u32 {
-        // What nothing leads to is garbage that no collection has found.
-        let lives = parents.get(node as usize) != Some(&NONE);
-        if let Some(name) = names.get(&graph.name[node as usize]).filter(|_| lives) {
-            let (objects, bytes, _) = classes.entry(name).or_insert((0, 0, node));
-            *objects += 1;
-            *bytes += graph.bytes[node as usize];
-        }
-    }
-    let mut rows: Vec<_> = classes.into_iter().collect();
-    rows.sort_by(|(a, x), (b, y)| y.0.cmp(&x.0).then_with(|| a.cmp(b)));
-    let mut text = match rows.is_empty() {
-        true => "  nothing that was taken out of its page lives on\n".to_owned(),
-        false => String::new(),
-    };
-    let mut told = Vec::new();
-    for (name, (objects, bytes, first)) in rows.iter().take(limit) {
-        text += &format!(
-            "  {}  {} objects of {}; the first of them:\n",
-            clean(name),
-            units::count(*objects),
-            units::bytes(*bytes)
-        );
-        let steps = graph.path(&parents, *first).unwrap_or_default();
-        for step in &steps {
-            text += &format!("{:>26}  {}\n", clean(&step.edge), called(&graph, step.node));
-        }
-        let path = steps.iter().map(|step| {
-            let mut row = node_json(&graph, step.node);
-            row["edge"] = json!(step.edge);
-            row
-        });
-        let path: Vec<Value> = path.collect();
-        told.push(json!({"class": name, "objects": objects, "bytes": bytes, "path": path}));
-    }
-    text += &rest(limit, rows.len(), "kinds of detached objects");
-    Ok(Table {
-        text,
-        json: json!({"detached": told}),
-    })
-}
-
-/// Returns what differs in a later snapshot of the same program: what grew, what is new, what is gone.
+/// Returns what differs in a later snapshot of the same program: what grew, what is new, what is gone. Of the first `paths`
+/// classes that grew, also what retains one of their new objects.
 ///
 /// # Errors
 /// If a snapshot cannot be read.
-pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Table> {
+pub fn diff(before: &Path, after: &Path, limit: usize, paths: usize) -> Result<Table> {
+    let want = |paths| if paths > 0 { Want::Graph } else { Want::Nodes };
     let old = read_file(before, Want::Nodes)?;
-    let new = read_file(after, Want::Nodes)?;
+    let new = read_file(after, want(paths))?;
     let rows = census::diff(&old.graph, &new.graph);
     let (was, is) = (old.census.total(), new.census.total());
     let grown: i128 = rows.iter().map(|(_, row)| row.grown()).sum();
@@ -255,18 +200,22 @@ pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Table> {
         units::bytes(was.bytes),
         units::bytes(is.bytes)
     );
+    let classes = rows.iter().filter(|(_, row)| row.grown() > 0);
+    let classes: Vec<&Class> = classes.take(paths).map(|(class, _)| class).collect();
+    let retained = leaks::new_ones(&old.graph, &new.graph, &classes);
+    text += &retained.text;
     let json_rows: Vec<Value> = rows
         .iter()
         .map(|(class, row)| json!({"type": class.kind, "name": class.name, "before": row.before, "after": row.after, "new": row.new, "gone": row.gone}))
         .collect();
     Ok(Table {
         text,
-        json: json!({"before": was, "after": is, "classes": json_rows}),
+        json: json!({"before": was, "after": is, "classes": json_rows, "retained": retained.json}),
     })
 }
 
 /// Describes what a list leaves out (T1).
-fn rest(shown: usize, all: usize, rows: &str) -> String {
+pub(crate) fn rest(shown: usize, all: usize, rows: &str) -> String {
     if shown >= all {
         return String::new();
     }
@@ -281,13 +230,13 @@ fn line(bytes: &str, share: &str, objects: u64, what: &str) -> String {
     format!("{bytes:>12} {share:>6} {objects:>12}  {what}\n")
 }
 
-fn node_json(graph: &Graph, node: u32) -> Value {
+pub(crate) fn node_json(graph: &Graph, node: u32) -> Value {
     let at = node as usize;
     json!({"id": graph.id[at], "type": graph.class_of(node), "name": graph.name_of(node), "bytes": graph.bytes[at]})
 }
 
 /// Describes a node in words (T2).
-fn called(graph: &Graph, node: u32) -> String {
+pub(crate) fn called(graph: &Graph, node: u32) -> String {
     const SHOWN: usize = 80;
     let name = graph.name_of(node);
     let name = clean(&name.chars().take(SHOWN).collect::<String>());

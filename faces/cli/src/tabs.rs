@@ -23,7 +23,7 @@ use skinflint_browser::result::Series;
 use skinflint_browser::run::Run;
 use skinflint_browser::series::{self, Request};
 use skinflint_browser::{corpus, pages, png, subjects, table};
-use skinflint_heap_snapshot::tables;
+use skinflint_heap_snapshot::leaks;
 use skinflint_launch::installed;
 
 pub const HELP: &str = "\
@@ -271,7 +271,7 @@ fn leaked(series: &Series, judged: &[Judged], folder: &Path) -> String {
         {
             let path = folder.join("runs").join(&name).join(file);
             text += &format!("{}:\n", path.display());
-            match tables::detached(&path, ROWS) {
+            match leaks::detached(&path, ROWS) {
                 Ok(table) => text += &table.text,
                 Err(error) => text += &format!("  {error:#}\n"),
             }
