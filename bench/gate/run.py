@@ -6,7 +6,7 @@
         python3 bench/gate/run.py --skinflint target/release/skinflint [--only semver] [--runs 20] [--folder DIR]
 
     idna         PyPI's source distribution, by pytest; the whole suite in one process
-    semver       crates.io, by `cargo skinflint test`; each test in a process of its own
+    semver       crates.io, its test_version by `cargo skinflint test`; each test in a process of its own
     qs           npm, its tests by tape in one process of node
     googletest   Debian's sources (package googletest), its own tests with our listener: each test a phase
     cpython      Debian's libpython3.11-testsuite: four modules of CPython's own tests
@@ -185,14 +185,14 @@ class Semver(Suite):
         open(os.path.join(fetches, "lib.rs"), "w", encoding="utf-8").close()
         said("cargo", "vendor", "--quiet", "vendor", cwd=fetches)
         shutil.copytree(os.path.join(fetches, "vendor/semver"), self.cwd(), dirs_exist_ok=True)
-        return f"semver 1.0.28, {said('rustc', '--version').split(' (')[0]}"
+        return f"semver 1.0.28, test_version, {said('rustc', '--version').split(' (')[0]}"
 
     def cwd(self):
         return os.path.join(self.folder, "semver")
 
     def tested(self, *words):
         environment = dict(os.environ, CARGO_TARGET_DIR=os.path.join(self.folder, "target"))
-        command = [self.skinflint, "cargo-test", "--json", *words, "--tests"]
+        command = [self.skinflint, "cargo-test", "--json", *words, "--test", "test_version"]
         ended = subprocess.run(command, cwd=self.cwd(), env=environment, capture_output=True, text=True, check=False)
         if ended.returncode not in (0, 3, 4):
             return {}, ended.stderr[-2000:]
