@@ -15,10 +15,9 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use skinflint_view::{clean, units};
 
-use crate::census::{self, Census, Class, Sum};
+use crate::census::{Census, Class, Sum};
 use crate::dominators::Dominators;
 use crate::graph::{Graph, NONE};
-use crate::leaks;
 use crate::read::{Snapshot, Want, read_file};
 
 /// A table, in both forms.
@@ -158,59 +157,6 @@ pub fn path(file: &Path, wanted: &str) -> Result<Table> {
     Ok(Table {
         text,
         json: json!({"object": node_json(&graph, node), "path": rows}),
-    })
-}
-
-/// Returns what differs in a later snapshot of the same program: what grew, what is new, what is gone. Of the first `paths`
-/// classes that grew, also what retains one of their new objects.
-///
-/// # Errors
-/// If a snapshot cannot be read.
-pub fn diff(before: &Path, after: &Path, limit: usize, paths: usize) -> Result<Table> {
-    let want = |paths| if paths > 0 { Want::Graph } else { Want::Nodes };
-    let old = read_file(before, Want::Nodes)?;
-    let new = read_file(after, want(paths))?;
-    let rows = census::diff(&old.graph, &new.graph);
-    let (was, is) = (old.census.total(), new.census.total());
-    let grown: i128 = rows.iter().map(|(_, row)| row.grown()).sum();
-    if grown != i128::from(is.bytes) - i128::from(was.bytes) {
-        bail!(
-            "{}: rows do not add up to the totals; please report it",
-            after.display()
-        );
-    }
-    let mut text = format!(
-        "{:>14} {:>10} {:>10} {:>10}  class\n",
-        "bytes", "objects", "new", "gone"
-    );
-    for (class, row) in rows.iter().take(limit) {
-        let objects = i128::from(row.after.objects) - i128::from(row.before.objects);
-        text += &format!(
-            "{:>+14} {objects:>+10} {:>10} {:>10}  {class}\n",
-            row.grown(),
-            row.new.objects,
-            row.gone.objects
-        );
-    }
-    text += &rest(limit, rows.len(), "classes that changed");
-    let objects = i128::from(is.objects) - i128::from(was.objects);
-    text += &format!(
-        "{grown:>+14} {objects:>+10} {:>21}  all: {} before, {} after\n",
-        "",
-        units::bytes(was.bytes),
-        units::bytes(is.bytes)
-    );
-    let classes = rows.iter().filter(|(_, row)| row.grown() > 0);
-    let classes: Vec<&Class> = classes.take(paths).map(|(class, _)| class).collect();
-    let retained = leaks::new_ones(&old.graph, &new.graph, &classes);
-    text += &retained.text;
-    let json_rows: Vec<Value> = rows
-        .iter()
-        .map(|(class, row)| json!({"type": class.kind, "name": class.name, "before": row.before, "after": row.after, "new": row.new, "gone": row.gone}))
-        .collect();
-    Ok(Table {
-        text,
-        json: json!({"before": was, "after": is, "classes": json_rows, "retained": retained.json}),
     })
 }
 

@@ -9,7 +9,6 @@
 use std::fmt;
 
 use crate::limit::Limit;
-use crate::phase::{self, Within};
 
 /// A figure that a budget is about.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +37,61 @@ pub enum Kind {
     GrowthPer(String),
     /// A figure of the phase of this name.
     Phase(String, Within),
+}
+
+/// A figure of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Within {
+    /// Live bytes that it left behind.
+    Growth,
+    /// The most live bytes in it, beyond those at its begin.
+    PeakLive,
+    /// Blocks acquired in it.
+    Allocations,
+}
+
+/// All of them.
+const ALL: [Within; 3] = [Within::Growth, Within::PeakLive, Within::Allocations];
+
+impl Within {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Within::Growth => "growth",
+            Within::PeakLive => "peak-live",
+            Within::Allocations => "allocations",
+        }
+    }
+
+    /// Returns the figure of a name.
+    ///
+    /// # Errors
+    /// A sentence that has the names.
+    pub fn named(name: &str) -> Result<Within, String> {
+        let found = ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = ALL.into_iter().map(Within::name).collect();
+            format!(
+                "no figure of a phase is called {name:?}; there are {}",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Describes it in a sentence without its full stop.
+    fn meaning(self) -> &'static str {
+        match self {
+            Within::Growth => "live bytes that the phase left behind",
+            Within::PeakLive => "the most live bytes in the phase, beyond those at its begin",
+            Within::Allocations => "blocks acquired in the phase",
+        }
+    }
+}
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// All kinds without an argument, in the order of outputs.
@@ -180,7 +234,7 @@ impl Budget {
                     "--phase {text}: write NAME:FIGURE=LIMIT, such as --phase 'load:growth=4KiB'"
                 )
             })?;
-        phase::of(name, figure, "--phase").map_err(|why| format!("--phase {name}: {why}"))
+        of_phase(name, figure, "--phase").map_err(|why| format!("--phase {name}: {why}"))
     }
 
     /// Reads `MARK` (no growth at all) or `MARK=LIMIT` of `--growth-per`.
@@ -201,6 +255,19 @@ impl Budget {
             said_by: "--growth-per".into(),
         })
     }
+}
+
+/// Reads `FIGURE=LIMIT` of a phase.
+pub(crate) fn of_phase(phase: &str, figure: &str, said_by: &str) -> Result<Budget, String> {
+    let (figure, limit) = figure
+        .split_once('=')
+        .ok_or_else(|| format!("{figure:?}: write FIGURE=LIMIT, such as growth=4KiB"))?;
+    let within = Within::named(figure)?;
+    Ok(Budget {
+        kind: Kind::Phase(phase.to_owned(), within),
+        limit: Limit::parse(limit)?,
+        said_by: said_by.to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ use skinflint_analysis::model::{
 use skinflint_export::diff::{By, Diff};
 use skinflint_view::stack::{heading, is_unnamed, place, short_name};
 
-use crate::budget::Kind;
+use crate::budget::{Kind, Within};
 use crate::figures::{growth, is_on};
-use crate::phase::{self, Within};
+use crate::phase;
 
 /// The most that are listed.
 const LISTED: usize = 5;

@@ -17,9 +17,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Spanned, Value};
 
-use crate::budget::{Budget, Kind, PLAIN};
+use crate::budget::{Budget, Kind, PLAIN, Within};
 use crate::limit::Limit;
-use crate::phase::Within;
 
 /// What a file asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

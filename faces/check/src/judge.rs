@@ -8,10 +8,10 @@
 use serde::Serialize;
 use skinflint_analysis::model::Report;
 
-use crate::budget::{Budget, Kind, PLAIN};
+use crate::budget::{Budget, Kind, PLAIN, Within};
 use crate::culprits::{Culprits, culprits};
 use crate::figures::{Range, figure};
-use crate::phase::{self, Within};
+use crate::phase;
 
 /// A recording to judge.
 #[derive(Clone, Copy)]

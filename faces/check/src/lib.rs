@@ -27,6 +27,7 @@ mod judge;
 mod junit;
 mod limit;
 mod markdown;
+mod pattern;
 pub mod phase;
 mod sarif;
 pub mod suite;

@@ -13,68 +13,10 @@
 //!
 //! Not here: what outlives its phase by stack (`analysis::passes::phases`).
 
-use std::fmt;
-
 use skinflint_analysis::model::{MarkRow, Report};
 
-use crate::budget::{Budget, Kind};
-use crate::figures::matches;
-use crate::limit::Limit;
-
-/// A figure of a phase.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Within {
-    /// Live bytes that it left behind.
-    Growth,
-    /// The most live bytes in it, beyond those at its begin.
-    PeakLive,
-    /// Blocks acquired in it.
-    Allocations,
-}
-
-/// All of them.
-const ALL: [Within; 3] = [Within::Growth, Within::PeakLive, Within::Allocations];
-
-impl Within {
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Within::Growth => "growth",
-            Within::PeakLive => "peak-live",
-            Within::Allocations => "allocations",
-        }
-    }
-
-    /// Returns the figure of a name.
-    ///
-    /// # Errors
-    /// A sentence that has the names.
-    pub fn named(name: &str) -> Result<Within, String> {
-        let found = ALL.into_iter().find(|one| one.name() == name);
-        found.ok_or_else(|| {
-            let names: Vec<&str> = ALL.into_iter().map(Within::name).collect();
-            format!(
-                "no figure of a phase is called {name:?}; there are {}",
-                names.join(", ")
-            )
-        })
-    }
-
-    /// Describes it in a sentence without its full stop.
-    pub(crate) fn meaning(self) -> &'static str {
-        match self {
-            Within::Growth => "live bytes that the phase left behind",
-            Within::PeakLive => "the most live bytes in the phase, beyond those at its begin",
-            Within::Allocations => "blocks acquired in the phase",
-        }
-    }
-}
-
-impl fmt::Display for Within {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+use crate::budget::{Budget, Kind, Within, of_phase};
+use crate::pattern::matches;
 
 /// A round of a phase: indices into [`Report::marks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,25 +155,12 @@ pub fn marked(report: &Report) -> Result<Vec<Budget>, String> {
         let said_by = format!("mark {:?}", mark.name);
         let wrong = |why: String| format!("{said_by}: {why}");
         for figure in figures.split([' ', ',']).filter(|one| !one.is_empty()) {
-            let budget = of(name, figure, &said_by).map_err(wrong)?;
+            let budget = of_phase(name, figure, &said_by).map_err(wrong)?;
             budgets.retain(|one| one.kind != budget.kind);
             budgets.push(budget);
         }
     }
     Ok(budgets)
-}
-
-/// Reads `FIGURE=LIMIT` of a phase.
-pub(crate) fn of(phase: &str, figure: &str, said_by: &str) -> Result<Budget, String> {
-    let (figure, limit) = figure
-        .split_once('=')
-        .ok_or_else(|| format!("{figure:?}: write FIGURE=LIMIT, such as growth=4KiB"))?;
-    let within = Within::named(figure)?;
-    Ok(Budget {
-        kind: Kind::Phase(phase.to_owned(), within),
-        limit: Limit::parse(limit)?,
-        said_by: said_by.to_owned(),
-    })
 }
 
 #[cfg(test)]
@@ -320,7 +249,7 @@ mod tests {
                 .map(|one| format!("{} {}", one.kind, one.limit))
                 .collect()
         };
-        let budget = |phase: &str, limit: &str| of(phase, limit, "here").unwrap();
+        let budget = |phase: &str, limit: &str| of_phase(phase, limit, "here").unwrap();
         assert_eq!(
             told(&[budget("x.*", "growth=0"), budget("x.b", "growth=9")]),
             ["phase x.a growth 0", "phase x.b growth 9"]

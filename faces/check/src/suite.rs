@@ -19,8 +19,8 @@ use std::path::Path;
 use toml::{Spanned, Value};
 
 use crate::budget::Budget;
-use crate::figures::matches;
 use crate::file;
+use crate::pattern::matches;
 
 /// The budgets of tests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -75,7 +75,7 @@ pub fn heap(args: &HeapArgs) -> Result<u8> {
         args.rows
     };
     let told = if let Some(other) = &args.diff {
-        tables::diff(&args.file, other, rows, if args.paths { PATHS } else { 0 })?
+        leaks::diff(&args.file, other, rows, if args.paths { PATHS } else { 0 })?
     } else if let Some(object) = &args.path {
         tables::path(&args.file, object)?
     } else if args.detached {

@@ -19,12 +19,6 @@ mod tests {
     fn large() {
         assert_eq!(load(8 << 20).len(), 8 << 20);
     }
-
-    #[test]
-    #[ignore]
-    fn ignored_one() {
-        unreachable!("it is ignored");
-    }
 }
 
 #[cfg(test)]
