@@ -71,7 +71,8 @@ test-deps: deps
 	  gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb curl:curl \
 	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
 	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite \
-	  pnmtopng:netpbm gifsicle:gifsicle /usr/include/sqlite3.h:libsqlite3-dev
+	  pnmtopng:netpbm gifsicle:gifsicle /usr/include/sqlite3.h:libsqlite3-dev \
+	  /usr/include/gtest/gtest.h:libgtest-dev
 	@test -d $(CONSUMERS)/node_modules/speedscope || \
 	  npm ci --prefix $(CONSUMERS) --ignore-scripts --no-audit --no-fund --loglevel=error
 
@@ -317,7 +318,7 @@ stripped = objcopy --only-keep-debug $(1) $(DIST)/$(notdir $(1)).debug && \
 one-file: build
 	@sh bench/need.sh objcopy:binutils xz:xz-utils
 	@mkdir -p $(DIST)
-	@$(foreach file,skinflint $(LIBRARIES),$(call stripped,$(RELEASE)/$(file)) &&) true
+	@$(foreach file,skinflint cargo-skinflint $(LIBRARIES),$(call stripped,$(RELEASE)/$(file)) &&) true
 	@echo "$(DIST)/skinflint: $$(wc -c < $(DIST)/skinflint) bytes, $$(xz -9e -c $(DIST)/skinflint | wc -c) compressed (xz)"
 
 install: one-file
@@ -325,13 +326,14 @@ install: one-file
 	@$(call stripped,$(LIBRARY)/libskinflint_engines.so)
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/skinflint/debug" "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(DIST)/skinflint "$(DESTDIR)$(PREFIX)/bin/skinflint"
+	install -m 755 $(DIST)/cargo-skinflint "$(DESTDIR)$(PREFIX)/bin/cargo-skinflint"
 	@for file in $(LIBRARIES); do install -m 755 $(DIST)/$$file "$(DESTDIR)$(PREFIX)/lib/skinflint/$$file" || exit 1; done
 	ln -sf libskinflint.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint.so.1"
 	install -m 644 $(DIST)/*.debug "$(DESTDIR)$(PREFIX)/lib/skinflint/debug"
 	@for host in skinflint-js skinflint-js-system skinflint-js-stock skinflint-js-stock-malloc skinflint-js-stock-pauses skinflint-js-quickjs skinflint-js-quickjs-system; do \
 	  test ! -x $(JS)/$$host || install -m 755 $(JS)/$$host "$(DESTDIR)$(PREFIX)/lib/skinflint/$$host"; \
 	done
-	install -m 644 include/skinflint.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
+	install -m 644 include/skinflint.h include/skinflint_gtest.h include/skinflint_report.h include/skinflint_engines.h "$(DESTDIR)$(PREFIX)/include"
 	install -m 755 $(DIST)/libskinflint_engines.so "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.so"
 	objcopy --strip-debug $(LIBRARY)/libskinflint_engines.a "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"
 	chmod 644 "$(DESTDIR)$(PREFIX)/lib/skinflint/libskinflint_engines.a"

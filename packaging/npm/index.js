@@ -11,7 +11,7 @@
  *     program prints is taken for it.
  * K2  What is not decided is not held: `held` is true only if every budget is.
  *
- * Not here: limits and figures (`skinflint check --help`); windows and tabs (`skinflint tabs`).
+ * Not here: limits and figures (`skinflint check --help`); pages of a browser (pages.js); windows and tabs (`skinflint tabs`).
  */
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -35,8 +35,8 @@ function words(limits) {
   });
 }
 
-/** Runs a command; its end, and what it printed if that is read here. */
-function run(file, args, options = {}) {
+/** Runs a command (for pages.js); its end, and what it printed if that is read here. */
+export function run(file, args, options = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(file, args, options);
     let stdout = "";

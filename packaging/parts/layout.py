@@ -28,6 +28,7 @@ def split(dist, libdir, zsh):
     folders = {name: os.path.join(to, name) for name in (PROGRAM, LIBRARY, DEVELOPMENT)}
     places = {
         "usr/bin/skinflint": (PROGRAM, "usr/bin/skinflint"),
+        "usr/bin/cargo-skinflint": (PROGRAM, "usr/bin/cargo-skinflint"),
         "usr/lib/skinflint/skinflint_report.py": (PROGRAM, "usr/lib/skinflint/skinflint_report.py"),
         "usr/lib/skinflint/libskinflint.so.1": None,
         "usr/lib/skinflint/libskinflint_engines.a": (DEVELOPMENT, "usr/lib/skinflint/libskinflint_engines.a"),

@@ -1,8 +1,8 @@
 """The npm package: program, allocator, and memory as a test for Node.js.
 
-    packaging/npm/{package.json,index.js,README.md} + bin/skinflint + lib/libskinflint.so ─► npm pack ─► .tgz
+    packaging/npm/{package.json,index.js,pages.js,reporters.js,README.md} + bin/skinflint + lib/libskinflint.so ─► npm pack ─► .tgz
 
-Not here: reporters in JavaScript. A reporter is called on a thread of the measurement's, where no JavaScript can run.
+Not here: what its tests are (in_npm.py).
 """
 
 import json
@@ -16,7 +16,7 @@ def make(dist):
     described = json.loads(making.read(os.path.join(dist.packaging, "npm/package.json")))
     described["version"] = dist.version
     making.write(os.path.join(folder, "package.json"), json.dumps(described, indent=2) + "\n")
-    for name in ("index.js", "README.md"):
+    for name in ("index.js", "pages.js", "reporters.js", "README.md"):
         dist.place(f"packaging/npm/{name}", folder, name)
     for name in ("LICENSE-MIT", "LICENSE-APACHE"):
         dist.place(name, folder, name)

@@ -41,6 +41,7 @@ def faults(file, table):
 def files(dist):
     """The paths of what was built and is linked with glibc."""
     yield os.path.join(dist.tree, "usr/bin/skinflint")
+    yield os.path.join(dist.tree, "usr/bin/cargo-skinflint")
     libraries = os.path.join(dist.tree, "usr/lib/skinflint")
     for name in sorted(os.listdir(libraries)):
         path = os.path.join(libraries, name)

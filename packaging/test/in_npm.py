@@ -1,4 +1,4 @@
-"""The npm package in a folder of nobody's: the demo by npx, memory as a test, and nothing left when it is removed.
+"""The npm package in a folder of nobody's: the demo by npx, memory as a test, reporters, and nothing left when it is removed.
 
 Not here: what `check` judges (faces/check).
 """
@@ -17,6 +17,9 @@ PATH="$HOME/app/node_modules/.bin:$PATH" sh "$GIVEN/demo.sh" "$GIVEN/demo.sql"
 cp "$GIVEN/gate.mjs" gate.test.mjs
 node --test --test-reporter=tap gate.test.mjs > gate.txt 2>&1 || { cat gate.txt; exit 1; }
 grep -E '^# (pass|fail) ' gate.txt
+cp "$GIVEN/reporters.mjs" reporters.test.mjs
+node --test --test-reporter=tap reporters.test.mjs > reporters.txt 2>&1 || { cat reporters.txt; exit 1; }
+grep -E '^# (pass|fail) ' reporters.txt
 npm uninstall --silent --offline --no-save skinflint
 test -z "$(find node_modules -type f ! -name .package-lock.json 2>/dev/null)"
 diff package.json before.json
@@ -25,5 +28,5 @@ echo "removed without a rest"
 
 
 def test(dist):
-    given = [places.package(dist, f"skinflint-{dist.version}.tgz"), *places.own(dist, "demo.sh", "gate.mjs")]
+    given = [places.package(dist, f"skinflint-{dist.version}.tgz"), *places.own(dist, "demo.sh", "gate.mjs", "reporters.mjs")]
     yield from places.as_nobody(dist, SCRIPT, given).splitlines()

@@ -68,6 +68,8 @@ pub struct Ledger {
     threads: Vec<ThreadCount>,
     live: Live,
     peak: HeapPeak,
+    /// The most live bytes since the mark before.
+    highest_since_mark: u64,
     counts: Counts,
     pub(crate) curve: Curve,
     intervals: Intervals,
@@ -94,6 +96,7 @@ impl Ledger {
             threads: Vec::new(),
             live: Live::default(),
             peak: HeapPeak::default(),
+            highest_since_mark: 0,
             counts: Counts::default(),
             curve: Curve::new(timeline_points),
             intervals: Intervals::default(),
@@ -237,6 +240,7 @@ impl Ledger {
 
     #[inline]
     fn see_peak(&mut self, event: &Event) {
+        self.highest_since_mark = self.highest_since_mark.max(self.live.usable_bytes);
         if self.live.usable_bytes > self.peak.live.usable_bytes {
             self.peak = HeapPeak {
                 live: self.live,
@@ -559,6 +563,7 @@ impl Ledger {
         };
         self.keep_parked(parked);
         self.peak.live = self.live;
+        self.highest_since_mark = self.live.usable_bytes;
         self.cells.new_peak();
         self.curve.start(&self.live);
     }
@@ -571,6 +576,11 @@ impl Ledger {
     /// Returns the largest live heap so far.
     pub fn heap_peak(&self) -> HeapPeak {
         self.peak
+    }
+
+    /// Returns the most live bytes since it was last asked, or since the start.
+    pub(crate) fn take_highest(&mut self) -> u64 {
+        std::mem::replace(&mut self.highest_since_mark, self.live.usable_bytes)
     }
 
     /// Returns the counts so far.

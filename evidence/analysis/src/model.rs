@@ -699,6 +699,8 @@ pub struct MarkRow {
     pub live_usable_bytes: u64,
     /// Live blocks.
     pub live_blocks: u64,
+    /// The most live bytes given since the mark before (or the start).
+    pub peak_live_usable_bytes: u64,
     /// Acquisitions since the mark before (or the start).
     pub allocations: u64,
     /// Bytes requested since the mark before.

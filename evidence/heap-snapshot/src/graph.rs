@@ -66,6 +66,8 @@ pub struct Graph {
     pub id: Vec<u64>,
     /// Bytes of the node alone.
     pub bytes: Vec<u64>,
+    /// Nodes of a page that were taken out of it, ascending (V8's `detachedness`).
+    pub detached: Vec<u32>,
     /// The ends of the nodes' ranges of edges; the next node's edges begin there.
     ends: Vec<u32>,
     edge_class: Vec<u8>,

@@ -22,5 +22,6 @@
 pub mod census;
 pub mod dominators;
 pub mod graph;
+pub mod leaks;
 pub mod read;
 pub mod tables;

@@ -121,6 +121,7 @@ struct Meta {
     name: usize,
     id: usize,
     bytes: usize,
+    detached: Option<usize>,
     edges: usize,
     edge_fields: usize,
     edge_class: usize,
@@ -146,6 +147,9 @@ struct HeaderMeta {
     edge_fields: Vec<String>,
     edge_types: Vec<serde_json::Value>,
 }
+
+/// V8's number for a node that was taken out of its page.
+const DETACHED: u64 = 2;
 
 fn place(fields: &[String], list: &str, name: &str) -> Result<usize, String> {
     let found = fields.iter().position(|field| field == name);
@@ -175,6 +179,7 @@ impl Meta {
             name: place(nodes, "node_fields", "name")?,
             id: place(nodes, "node_fields", "id")?,
             bytes: place(nodes, "node_fields", "self_size")?,
+            detached: place(nodes, "node_fields", "detachedness").ok(),
             edges: place(nodes, "node_fields", "edge_count")?,
             edge_fields: edges.len(),
             edge_class,
@@ -349,6 +354,9 @@ impl Nodes<'_> {
             reading.out.census.add(class as u8, name, bytes);
             edges = edges.saturating_add(fields[meta.edges]);
             if reading.want != Want::Census {
+                if meta.detached.is_some_and(|at| fields[at] == DETACHED) {
+                    graph.detached.push(graph.len() as u32);
+                }
                 graph.add_node(
                     class as u8,
                     name,

@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use skinflint_view::{clean, units};
 
-use crate::census::{self, Census, Class, Sum};
+use crate::census::{Census, Class, Sum};
 use crate::dominators::Dominators;
 use crate::graph::{Graph, NONE};
 use crate::read::{Snapshot, Want, read_file};
@@ -160,55 +160,8 @@ pub fn path(file: &Path, wanted: &str) -> Result<Table> {
     })
 }
 
-/// Returns what differs in a later snapshot of the same program: what grew, what is new, what is gone.
-///
-/// # Errors
-/// If a snapshot cannot be read.
-pub fn diff(before: &Path, after: &Path, limit: usize) -> Result<Table> {
-    let old = read_file(before, Want::Nodes)?;
-    let new = read_file(after, Want::Nodes)?;
-    let rows = census::diff(&old.graph, &new.graph);
-    let (was, is) = (old.census.total(), new.census.total());
-    let grown: i128 = rows.iter().map(|(_, row)| row.grown()).sum();
-    if grown != i128::from(is.bytes) - i128::from(was.bytes) {
-        bail!(
-            "{}: rows do not add up to the totals; please report it",
-            after.display()
-        );
-    }
-    let mut text = format!(
-        "{:>14} {:>10} {:>10} {:>10}  class\n",
-        "bytes", "objects", "new", "gone"
-    );
-    for (class, row) in rows.iter().take(limit) {
-        let objects = i128::from(row.after.objects) - i128::from(row.before.objects);
-        text += &format!(
-            "{:>+14} {objects:>+10} {:>10} {:>10}  {class}\n",
-            row.grown(),
-            row.new.objects,
-            row.gone.objects
-        );
-    }
-    text += &rest(limit, rows.len(), "classes that changed");
-    let objects = i128::from(is.objects) - i128::from(was.objects);
-    text += &format!(
-        "{grown:>+14} {objects:>+10} {:>21}  all: {} before, {} after\n",
-        "",
-        units::bytes(was.bytes),
-        units::bytes(is.bytes)
-    );
-    let json_rows: Vec<Value> = rows
-        .iter()
-        .map(|(class, row)| json!({"type": class.kind, "name": class.name, "before": row.before, "after": row.after, "new": row.new, "gone": row.gone}))
-        .collect();
-    Ok(Table {
-        text,
-        json: json!({"before": was, "after": is, "classes": json_rows}),
-    })
-}
-
 /// Describes what a list leaves out (T1).
-fn rest(shown: usize, all: usize, rows: &str) -> String {
+pub(crate) fn rest(shown: usize, all: usize, rows: &str) -> String {
     if shown >= all {
         return String::new();
     }
@@ -223,13 +176,13 @@ fn line(bytes: &str, share: &str, objects: u64, what: &str) -> String {
     format!("{bytes:>12} {share:>6} {objects:>12}  {what}\n")
 }
 
-fn node_json(graph: &Graph, node: u32) -> Value {
+pub(crate) fn node_json(graph: &Graph, node: u32) -> Value {
     let at = node as usize;
     json!({"id": graph.id[at], "type": graph.class_of(node), "name": graph.name_of(node), "bytes": graph.bytes[at]})
 }
 
 /// Describes a node in words (T2).
-fn called(graph: &Graph, node: u32) -> String {
+pub(crate) fn called(graph: &Graph, node: u32) -> String {
     const SHOWN: usize = 80;
     let name = graph.name_of(node);
     let name = clean(&name.chars().take(SHOWN).collect::<String>());

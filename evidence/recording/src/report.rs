@@ -35,9 +35,14 @@ pub struct More {
     pub windows: bool,
     /// Every stack that pins pages at the report's instant, and not only the largest.
     pub all_pins: bool,
+    /// Figures by stack of the first 2048 marks, and not only of the first 64: windows have an edge at each.
+    pub all_marks: bool,
     /// An additional pass.
     pub pass: Option<Box<dyn Pass>>,
 }
+
+/// The most marks that have figures by stack, if all are asked for.
+const MARKS: usize = 2048;
 
 /// An analysis that inherits, with the stacks of what it inherits and their names.
 struct Bequest<'a> {
@@ -82,6 +87,9 @@ impl Recording {
         };
         if more.all_pins {
             wanted.limits.pins = usize::MAX;
+        }
+        if more.all_marks {
+            wanted.limits.mark_books = MARKS;
         }
         self.settle(&mut wanted);
         let facts = Facts::of(&self.trace);

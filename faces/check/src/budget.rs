@@ -35,6 +35,63 @@ pub enum Kind {
     Stack(String),
     /// Live bytes that each interval between two marks of this name adds, the first interval left out.
     GrowthPer(String),
+    /// A figure of the phase of this name.
+    Phase(String, Within),
+}
+
+/// A figure of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Within {
+    /// Live bytes that it left behind.
+    Growth,
+    /// The most live bytes in it, beyond those at its begin.
+    PeakLive,
+    /// Blocks acquired in it.
+    Allocations,
+}
+
+/// All of them.
+const ALL: [Within; 3] = [Within::Growth, Within::PeakLive, Within::Allocations];
+
+impl Within {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Within::Growth => "growth",
+            Within::PeakLive => "peak-live",
+            Within::Allocations => "allocations",
+        }
+    }
+
+    /// Returns the figure of a name.
+    ///
+    /// # Errors
+    /// A sentence that has the names.
+    pub fn named(name: &str) -> Result<Within, String> {
+        let found = ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = ALL.into_iter().map(Within::name).collect();
+            format!(
+                "no figure of a phase is called {name:?}; there are {}",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// Describes it in a sentence without its full stop.
+    fn meaning(self) -> &'static str {
+        match self {
+            Within::Growth => "live bytes that the phase left behind",
+            Within::PeakLive => "the most live bytes in the phase, beyond those at its begin",
+            Within::Allocations => "blocks acquired in the phase",
+        }
+    }
+}
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// All kinds without an argument, in the order of outputs.
@@ -65,6 +122,7 @@ impl Kind {
             Kind::Allocations => "allocations",
             Kind::Stack(_) => "stack",
             Kind::GrowthPer(_) => "growth-per",
+            Kind::Phase(..) => "phase",
         }
     }
 
@@ -84,6 +142,7 @@ impl Kind {
                 "live bytes of stacks with a matching function when live bytes were most"
             }
             Kind::GrowthPer(_) => "live bytes that each interval between two of the marks adds",
+            Kind::Phase(_, within) => within.meaning(),
         }
     }
 
@@ -91,7 +150,10 @@ impl Kind {
     pub fn is_bytes(&self) -> bool {
         !matches!(
             self,
-            Kind::PeakBlocks | Kind::BlocksAtEnd | Kind::Allocations
+            Kind::PeakBlocks
+                | Kind::BlocksAtEnd
+                | Kind::Allocations
+                | Kind::Phase(_, Within::Allocations)
         )
     }
 
@@ -108,6 +170,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Stack(of) | Kind::GrowthPer(of) => write!(f, "{} {of}", self.name()),
+            Kind::Phase(of, within) => write!(f, "{} {of} {within}", self.name()),
             _ => f.write_str(self.name()),
         }
     }
@@ -158,6 +221,22 @@ impl Budget {
         })
     }
 
+    /// Reads `NAME:FIGURE=LIMIT` of `--phase`. The last `:` counts, as a name may have some (`cache::load`).
+    ///
+    /// # Errors
+    /// The option, and what is wrong.
+    pub fn phase(text: &str) -> Result<Budget, String> {
+        let (name, figure) = text
+            .rsplit_once(':')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| {
+                format!(
+                    "--phase {text}: write NAME:FIGURE=LIMIT, such as --phase 'load:growth=4KiB'"
+                )
+            })?;
+        of_phase(name, figure, "--phase").map_err(|why| format!("--phase {name}: {why}"))
+    }
+
     /// Reads `MARK` (no growth at all) or `MARK=LIMIT` of `--growth-per`.
     ///
     /// # Errors
@@ -176,6 +255,19 @@ impl Budget {
             said_by: "--growth-per".into(),
         })
     }
+}
+
+/// Reads `FIGURE=LIMIT` of a phase.
+pub(crate) fn of_phase(phase: &str, figure: &str, said_by: &str) -> Result<Budget, String> {
+    let (figure, limit) = figure
+        .split_once('=')
+        .ok_or_else(|| format!("{figure:?}: write FIGURE=LIMIT, such as growth=4KiB"))?;
+    let within = Within::named(figure)?;
+    Ok(Budget {
+        kind: Kind::Phase(phase.to_owned(), within),
+        limit: Limit::parse(limit)?,
+        said_by: said_by.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -208,6 +300,20 @@ mod tests {
                 .unwrap_err()
                 .contains("--stack load: ")
         );
+    }
+
+    #[test]
+    fn a_phases_name_may_have_colons() {
+        let budget = Budget::phase("cache::load:peak-live=4KiB").unwrap();
+        assert_eq!(
+            budget.kind,
+            Kind::Phase("cache::load".into(), Within::PeakLive)
+        );
+        assert_eq!(budget.limit, Limit::Absolute(4096));
+        for wrong in ["load", ":growth=1", "load:growth", "load:grows=1"] {
+            let said = Budget::phase(wrong).unwrap_err();
+            assert!(said.starts_with("--phase "), "{said}");
+        }
     }
 
     #[test]

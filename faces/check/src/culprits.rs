@@ -8,16 +8,19 @@
 //! U1  A culprit is called by the user's function: the innermost one whose source lies in the program's working folder; if
 //!     none does, the innermost one of the executable that has a source line; else what a report heads the stack by.
 //! U2  Culprits and `others` add up to the figure of the kind, or to its growth where there is a baseline; of resident
-//!     memory to the live bytes.
+//!     memory to the live bytes. Of a phase's peak they are the bytes acquired in it, which may be more.
 
 use std::collections::BTreeMap;
 
-use skinflint_analysis::model::{Frame, InstantKind, Report, Site, WindowEdge, Windows};
+use skinflint_analysis::model::{
+    Frame, InstantKind, Report, Site, WindowCell, WindowEdge, Windows,
+};
 use skinflint_export::diff::{By, Diff};
 use skinflint_view::stack::{heading, is_unnamed, place, short_name};
 
-use crate::budget::Kind;
+use crate::budget::{Kind, Within};
 use crate::figures::{growth, is_on};
+use crate::phase;
 
 /// The most that are listed.
 const LISTED: usize = 5;
@@ -147,19 +150,44 @@ fn values(report: &Report, kind: &Kind) -> Vec<(u32, u64)> {
             .filter(|site| is_on(report, site.node, pattern))
             .map(|site| (site.node, site.heap_peak_usable_bytes))
             .collect(),
-        Kind::GrowthPer(mark) => between_marks(report, mark),
+        Kind::GrowthPer(mark) => growth(report, mark)
+            .map(|growth| between(report, growth.between, left))
+            .unwrap_or_default(),
+        Kind::Phase(name, within) => {
+            let weigh = match within {
+                Within::Growth => left,
+                Within::PeakLive => asked,
+                Within::Allocations => made,
+            };
+            phase::worst(report, name, *within)
+                .map(|(round, _)| between(report, (round.begin, round.end), weigh))
+                .unwrap_or_default()
+        }
     }
 }
 
-/// Returns what each stack added between the second and the last mark of a name.
-fn between_marks(report: &Report, mark: &str) -> Vec<(u32, u64)> {
-    let (Ok(growth), Some(windows)) = (growth(report, mark), &report.windows) else {
+/// What a change of a cell weighs: of blocks acquired and released.
+type Weigh = fn(&WindowCell, i128, i128) -> i128;
+
+fn left(cell: &WindowCell, more: i128, less: i128) -> i128 {
+    (more - less) * i128::from(cell.usable)
+}
+
+fn asked(cell: &WindowCell, more: i128, _less: i128) -> i128 {
+    more * i128::from(cell.usable)
+}
+
+fn made(cell: &WindowCell, more: i128, _less: i128) -> i128 {
+    more * i128::from(cell.blocks)
+}
+
+/// Returns what each stack did between two marks.
+fn between(report: &Report, marks: (usize, usize), weigh: Weigh) -> Vec<(u32, u64)> {
+    let Some(windows) = &report.windows else {
         return Vec::new();
     };
-    let (from, to) = (
-        edge_of(report, windows, growth.between.0),
-        edge_of(report, windows, growth.between.1),
-    );
+    let from = edge_of(report, windows, marks.0);
+    let to = edge_of(report, windows, marks.1);
     let ends = &windows.bucket_ends;
     let change = |edge: usize| match edge {
         0 => 0,
@@ -177,16 +205,15 @@ fn between_marks(report: &Report, mark: &str) -> Vec<(u32, u64)> {
         let Some(cell) = windows.cells.get(*cell as usize) else {
             continue;
         };
-        let units = i128::from(*more) - i128::from(*less);
         if let Some(site) = cell.site {
-            *by_site.entry(site).or_default() += units * i128::from(cell.usable);
+            *by_site.entry(site).or_default() += weigh(cell, i128::from(*more), i128::from(*less));
         }
     }
     by_site
         .into_iter()
-        .filter_map(|(site, bytes)| {
+        .filter_map(|(site, weight)| {
             let node = report.sites.get(site as usize)?.node;
-            Some((node, u64::try_from(bytes).ok()?))
+            Some((node, u64::try_from(weight).ok()?))
         })
         .collect()
 }
@@ -293,7 +320,6 @@ fn relative(frame: &Frame, folder: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::figures::tests::report;
-    use skinflint_analysis::model::WindowCell;
 
     fn told(found: &Culprits) -> Vec<(String, u64, Option<u64>)> {
         let all = found.largest.iter();

@@ -14,6 +14,8 @@ use skinflint_analysis::model::{InstantKind, Report};
 use skinflint_view::stack::path;
 
 use crate::budget::Kind;
+use crate::pattern::matches;
+use crate::phase;
 
 /// A figure: somewhere from `low` to `high`; exact if they are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -80,6 +82,7 @@ pub fn figure(report: &Report, kind: &Kind) -> Result<Range, String> {
         Kind::Allocations => report.totals.allocations,
         Kind::Stack(pattern) => stacks(report, pattern)?,
         Kind::GrowthPer(mark) => growth(report, mark)?.per_interval(),
+        Kind::Phase(name, within) => phase::worst(report, name, *within)?.1,
     };
     Ok(Range::exact(value))
 }
@@ -126,26 +129,6 @@ pub(crate) fn is_on(report: &Report, node: u32, pattern: &str) -> bool {
     path(report, node)
         .iter()
         .any(|frame| matches(pattern, &frame.function))
-}
-
-/// Reports whether a name matches: it contains the pattern, or, if that has a `*`, is of its form from begin to end.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let rest: Vec<&str> = parts.collect();
-    let Some((last, between)) = rest.split_last() else {
-        return name.contains(first);
-    };
-    let Some(mut left) = name.strip_prefix(first) else {
-        return false;
-    };
-    for part in between {
-        let Some(at) = left.find(part) else {
-            return false;
-        };
-        left = &left[at + part.len()..];
-    }
-    left.ends_with(last)
 }
 
 /// The growth between the second and the last mark of a name.

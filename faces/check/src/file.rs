@@ -7,6 +7,7 @@
 //!   allocations = 200000
 //!   stack = { "load_*" = "4 MiB" }
 //!   growth-per = { request = "+5%" }
+//!   phase = { "load *" = { growth = 0, peak-live = "8 MiB" } }
 //! ```
 //!
 //! F1  An error names the file, the line and the next step; an unknown key is an error, never ignored.
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Spanned, Value};
 
-use crate::budget::{Budget, Kind, PLAIN};
+use crate::budget::{Budget, Kind, PLAIN, Within};
 use crate::limit::Limit;
 
 /// What a file asks for.
@@ -28,7 +29,7 @@ pub struct File {
     pub baseline: Option<PathBuf>,
 }
 
-type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
+pub(crate) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 /// Tables one level down: `stack` and `growth-per` hold tables, the others values.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
@@ -68,11 +69,20 @@ pub fn read(text: &str, path: &Path) -> Result<File, String> {
             line(at)
         ));
     }
-    let mut file = File::default();
+    let beside = path.parent().unwrap_or(Path::new(""));
+    Ok(File {
+        budgets: budgets(raw.budget, text, path)?,
+        baseline: raw.baseline.map(|name| beside.join(name.get_ref())),
+    })
+}
+
+/// Returns the budgets of a table, in the order of its lines.
+pub(crate) fn budgets(table: Table, text: &str, path: &Path) -> Result<Vec<Budget>, String> {
     let mut found: Vec<(usize, Budget)> = Vec::new();
-    for (key, value) in raw.budget {
+    for (key, value) in table {
         let at = key.span().start;
-        let said_by = format!("{shown}:{}", line(at));
+        let line = 1 + text[..at.min(text.len())].matches('\n').count();
+        let said_by = format!("{}:{line}", path.display());
         for (kind, limit) in
             entries(key.get_ref(), value.into_inner()).map_err(|why| format!("{said_by}: {why}"))?
         {
@@ -89,14 +99,14 @@ pub fn read(text: &str, path: &Path) -> Result<File, String> {
         }
     }
     found.sort_by_key(|(at, _)| *at);
-    file.budgets = found.into_iter().map(|(_, budget)| budget).collect();
-    let beside = path.parent().unwrap_or(Path::new(""));
-    file.baseline = raw.baseline.map(|name| beside.join(name.get_ref()));
-    Ok(file)
+    Ok(found.into_iter().map(|(_, budget)| budget).collect())
 }
 
 /// Returns the budgets of a key: one, or one for each pattern or mark of a table.
 fn entries(key: &str, value: Value) -> Result<Vec<(Kind, Value)>, String> {
+    if key == "phase" {
+        return phases(value);
+    }
     let of: Option<fn(String) -> Kind> = match key {
         "stack" => Some(Kind::Stack),
         "growth-per" => Some(Kind::GrowthPer),
@@ -125,10 +135,29 @@ fn entries(key: &str, value: Value) -> Result<Vec<(Kind, Value)>, String> {
     }
 }
 
+/// Returns the budgets of phases: a table of figures for each.
+fn phases(value: Value) -> Result<Vec<(Kind, Value)>, String> {
+    let form = "phase = { \"NAME\" = { growth = \"4 KiB\" } }";
+    let Value::Table(phases) = value else {
+        return Err(format!("phase needs a name, and figures for each: {form}"));
+    };
+    let mut all = Vec::new();
+    for (name, figures) in phases {
+        let Value::Table(figures) = figures else {
+            return Err(format!("phase {name}: it needs figures: {form}"));
+        };
+        for (figure, limit) in figures {
+            let within = Within::named(&figure).map_err(|why| format!("phase {name}: {why}"))?;
+            all.push((Kind::Phase(name.clone(), within), limit));
+        }
+    }
+    Ok(all)
+}
+
 fn unknown(key: &str) -> String {
     let names: Vec<&str> = PLAIN.iter().map(Kind::name).collect();
     format!(
-        "no budget is called {key:?}; there are {}, stack and growth-per",
+        "no budget is called {key:?}; there are {}, stack, growth-per and phase",
         names.join(", ")
     )
 }
@@ -182,6 +211,27 @@ mod tests {
         let text = "[budget]\npeak-live = 5\n[budget.stack]\nload = 7\n";
         let file = read(text, Path::new("m.toml")).unwrap();
         assert_eq!(file.budgets[1].kind, Kind::Stack("load".into()));
+    }
+
+    #[test]
+    fn phases_have_figures() {
+        let text = "[budget.phase]\n\"Cache.*\" = { growth = 0, allocations = \"2k\" }\n";
+        let file = read(text, Path::new("m.toml")).unwrap();
+        let kinds: Vec<String> = file
+            .budgets
+            .iter()
+            .map(|one| one.kind.to_string())
+            .collect();
+        assert_eq!(kinds, ["phase Cache.* allocations", "phase Cache.* growth"]);
+        for wrong in [
+            "phase = 3",
+            "phase = { a = 3 }",
+            "phase = { a = { grows = 3 } }",
+        ] {
+            let said = refused(&format!("[budget]\n{wrong}\n"));
+            assert!(said.starts_with("b/m.toml:2: "), "{said}");
+            assert!(said.contains("growth"), "{said}");
+        }
     }
 
     #[test]

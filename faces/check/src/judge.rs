@@ -8,14 +8,15 @@
 use serde::Serialize;
 use skinflint_analysis::model::Report;
 
-use crate::budget::{Budget, Kind, PLAIN};
+use crate::budget::{Budget, Kind, PLAIN, Within};
 use crate::culprits::{Culprits, culprits};
 use crate::figures::{Range, figure};
+use crate::phase;
 
 /// A recording to judge.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its report, as of the end, with all pins; with windows if growth is a budget.
+    /// Its report, as of the end, with all pins; with windows if growth or a phase is a budget.
     pub report: &'a Report,
     /// The name of its trace.
     pub trace: &'a str,
@@ -119,6 +120,7 @@ impl Checked {
 /// Judges budgets.
 pub fn check(subject: Subject<'_>, baseline: Option<Subject<'_>>, budgets: &[Budget]) -> Checked {
     let report = subject.report;
+    let budgets = &phase::expanded(report, budgets)[..];
     let judged: Vec<Judged> = budgets
         .iter()
         .map(|budget| judge(report, baseline.map(|one| one.report), budget))
@@ -245,7 +247,10 @@ fn doubted(
     verdict: Verdict,
     why: Option<String>,
 ) -> (Verdict, Option<String>) {
-    let only_grows = matches!(budget.kind, Kind::Allocations | Kind::PeakRss);
+    let only_grows = matches!(
+        budget.kind,
+        Kind::Allocations | Kind::PeakRss | Kind::Phase(_, Within::Allocations)
+    );
     let complete = report.completeness.complete;
     let kept = verdict == Verdict::Broken && only_grows;
     if !complete && verdict != Verdict::Undecided && !kept {

@@ -27,7 +27,10 @@ mod judge;
 mod junit;
 mod limit;
 mod markdown;
+mod pattern;
+pub mod phase;
 mod sarif;
+pub mod suite;
 mod text;
 mod trend;
 

@@ -36,7 +36,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Give memory back", &["exec", "fit"]),
-    ("Compare", &["compare", "diff", "check", "what-if"]),
+    (
+        "Compare",
+        &["compare", "diff", "check", "cargo-test", "what-if"],
+    ),
     ("Other tools' files", &["export", "import", "heap"]),
     ("Laboratory", &["gc", "tabs", "js"]),
     ("This program", &["doctor", "completions", "man"]),
@@ -159,6 +162,10 @@ pub enum Command {
     /// Hold a program to budgets of memory, as a test does
     #[command(after_help = crate::check::HELP)]
     Check(Box<crate::check::CheckArgs>),
+
+    /// Hold each test of a Rust package to budgets of memory (cargo skinflint test)
+    #[command(name = "cargo-test", after_help = crate::cargo_test::HELP)]
+    CargoTest(Box<crate::cargo_test::CargoTestArgs>),
 
     /// Read a heap snapshot (.heapsnapshot): classes, retained sizes, paths
     #[command(after_help = crate::heap::HELP)]

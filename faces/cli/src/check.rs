@@ -33,6 +33,8 @@ Examples:
   skinflint check --budgets memory.toml -- python3 test_service.py
   skinflint check --baseline main.sft --peak-live +5% --live-at-end +0 new.sft
   skinflint check --growth-per request=4KiB --stack 'load_*=8MiB' app.sft
+  skinflint check --phase 'load *:growth=0' -- ./app
+  skinflint check --marked-budgets -- ./gtests
   skinflint check --history memory.jsonl --label 1a2b3c app.sft
   skinflint check --show-history memory.jsonl
 
@@ -56,6 +58,10 @@ pub struct CheckArgs {
     /// File of budgets (TOML); options on the command line go before it
     #[arg(long, value_name = "FILE")]
     pub budgets: Option<PathBuf>,
+
+    /// Take budgets from marks of the program, too: "NAME budget FIGURE=LIMIT" (gtest: skinflint_gtest.h)
+    #[arg(long)]
+    pub marked_budgets: bool,
 
     /// The recording that +5%, -10% and +2MiB are of
     #[arg(long, value_name = "TRACE")]
@@ -155,11 +161,16 @@ pub struct Limits {
     /// Live bytes that each interval between two marks MARK adds, the first left out; may be given several times
     #[arg(long, value_name = "MARK[=BYTES]")]
     pub growth_per: Vec<String>,
+
+    /// Growth, peak-live or allocations between the marks "NAME begin" and "NAME end"; may be given several times, NAME
+    /// may have a *
+    #[arg(long, value_name = "NAME:FIGURE=LIMIT")]
+    pub phase: Vec<String>,
 }
 
 impl Limits {
     /// Returns the budgets of the command line.
-    fn budgets(&self) -> Result<Vec<Budget>, String> {
+    pub fn budgets(&self) -> Result<Vec<Budget>, String> {
         let plain = [
             (Kind::PeakLive, &self.peak_live),
             (Kind::PeakBlocks, &self.peak_blocks),
@@ -178,6 +189,7 @@ impl Limits {
             .map(|(kind, limit)| Budget::plain(kind, limit))
             .chain(self.stack.iter().map(|text| Budget::stack(text)))
             .chain(self.growth_per.iter().map(|text| Budget::growth(text)))
+            .chain(self.phase.iter().map(|text| Budget::phase(text)))
             .collect()
     }
 }
@@ -190,10 +202,8 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
     if let Some(path) = &args.show_history {
         return show_history(path);
     }
-    let (budgets, baseline) = asked(args)?;
-    let is_with_windows = budgets
-        .iter()
-        .any(|budget| matches!(budget.kind, Kind::GrowthPer(_)));
+    let (mut budgets, baseline) = asked(args)?;
+    let is_with_windows = args.marked_budgets || budgets.iter().any(is_of_marks);
     let before = baseline.as_ref().map(|path| {
         let analysed = analysed(path, &args.names, is_with_windows);
         analysed.map_err(|error| anyhow!("--baseline {}: {error:#}", path.display()))
@@ -224,6 +234,19 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
         // Whatever is wrong with it, another file is to be named: 2.
         Err(error) => return Err(anyhow!("{error:#}")),
     };
+    if args.marked_budgets {
+        let mut marked =
+            skinflint_check::phase::marked(&after.report).map_err(|why| anyhow!(why))?;
+        marked.retain(|one| budgets.iter().all(|own| own.kind != one.kind));
+        budgets.extend(marked);
+        if budgets.is_empty() {
+            say!(
+                "skinflint: nothing is decided: no mark of the program is a budget (NAME budget FIGURE=LIMIT)"
+            );
+            return Ok(undecided(run.failed.as_deref()));
+        }
+        with_baseline(&budgets, baseline.as_deref())?;
+    }
     let subject = Subject {
         report: &after.report,
         trace: &run.name,
@@ -240,6 +263,11 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
         Verdict::Undecided if !budgets.is_empty() => 4,
         _ => 0,
     })
+}
+
+/// Reports whether a budget's stacks are those between marks, which windows have.
+pub fn is_of_marks(budget: &Budget) -> bool {
+    matches!(budget.kind, Kind::GrowthPer(_) | Kind::Phase(..))
 }
 
 /// Returns the exit status of a program that ran and of which there is nothing to judge (C3).
@@ -278,12 +306,18 @@ fn asked(args: &CheckArgs) -> Result<(Vec<Budget>, Option<PathBuf>)> {
     let mut budgets = file.budgets;
     budgets.retain(|one| own.iter().all(|own| own.kind != one.kind));
     budgets.extend(own);
-    if budgets.is_empty() && args.history.is_none() {
+    if budgets.is_empty() && args.history.is_none() && !args.marked_budgets {
         bail!(
             "no budget: give one such as --peak-live 64MiB or --allocations 20k, or a file of them with --budgets"
         );
     }
     let baseline = args.baseline.clone().or(file.baseline);
+    with_baseline(&budgets, baseline.as_deref())?;
+    Ok((budgets, baseline))
+}
+
+/// Fails if a limit is of a baseline and there is none.
+fn with_baseline(budgets: &[Budget], baseline: Option<&Path>) -> Result<()> {
     if let Some(relative) = budgets.iter().find(|one| one.limit.is_relative())
         && baseline.is_none()
     {
@@ -293,14 +327,15 @@ fn asked(args: &CheckArgs) -> Result<(Vec<Budget>, Option<PathBuf>)> {
             relative.limit.shown(relative.kind.is_bytes())
         );
     }
-    Ok((budgets, baseline))
+    Ok(())
 }
 
 /// Analyses a trace as of its end.
-fn analysed(path: &Path, names: &NameOptions, windows: bool) -> Result<Analysed> {
+pub fn analysed(path: &Path, names: &NameOptions, windows: bool) -> Result<Analysed> {
     let more = More {
         windows,
         all_pins: true,
+        all_marks: windows,
         ..More::default()
     };
     analyse::analyse_with(&analyse::open(path)?, &names.at("end"), more)
@@ -414,10 +449,14 @@ fn chosen(outcome: &Outcome, name: Option<&str>) -> Result<PathBuf> {
 }
 
 /// A folder of our own for a recording that is not kept.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Result<Folder> {
+    /// Makes it, for its owner alone.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn new() -> Result<Folder> {
         let pid = std::process::id();
         let mut tried = 0;
         loop {

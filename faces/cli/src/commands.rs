@@ -14,8 +14,8 @@ use skinflint_trace::OpenError;
 
 use crate::args::{self, Command};
 use crate::{
-    attach, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc, heap, import,
-    js, memory, record, report, run, shell, tabs, top, what_if,
+    attach, cargo_test, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc,
+    heap, import, js, memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -34,6 +34,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Counts(args) => counted::counts(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Check(args) => check::check(&args),
+        Command::CargoTest(args) => cargo_test::cargo_test(&args),
         Command::Heap(args) => heap::heap(&args),
         Command::DarkMatter(args) => dark::dark(&args),
         Command::Export(args) => export::export(&args),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use skinflint_heap_snapshot::tables;
+use skinflint_heap_snapshot::{leaks, tables};
 
 pub const HELP: &str = "\
 Examples:
@@ -19,11 +19,15 @@ Examples:
   skinflint heap app.heapsnapshot --retained         # the objects that retain most
   skinflint heap app.heapsnapshot --path @4711       # why the object of this id is alive
   skinflint heap app.heapsnapshot --path Session:3   # the fourth of this class
-  skinflint heap before.heapsnapshot --diff after.heapsnapshot
+  skinflint heap before.heapsnapshot --diff after.heapsnapshot --paths
+  skinflint heap page.heapsnapshot --detached        # what was taken out of its page and lives on
 
 Reads what Chromium, node (--heapsnapshot-signal, v8.writeHeapSnapshot) and our own
 garbage-collected heap write. Sums by class are read as a stream; the rest needs 25 bytes of
 memory a node and 9 an edge, and some 50 and 12 more for --retained.";
+
+/// Classes of which --paths tells what retains them.
+const PATHS: usize = 5;
 
 #[derive(ClapArgs, Debug)]
 pub struct HeapArgs {
@@ -42,6 +46,14 @@ pub struct HeapArgs {
     /// Compare with a later snapshot of the same program: what grew, what is new, what is gone
     #[arg(long, value_name = "FILE")]
     pub diff: Option<PathBuf>,
+
+    /// With --diff: of the first five classes that grew, also what retains a new object
+    #[arg(long, requires = "diff")]
+    pub paths: bool,
+
+    /// Print what was taken out of its page and lives on, and what retains it (Chromium)
+    #[arg(long, conflicts_with_all = ["path", "diff", "retained"])]
+    pub detached: bool,
 
     /// Rows to print; 0 prints all
     #[arg(long, alias = "limit", value_name = "N", default_value_t = 30)]
@@ -63,9 +75,11 @@ pub fn heap(args: &HeapArgs) -> Result<u8> {
         args.rows
     };
     let told = if let Some(other) = &args.diff {
-        tables::diff(&args.file, other, rows)?
+        leaks::diff(&args.file, other, rows, if args.paths { PATHS } else { 0 })?
     } else if let Some(object) = &args.path {
         tables::path(&args.file, object)?
+    } else if args.detached {
+        leaks::detached(&args.file, rows)?
     } else if args.retained {
         tables::retained(&args.file, rows)?
     } else {

@@ -3,7 +3,7 @@
 //! Glue only: the work is done by `collect` (recording), `analysis`, `symbols` and `view`.
 //!
 //! ```text
-//!   check: a program or trace ► check ► held, broken, not decided
+//!   check: a program or trace ► check ► held, broken, not decided      cargo-test: the same for each test of a package
 //!   fit: traces ► fit ► a profile for the allocator
 //!   run = record + report        record: collect      report: trace ► analysis (+ symbols) ► view
 //!   export: trace ► analysis (+ symbols) ► export ► a file of another tool's format
@@ -28,6 +28,7 @@ macro_rules! say {
 mod analyse;
 mod args;
 mod attach;
+mod cargo_test;
 mod check;
 mod commands;
 mod compare;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! T1  If it is run again with the same folder, it continues where it was: complete runs are not repeated.
-//! T2  Status 0: all runs are complete; 1: some are not; 2: wrong use, or nothing could be begun; 130: interrupted.
+//! T2  Status 0: all runs are complete; 1: some are not; 2: wrong use, or nothing could be begun; 130: interrupted. With
+//!     --fail-if, 3: a condition is met; 4: none is met, and one is not decided.
 //!
 //! Not here: the runs themselves (`browser`).
 
@@ -14,11 +15,15 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args as ClapArgs;
+use skinflint_browser::fail_if::{self, Condition, Judged};
 use skinflint_browser::plan::{self, Kind, Plan};
+use skinflint_browser::result::Series;
+use skinflint_browser::run::Run;
 use skinflint_browser::series::{self, Request};
 use skinflint_browser::{corpus, pages, png, subjects, table};
+use skinflint_heap_snapshot::leaks;
 use skinflint_launch::installed;
 
 pub const HELP: &str = "\
@@ -29,6 +34,7 @@ Examples:
   skinflint tabs --plan shared --browser webkit --with glibc,jemalloc,mimalloc,skinflint
   skinflint tabs --plan programs --browser js,js/stock  # our JavaScript host, on both heaps
   skinflint tabs --browser mine='./app --open {url}'    # any program: a page opens the windows
+  skinflint tabs --cycles 5 --fail-if 'left > 1.2 * one' --fail-if 'growth > 4MiB'
   skinflint tabs --record mine.har https://example.org/
   skinflint tabs --replay mine.har --keep 10 --cycles 20
 
@@ -55,6 +61,11 @@ pub struct TabsArgs {
     /// Run each browser under these allocators (webkit, js, and commands): names, own, or paths
     #[arg(long, alias = "allocators", value_name = "A,B", value_delimiter = ',')]
     pub with: Vec<String>,
+
+    /// Fail (status 3) if this is so of a browser: FIGURE > FIGURE, with numbers, + - * / and ( ); may be given several
+    /// times. In Chromium the objects of what was taken out of its page are then told, each kind with what retains it
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<String>,
 
     /// Runs of each
     #[arg(long, alias = "repeat", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -153,7 +164,19 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
     if let Some(file) = &args.record {
         return record(args, file, &cache);
     }
-    let plan = planned(args)?;
+    let mut plan = planned(args)?;
+    let conditions: Result<Vec<Condition>, String> = args
+        .fail_if
+        .iter()
+        .map(|text| Condition::parse(text))
+        .collect();
+    let conditions = conditions.map_err(|why| anyhow!(why))?;
+    if !conditions.is_empty() {
+        plan.snapshots = true;
+        plan.one_open |= conditions
+            .iter()
+            .any(|one| one.names("one") || one.names("one_open"));
+    }
     if args.fetch {
         return fetch(args, &plan, &cache);
     }
@@ -198,23 +221,63 @@ pub fn tabs(args: &TabsArgs) -> Result<u8> {
     {
         say!("skinflint: no PNG: {error:#}");
     }
+    let judged = fail_if::judge(&series, &conditions);
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &series)?;
+        let mut told = serde_json::to_value(&series)?;
+        if !judged.is_empty() {
+            told["conditions"] = serde_json::to_value(&judged)?;
+        }
+        serde_json::to_writer_pretty(&mut out, &told)?;
         writeln!(out)?;
     } else {
         out.write_all(table::render(&series).as_bytes())?;
+        out.write_all(fail_if::render(&judged).as_bytes())?;
+        out.write_all(leaked(&series, &judged, &request.out).as_bytes())?;
     }
     progress(&format!(
         "{}, index.png, result.json, runs/",
         output.join("index.html").display()
     ));
     let complete = series.runs.iter().all(|run| run.complete);
+    let any = |is_met| judged.iter().any(|one| one.is_met == is_met);
     Ok(match (series.interrupted, complete) {
         (true, _) => 130,
-        (false, true) => 0,
+        _ if any(Some(true)) => 3,
         (false, false) => 1,
+        (false, true) if any(None) => 4,
+        (false, true) => 0,
     })
+}
+
+/// Tells what is left in the pages of browsers that failed, and what retains it, out of the last complete run.
+fn leaked(series: &Series, judged: &[Judged], folder: &Path) -> String {
+    const ROWS: usize = 5;
+    let mut text = String::new();
+    for row in &series.rows {
+        let has_failed = |one: &Judged| one.label == row.label && one.is_met == Some(true);
+        if !judged.iter().any(has_failed) {
+            continue;
+        }
+        let own = |run: &&Run| run.complete && run.subject.label == row.label;
+        let Some(run) = series.runs.iter().rfind(own) else {
+            continue;
+        };
+        let name = format!("{}-{}", run.subject.label, run.repetition);
+        for file in run
+            .reports
+            .iter()
+            .filter(|file| file.ends_with(".heapsnapshot"))
+        {
+            let path = folder.join("runs").join(&name).join(file);
+            text += &format!("{}:\n", path.display());
+            match leaks::detached(&path, ROWS) {
+                Ok(table) => text += &table.text,
+                Err(error) => text += &format!("  {error:#}\n"),
+            }
+        }
+    }
+    text
 }
 
 fn planned(args: &TabsArgs) -> Result<Plan> {

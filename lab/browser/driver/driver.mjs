@@ -9,6 +9,8 @@
 // D3  When stdin ends, so does this process, whatever is under way. It never ends the browser.
 //
 // Not here: which page when, limits of a whole run, what becomes of a browser that does not answer (skinflint).
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import puppeteer from 'puppeteer-core';
 
@@ -134,6 +136,27 @@ async function dump() {
   }
 }
 
+// What lives in the pages that are open, as V8 tells it: left-1.heapsnapshot, left-2.heapsnapshot …
+async function snapshots({ folder }) {
+  if (!cdp) throw new Error('this protocol has no heap snapshots');
+  const files = [];
+  for (const page of tabs.values()) {
+    const session = await page.createCDPSession();
+    const name = `left-${files.length + 1}.heapsnapshot`;
+    const file = createWriteStream(join(folder, name));
+    try {
+      session.on('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => file.write(chunk));
+      await session.send('HeapProfiler.collectGarbage');
+      await session.send('HeapProfiler.takeHeapSnapshot', { reportProgress: false });
+    } finally {
+      await new Promise((resolve, reject) => file.on('error', reject).end(resolve));
+      await session.detach().catch(() => {});
+    }
+    files.push(name);
+  }
+  return { files };
+}
+
 // One page load as HAR 1.2, bodies included; requests that had not ended are left out and counted.
 async function record({ urls, timeout_ms, settle_ms }) {
   if (!cdp) throw new Error('recording needs Chromium');
@@ -219,7 +242,7 @@ function entry(known, response, body, at) {
   };
 }
 
-const able = { connect, open, close, navigate, eval: evaluate, gc, dump, record };
+const able = { connect, open, close, navigate, eval: evaluate, gc, dump, snapshots, record };
 
 async function answer(line) {
   let request;

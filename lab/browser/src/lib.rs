@@ -18,6 +18,7 @@
 pub mod corpus;
 pub mod drive;
 pub mod exchange;
+pub mod fail_if;
 pub mod family;
 pub mod figures;
 pub mod har;

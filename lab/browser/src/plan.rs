@@ -70,6 +70,10 @@ pub struct Plan {
     pub gc: bool,
     /// Whether Octane runs with one tab open, and with all.
     pub benchmark: bool,
+    /// Whether a checkpoint, `one-open`, is taken with the first window open.
+    pub one_open: bool,
+    /// Whether heap snapshots of the pages that are left open are taken after the last checkpoint (Chromium by CDP).
+    pub snapshots: bool,
     /// Whether all pages come from one origin, so that browsers that keep one origin in one process do so.
     pub one_origin: bool,
 }
@@ -91,6 +95,8 @@ impl Default for Plan {
             load_timeout_s: 60.0,
             gc: true,
             benchmark: false,
+            one_open: false,
+            snapshots: false,
             one_origin: false,
         }
     }

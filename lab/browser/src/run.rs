@@ -422,7 +422,23 @@ impl Runner<'_, '_> {
             }
         }
         self.forced(CLOSED)?;
-        self.left()
+        self.left()?;
+        if plan.snapshots {
+            self.snapshots()?;
+        }
+        Ok(())
+    }
+
+    /// Takes a heap snapshot of each page that is left open: after all that is measured, as it takes memory.
+    fn snapshots(&mut self) -> Result<()> {
+        match self.drive.snapshots(self.job.folder) {
+            Ok(files) => self.run.reports.extend(files),
+            Err(error) => {
+                self.alive()?;
+                self.run.notes.push(format!("heap snapshot: {error:#}"));
+            }
+        }
+        store(self.job, self.run)
     }
 
     fn loads(&mut self) -> Result<()> {
@@ -438,6 +454,9 @@ impl Runner<'_, '_> {
                 self.close_oldest()?;
             }
             self.load(&self.job.targets[*at])?;
+            if number == 0 && plan.one_open {
+                self.checkpoint("one-open")?;
+            }
             if number == 0 && plan.benchmark {
                 self.benchmark()?;
             }

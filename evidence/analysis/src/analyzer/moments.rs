@@ -68,9 +68,11 @@ impl Analyzer {
             Due::MarkRow(mark) => {
                 let (live, counts) = (self.ledger.live(), self.ledger.counts());
                 let before = std::mem::replace(&mut self.at_mark_before, counts);
+                let highest = self.ledger.take_highest();
                 let row = &mut self.mark_rows[mark];
                 row.live_usable_bytes = live.usable_bytes;
                 row.live_blocks = live.blocks;
+                row.peak_live_usable_bytes = highest;
                 row.allocations = counts.allocations - before.allocations;
                 row.requested_bytes = counts.requested_bytes.wrapping_sub(before.requested_bytes);
             }

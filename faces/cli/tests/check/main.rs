@@ -19,7 +19,9 @@ mod report;
 mod tool;
 
 mod budgets;
+mod cargo_test;
 mod formats;
+mod gtest;
 mod refused;
 mod runs;
 

@@ -442,3 +442,40 @@ fn the_corpus_when_there_is_time() {
         assert_eq!((loads.len(), failed.len()), (58, 0), "{failed:?}");
     }
 }
+
+#[test]
+fn a_condition_that_is_met_fails_and_tells_what_is_left() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("room");
+    let conditions = [
+        "--fail-if=left - start > 24 * 1MiB",
+        "--fail-if=left > one * 100",
+        "--fail-if=ghosts > 0",
+    ];
+    let done = run(tabs(folder.path(), "chromium", "two.har", &conditions));
+    assert_eq!(done.status, Some(3), "{}\n{}", done.stderr, done.stdout);
+    let told: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let verdicts: Vec<&Value> = (0..3).map(|at| &told["conditions"][at]["is_met"]).collect();
+    // One window of 32 MiB is left open; Chromium has no ghosts to count.
+    assert_eq!(
+        verdicts,
+        [&Value::Bool(true), &Value::Bool(false), &Value::Null]
+    );
+    let snapshot = folder
+        .path()
+        .join("out/runs/chromium-1/left-1.heapsnapshot");
+    let read = Command::new(SKINFLINT)
+        .args(["heap", "--detached", "--json"])
+        .arg(snapshot)
+        .output();
+    let read = read.expect("skinflint");
+    assert!(read.status.success(), "{read:?}");
+    let wrong = run(tabs(
+        folder.path(),
+        "chromium",
+        "two.har",
+        &["--fail-if=lefd > 0"],
+    ));
+    assert_eq!(wrong.status, Some(2), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("there are left"), "{}", wrong.stderr);
+}

@@ -22,6 +22,7 @@ pub mod node;
 pub mod opener;
 pub mod webdriver;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -80,6 +81,14 @@ pub trait Drive {
     /// If the browser does not answer.
     fn dump(&mut self) -> Result<Option<Value>> {
         Ok(None)
+    }
+
+    /// Writes heap snapshots of the pages that are open into a folder. Returns their file names; none if the driver cannot.
+    ///
+    /// # Errors
+    /// If the browser does not answer.
+    fn snapshots(&mut self, _folder: &Path) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     /// Returns processes that were started for driving and do not belong to the browser.

@@ -175,6 +175,15 @@ impl Drive for Node {
         }
     }
 
+    fn snapshots(&mut self, folder: &Path) -> Result<Vec<String>> {
+        let request = json!({"do": "snapshots", "folder": folder});
+        match self.lines.ask(request, CALL * 4) {
+            Ok(answer) => Ok(serde_json::from_value(answer["files"].clone())?),
+            Err(error) if error.to_string().contains("no heap snapshots") => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn helpers(&self) -> Vec<u32> {
         vec![self.child.id()]
     }

@@ -1,0 +1,90 @@
+//! `cargo skinflint test` on a small package (tests/cargo): tests of three targets, budgets by name.
+
+use std::process::Command;
+
+use crate::tool::{Bench, Done, SKINFLINT, recorder, root, run};
+
+/// Runs it as cargo would, in a copy of the package; `more` are its words after `test`.
+fn tested(bench: &Bench, more: &[&str]) -> Done {
+    let package = bench.path("app");
+    if !package.exists() {
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(root().join("tests/cargo"))
+            .arg(&package)
+            .status();
+        assert!(copied.expect("cp").success());
+    }
+    // What cargo starts: the name of the subcommand is its first word.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-skinflint"));
+    command.args(["skinflint", "test"]).args(more);
+    command.current_dir(&package);
+    command.env("SKINFLINT_RECORDER", recorder());
+    command.env("CARGO_TARGET_DIR", bench.path("target"));
+    run(command)
+}
+
+#[track_caller]
+fn told(done: &Done, status: i32, texts: &[&str]) {
+    assert_eq!(done.status.code(), Some(status), "{done:#?}");
+    for text in texts {
+        assert!(done.stdout.contains(text), "no {text:?} in: {done:#?}");
+    }
+}
+
+#[test]
+fn each_test_is_held_to_its_own_budgets() {
+    let bench = Bench::new();
+    let done = tested(&bench, &[]);
+    told(
+        &done,
+        3,
+        &[
+            "HELD  app: tests::small",
+            "BROKEN  app: tests::large",
+            // The stack is that of the package's function.
+            "by app::load (src/lib.rs:",
+            "HELD  outside: uses_it",
+            // A harness of its own is one test, under its target's name.
+            "HELD  whole: whole",
+            "3 tests held, 1 broken, 0 failed, 0 not decided; 2 without a budget, not run",
+        ],
+    );
+    // Only those with a name like it; options of ours, of cargo's, and names.
+    let done = tested(
+        &bench,
+        &["--quiet", "--peak-live", "32MiB", "--lib", "--", "large"],
+    );
+    told(&done, 0, &["1 test held, 0 broken"]);
+    assert!(!done.stdout.contains("HELD"), "{done:#?}");
+    let done = tested(&bench, &["--json", "--lib", "--", "small"]);
+    told(
+        &done,
+        0,
+        &["\"verdict\": \"held\"", "\"name\": \"peak-live\""],
+    );
+    // A test that fails is not held, whatever its memory.
+    let done = tested(&bench, &["--peak-live", "1GiB", "--lib", "--", "fails"]);
+    told(
+        &done,
+        1,
+        &["FAILED  app: unbound::tests_fails", "it fails on purpose"],
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_before_a_test_runs() {
+    let bench = Bench::new();
+    tested(&bench, &["--peak-live", "much"]).says(2, &["--peak-live", "64MiB"]);
+    tested(&bench, &["--peak-live", "+5%"]).says(2, &["no baseline here"]);
+    let file = bench.path("wrong.toml");
+    std::fs::write(&file, "[test.\"*\"]\n\npeak-life = 3\n").expect("a file");
+    let budgets = format!("--budgets={}", file.display());
+    tested(&bench, &[&budgets]).says(2, &["wrong.toml:3: ", "peak-live"]);
+    std::fs::write(&file, "[test.\"tests::smal\"]\npeak-live = 3\n").expect("a file");
+    tested(&bench, &[&budgets]).says(4, &["\"tests::smal\": no test is called so"]);
+    let done = tested(&bench, &["--no-such-option"]);
+    done.says(1, &["do not build"]);
+    let help = run(Command::new(SKINFLINT));
+    assert_eq!(help.status.code(), Some(2));
+}
