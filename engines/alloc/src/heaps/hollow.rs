@@ -123,10 +123,8 @@ mod tests {
         let mut answer = [0u8; 3];
         let start = core::ptr::from_ref(heap) as *mut libc::c_void;
         // SAFETY: three pages, three bytes.
-        assert_eq!(
-            unsafe { libc::mincore(start, 3 * PAGE, answer.as_mut_ptr()) },
-            0
-        );
+        let failed = unsafe { libc::mincore(start, 3 * PAGE, answer.as_mut_ptr()) };
+        assert_eq!(failed, 0);
         answer.map(|byte| byte & 1 != 0)
     }
 
