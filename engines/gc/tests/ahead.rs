@@ -334,3 +334,36 @@ fn no_new_page_is_taken_while_a_free_one_is_resident() {
     assert_eq!(tenant.heap().holds().dirty_bytes, dirty - taken);
     drop(kept);
 }
+
+/// One place that allocates, as `item`.
+#[inline(never)]
+fn list<'gc>(cx: Cx<'gc>, many: usize) -> Option<Gc<'gc, Plain<'gc>>> {
+    (0..many as u64).fold(None, |same, number| {
+        Some(cx.alloc(Plain { same, number }).expect("memory"))
+    })
+}
+
+/// Where the sweeper does not come to them, a heap finds the free arenas behind a thousand full ones, and takes few new ones
+/// meanwhile. See it fail: with `LAZY` for all kinds it takes one for each eight full ones.
+#[test]
+fn full_arenas_hide_no_free_ones() {
+    const LASTING: usize = 1_000 * 4_096 / PLAIN;
+    let gate = Gate::new();
+    let (_runtime, tenant) = tenant(0.25, usize::MAX);
+    // This kind first, as above.
+    items(&tenant, 1, &gate);
+    // On both sides, whichever the heap begins with.
+    tenant.enter(|cx| _ = list(cx, LASTING / 4));
+    let _kept: Handle<Plain<'static>> =
+        tenant.enter(|cx| cx.keep(list(cx, LASTING).expect("some"), "lasting"));
+    tenant.enter(|cx| _ = list(cx, LASTING / 4));
+    let _open = held_up(&tenant, &gate);
+    let before = tenant.heap().held_bytes();
+    // All that is free, but for what does not fill an arena.
+    tenant.enter(|cx| _ = list(cx, LASTING / 2 - LASTING / 50));
+    let grown = tenant.heap().held_bytes().saturating_sub(before) / 4_096;
+    assert!(
+        grown < 40,
+        "{grown} new arenas while there were as many free ones"
+    );
+}

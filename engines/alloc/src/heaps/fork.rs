@@ -31,7 +31,7 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 
 use super::pool::{HEAPS, IDLE, POOL_LOCK, heaps};
 use super::retire::THREADS;
-use super::{free, runs, slow, tls};
+use super::{free, hollow, runs, slow, tls};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::heap::usage;
 use crate::mechanism::lock::{FORKER, NOBODY, Who};
@@ -140,6 +140,7 @@ pub unsafe extern "C" fn child() {
         // ORDER: as above.
         if heap.usage.swap(usage::IDLE, Ordering::Relaxed) == usage::THREAD {
             heap.orphan.store(1, Ordering::Relaxed); // ORDER: as above
+            hollow::leave(heap);
             THREADS.fetch_sub(1, Ordering::Relaxed); // ORDER: as above
             alone = false;
         }

@@ -3,6 +3,7 @@
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire, revoke: what it gives up, what is taken
+//!   hollow: what remains of a heap that nobody has
 //!   nodes: which memory is near      changes, hints: what the purger is to look at
 //!   slow: the table by which all of them reach the services
 //! ```
@@ -20,6 +21,7 @@ pub mod free;
 mod fresh;
 pub mod global;
 pub mod hints;
+pub mod hollow;
 pub mod large;
 pub mod malloc;
 pub mod neighbour;

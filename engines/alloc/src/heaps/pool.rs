@@ -155,7 +155,8 @@ pub fn heaps_from(first: u32) -> impl Iterator<Item = &'static Heap> {
 #[unsafe(link_section = ".text.skinflint_first")]
 pub fn new_heap(who: Who) -> *mut Heap {
     let made = with_pool(who, |pool| {
-        let size = core::mem::size_of::<Heap>();
+        // Whole pages, which may go without what others have (`hollow`).
+        let size = core::mem::size_of::<Heap>().next_multiple_of(4096);
         let mut offset = pool.region.meta_alloc(size, 4096)?;
         if at::<Heap>(offset) as u32 <= OWNER_NONE {
             // Once in four billion addresses the low half is 0, which means "no heap".

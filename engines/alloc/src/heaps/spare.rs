@@ -8,6 +8,7 @@
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
+use super::hollow;
 use super::pool::{new_heap, with_pool};
 use super::thread::who_named;
 use crate::mechanism::heap::{Heap, usage};
@@ -34,12 +35,21 @@ pub fn claim(used_by: u32) -> *mut Heap {
         Some(0) => new_heap(who),
         Some(offset) => at(offset),
     };
-    if !heap.is_null() {
-        // SAFETY: no other thread has it.
-        // ORDER: a thread that walks the heaps looks at the use without the lock, and takes it before anything else.
-        // [reason: lock]
-        unsafe { (*heap).usage.store(used_by, Ordering::Release) };
+    if heap.is_null() {
+        return heap;
     }
+    // SAFETY: heaps stay (pool.G4).
+    let this = unsafe { &*heap };
+    if !this.lock.lock(who) {
+        // A signal handler, in the middle of a call with the handle of an earlier tenant.
+        release(this);
+        return core::ptr::null_mut();
+    }
+    hollow::fill(this);
+    // ORDER: a thread that walks the heaps looks at the use without the lock, and takes it before anything else.
+    // [reason: lock]
+    this.usage.store(used_by, Ordering::Release);
+    this.lock.unlock();
     heap
 }
 
@@ -47,6 +57,7 @@ pub fn claim(used_by: u32) -> *mut Heap {
 pub fn release(heap: &Heap) {
     // ORDER: as in `claim`. [reason: lock]
     heap.usage.store(usage::SPARE, Ordering::Release);
+    hollow::leave(heap);
     with_pool(who_named(), |_| {
         // ORDER: the pool's lock is held.
         heap.next_idle

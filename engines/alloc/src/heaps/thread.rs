@@ -19,7 +19,7 @@ use skinflint_base::sync::{AtomicU32, Ordering};
 
 use super::pool::{self, IDLE, new_heap, with_pool};
 use super::retire::{self, THREADS, WARM, WARM_MAX, WARM_WALKS, warm_no_more};
-use super::{cache, events, fork, hints, slow, tls};
+use super::{cache, events, fork, hints, hollow, slow, tls};
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::{NOBODY, Who};
 use crate::mechanism::publish;
@@ -73,6 +73,7 @@ pub fn adopt() -> *mut Heap {
         // SAFETY: the heap has no thread yet, and its lock is held.
         unsafe { retire::settle(this) };
         warm_no_more(this);
+        hollow::fill(this);
         this.usage.store(usage::THREAD, Ordering::Relaxed); // ORDER: the lock is held
         THREADS.fetch_add(1, Ordering::Relaxed); // ORDER: a hint
         this.exit_rounds.store(0, Ordering::Relaxed); // ORDER: as above
@@ -105,6 +106,7 @@ fn leave_as(heap: *mut Heap, warm: bool) {
             // ORDER: the lock is held. Not a thread's any more: empty spans go back at once.
             this.usage.store(usage::IDLE, Ordering::Relaxed);
             THREADS.fetch_sub(1, Ordering::Relaxed); // ORDER: a hint
+            hollow::leave(this);
             // ORDER: a bound that two threads may pass together.
             if warm && WARM.load(Ordering::Relaxed) < WARM_MAX {
                 WARM.fetch_add(1, Ordering::Relaxed); // ORDER: as above

@@ -9,7 +9,8 @@
 //!
 //! H1  A heap is used by one thread (or by the lock's holder, while it has none). Its lock guards the
 //!     lists; the fast paths do without (see span.S2 to span.S5).
-//! H2  `current` is never null: a class without a span has [`EMPTY_SPAN`], which is never written.
+//! H2  `current` is never null while somebody has the heap: a class without a span has [`EMPTY_SPAN`], which is never written.
+//!     In a hollow heap it is null (hollow.Q1).
 //! H3  Every span of the heap is Current, or on exactly one list by its state.
 //! H4  `pages` is the sum of the spans' pages; `empty_pages` that of those on the lists of empty ones.
 //! H5  A magazine holds blocks whose bit is set in D and not in F, each once. Its owner moves its bounds; another thread
@@ -51,6 +52,18 @@ pub mod usage {
     pub const SPARE: u32 = 3;
     /// The heap has the sampled blocks of all threads, and is used under its lock (`sample`).
     pub const SAMPLES: u32 = 4;
+}
+
+/// How far a heap is on its way to being hollow (`hollow`).
+pub mod hollowness {
+    /// Somebody has the heap, or it was never left.
+    pub const NO: u32 = 0;
+    /// The heap was left.
+    pub const LEFT: u32 = 1;
+    /// A round has found it empty.
+    pub const WAITED: u32 = 2;
+    /// The heap's pages have gone, but one.
+    pub const HOLLOW: u32 = 3;
 }
 
 /// A class's magazine, and the span that fills it (H5).
@@ -156,6 +169,12 @@ pub struct Heap {
     pub wanted_ns: AtomicU64,
     /// Number of times that its magazines were taken from its thread.
     pub takes: AtomicU32,
+    /// A number of [`hollowness`].
+    pub hollow: AtomicU32,
+    /// Number of entries handed out to magazines.
+    pub entries_used: AtomicU32,
+    /// Room for the magazines ([`ENTRIES`]), mapped when the first of them is filled: tenants never fill one.
+    pub entries: AtomicPtr<Entry>,
     pushed: Line,
     /// Offset from META of the newest span on the notified stack.
     pub notified: AtomicU32,
@@ -174,10 +193,6 @@ pub struct Heap {
     pub kept: Kept,
     /// Blocks that its thread lately moved because they grew.
     pub grown: Grown,
-    /// Number of entries handed out to magazines.
-    pub entries_used: AtomicU32,
-    /// Room for the magazines ([`ENTRIES`]), mapped when the first of them is filled: tenants never fill one.
-    pub entries: AtomicPtr<Entry>,
 }
 
 /// A tenant costs this much metadata: META holds 1 GiB, of which each heap keeps a part for good.
@@ -304,9 +319,9 @@ impl Heap {
         unsafe { section::pop(heap.cast(), class::magazine_of_slice(slice)) }
     }
 
-    /// Reports whether a span is the one that stands for none.
+    /// Reports whether a span is the one that stands for none; null does in a hollow heap (H2).
     pub fn is_none(span: *mut Span) -> bool {
-        span == no_span()
+        span.is_null() || span == no_span()
     }
 }
 

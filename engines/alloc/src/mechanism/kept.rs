@@ -218,6 +218,10 @@ impl Kept {
     /// call this.
     pub fn publish(&self) -> u64 {
         let now = self.held();
+        // A store would bring back the page of a hollow heap.
+        if now == self.published() {
+            return 0;
+        }
         // ORDER: a statistic; an exchange, so that each difference is told once.
         now.wrapping_sub(self.published.swap(now, Ordering::Relaxed))
     }

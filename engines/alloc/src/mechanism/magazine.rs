@@ -173,6 +173,13 @@ impl<E> Bounds<E> {
         held
     }
 
+    /// Gives up its room, so that it is as before its first use. The lock is held, it is empty and has no owner.
+    pub fn forget(&self) {
+        for bound in [&self.top, &self.bottom, &self.end] {
+            bound.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: the lock is held
+        }
+    }
+
     /// Opens it again if it is revoked and nobody has come to take what is in it; returns the number of its entries, 0 if it
     /// has none or is no revoked one. The lock is held by the owner.
     ///

@@ -19,7 +19,7 @@ use skinflint_pages::{PAGE, purge::Batch};
 
 use super::batch::{PURGE_LOCK, batch};
 use crate::heaps::pool::{HOLES, TOUCHED};
-use crate::heaps::{cache, events, retire};
+use crate::heaps::{cache, events, hollow, retire};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::Who;
@@ -64,6 +64,9 @@ fn new_visit(heap: &Heap) -> u8 {
 /// `who` must not be the holder of the lock.
 pub fn walk(heap: &Heap, who: Who, batch: &mut Batch) -> Walked {
     let mut done = Walked::default();
+    if hollow::is_hollow(heap) {
+        return done;
+    }
     cache::age(heap, who, true);
     let visit = new_visit(heap);
     if !heap.lock.lock(who) {
@@ -92,7 +95,19 @@ pub fn walk(heap: &Heap, who: Who, batch: &mut Batch) -> Walked {
             walk_list(heap, list, who, visit, batch, &mut done);
         }
     }
+    hollow_out(heap, who, true, batch);
     done
+}
+
+/// Brings a heap that was left nearer to being hollow; `true`: a step is left.
+fn hollow_out(heap: &Heap, who: Who, now: bool, batch: &mut Batch) -> bool {
+    if !hollow::is_due(heap) || !heap.lock.lock(who) {
+        return false;
+    }
+    // SAFETY: the lock is held.
+    let more = unsafe { hollow::step(heap, now, batch) };
+    heap.lock.unlock();
+    more
 }
 
 /// Purges the span that a class allocates from, whose owner may be idle for long.

@@ -27,10 +27,10 @@ use skinflint_base::sys;
 use skinflint_pages::{OWNER_NONE, PAGE, purge::Batch};
 
 use super::super::idle;
-use super::{CHUNK, Walked, dirty_pages, new_visit, purge_span, walk_empty};
+use super::{CHUNK, Walked, dirty_pages, hollow_out, new_visit, purge_span, walk_empty};
 use crate::heaps::changes::{self, GROUP_PAGES};
 use crate::heaps::pool::{heaps, with_pool};
-use crate::heaps::{cache, events, retire};
+use crate::heaps::{cache, events, hollow, retire};
 use crate::mechanism::heap::{Heap, event_of, usage};
 use crate::mechanism::lock::{PURGER, Who};
 use crate::mechanism::map::map_entry;
@@ -135,6 +135,9 @@ fn note_all(pages: Range<u32>) {
 
 /// What is to be done for a heap, whatever its spans are.
 fn head(heap: &Heap, who: Who, batch: &mut Batch, done: &mut Walked) {
+    if hollow::is_hollow(heap) {
+        return;
+    }
     done.pending += cache::age(heap, who, false);
     let visit = new_visit(heap);
     // ORDER: statistics.
@@ -174,6 +177,7 @@ fn head(heap: &Heap, who: Who, batch: &mut Batch, done: &mut Walked) {
             unsafe { walk_empty(heap, class, who, batch, done) };
         }
     }
+    done.pending += u32::from(hollow_out(heap, who, false, batch));
 }
 
 /// Notes every span that other threads freed into, and takes it off the notified stack, so that the next such free tells
