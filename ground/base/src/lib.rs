@@ -1,6 +1,7 @@
 //! Code that may run while `malloc` is running.
 //!
 //! ```text
+//!   arch  what a processor's own instructions are needed for
 //!   sys   raw system calls: never touch errno, never allocate
 //!   ring  the shared memory between a recorded program and the collector
 //!   sync  its atomics, which the model checker can swap
@@ -27,6 +28,7 @@
 #[link(name = "c")]
 unsafe extern "C" {}
 
+pub mod arch;
 pub mod env;
 pub mod filter;
 pub mod hints;

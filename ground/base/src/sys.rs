@@ -5,38 +5,10 @@
 //!
 //! S1  A result in -4095..0 is an error number, negated, as the kernel returns it.
 
-use core::arch::asm;
-
 /// Bytes of a page of the kernel's.
 const PAGE: usize = 4096;
 
-/// Makes a system call with up to six arguments, and returns its result (S1).
-///
-/// # Safety
-/// The arguments must be right for the call; pointers among them must be valid for what the kernel
-/// does with them.
-#[inline]
-pub unsafe fn syscall(number: i64, args: [u64; 6]) -> i64 {
-    let result: i64;
-    // SAFETY: the caller answers for the call itself; the registers are those of the x86-64 ABI,
-    // and the two that the kernel overwrites are declared.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
+pub use crate::arch::syscall;
 
 /// Returns whether a result is an error (S1).
 #[inline]
@@ -182,12 +154,12 @@ pub fn read_link(path: &core::ffi::CStr, into: &mut [u8]) -> i64 {
     // SAFETY: the path ends with a zero byte; the kernel writes into the buffer and not beyond it.
     unsafe {
         syscall(
-            libc::SYS_readlink,
+            libc::SYS_readlinkat,
             [
+                libc::AT_FDCWD as i64 as u64,
                 path.as_ptr() as u64,
                 into.as_mut_ptr() as u64,
                 into.len() as u64,
-                0,
                 0,
                 0,
             ],
