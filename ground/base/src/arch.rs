@@ -110,6 +110,55 @@ pub fn stack_pointer() -> usize {
     here
 }
 
+/// Text of assembly: calls `{before}` after `$prepare`, with the three arguments that a function may have kept over the call,
+/// and jumps to what it returned, as if the caller had called that.
+#[cfg(target_arch = "aarch64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! jump_to_what_before_returns {
+    ($prepare:literal) => {
+        concat!(
+            "stp x29, x30, [sp, #-48]!\n",
+            "stp x0, x1, [sp, #16]\n",
+            "str x2, [sp, #32]\n",
+            $prepare,
+            "\n",
+            "bl {before}\n",
+            "mov x9, x0\n",
+            "ldp x0, x1, [sp, #16]\n",
+            "ldr x2, [sp, #32]\n",
+            "ldp x29, x30, [sp], #48\n",
+            "br x9\n",
+        )
+    };
+}
+
+/// Text of assembly: jumps to what the program means by a name, through the global offset table.
+#[cfg(target_arch = "aarch64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! jump_as_meant {
+    ($name:literal) => {
+        concat!(
+            "adrp x9, :got:",
+            $name,
+            "\nldr x9, [x9, :got_lo12:",
+            $name,
+            "]\nbr x9\n"
+        )
+    };
+}
+
+/// Text of assembly: jumps to what the program means by a name, through the global offset table.
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! jump_as_meant {
+    ($name:literal) => {
+        concat!("jmp qword ptr [rip + ", $name, "@GOTPCREL]")
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

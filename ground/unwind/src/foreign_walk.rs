@@ -38,6 +38,7 @@ pub(crate) fn capture_foreign<'a>(
         bp: start.bp,
         own: None,
         frames: 0,
+        #[cfg(target_arch = "aarch64")]
         lr: None,
     };
     let end = at.run(rules, find, state, bounds);
@@ -55,6 +56,7 @@ pub(crate) struct Foreign {
     pub(crate) own: Option<Own>,
     pub(crate) frames: usize,
     /// Where interrupted code keeps its return address, as long as it has called nothing.
+    #[cfg(target_arch = "aarch64")]
     pub(crate) lr: Option<Link>,
 }
 
