@@ -5,10 +5,8 @@
 //!
 //! S1  A result in -4095..0 is an error number, negated, as the kernel returns it.
 
-/// Bytes of a page of the kernel's.
-const PAGE: usize = 4096;
-
 pub use crate::arch::syscall;
+use crate::page;
 
 /// Returns whether a result is an error (S1).
 #[inline]
@@ -67,11 +65,19 @@ fn map_with(fd: i32, bytes: usize, prot: i32) -> *mut u8 {
     }
 }
 
-/// Calls `madvise`. Returns whether the kernel agreed.
+/// Calls `madvise`. Returns whether the kernel agreed. Contents are given up only of whole pages of the kernel's (page.P2):
+/// any other range is refused here.
 ///
 /// # Safety
 /// The range must be the caller's own, and the advice must not discard what another thread still reads.
 pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
+    let is_given_up = matches!(
+        advice,
+        libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE
+    );
+    if is_given_up && !page::is_whole(addr as usize, bytes) {
+        return false;
+    }
     // SAFETY: as the caller promises.
     unsafe {
         syscall(
@@ -81,10 +87,13 @@ pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     }
 }
 
-/// Asks which pages are resident (`mincore`), from the one at `addr` on, one for each byte of `into`: its lowest bit is set if
-/// the page is. Returns whether the kernel told: it does not where a page is not mapped.
+/// Asks which pages of ours are resident (`mincore`), from the one at `addr` on, one for each byte of `into`: its lowest bit
+/// is set if the page is. Returns whether the kernel told: it does not where a page is not mapped.
 pub fn resident(addr: usize, into: &mut [u8]) -> bool {
-    let bytes = into.len() * PAGE;
+    if page::is_larger() {
+        return resident_larger(addr, into);
+    }
+    let bytes = into.len() * page::LEAST;
     // SAFETY: the kernel writes a byte for each page to a place of the caller's, and changes nothing else.
     let result = unsafe {
         let place = into.as_mut_ptr() as u64;
@@ -94,6 +103,30 @@ pub fn resident(addr: usize, into: &mut [u8]) -> bool {
         )
     };
     result == 0
+}
+
+/// Does what [`resident`] does where a page of the kernel's is several of ours: each has the answer of the one that it is
+/// in.
+#[cold]
+fn resident_larger(addr: usize, into: &mut [u8]) -> bool {
+    let each = page::kernel();
+    let (mut first, mut answer) = (usize::MAX, 0u8);
+    for (index, told) in into.iter_mut().enumerate() {
+        let here = (addr + index * page::LEAST) & !(each - 1);
+        if here != first {
+            first = here;
+            // As many as 4 KiB are in the largest page: the kernel's may be smaller in truth (`page::pretend`).
+            let mut all = [0u8; 16];
+            let args = [here as u64, each as u64, all.as_mut_ptr() as u64, 0, 0, 0];
+            // SAFETY: the kernel writes a byte for each of its pages to a place of ours, and changes nothing else.
+            if unsafe { syscall(libc::SYS_mincore, args) } != 0 {
+                return false;
+            }
+            answer = all.iter().fold(0, |any, one| any | one);
+        }
+        *told = answer;
+    }
+    true
 }
 
 /// Unmaps a range (`munmap`).

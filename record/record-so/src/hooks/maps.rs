@@ -195,7 +195,7 @@ unsafe extern "C" fn munmap_recorded<const BY_NUMBER: bool>(addr: *mut c_void, l
     // SAFETY: the program's own call; state.H1.
     unsafe {
         // The kernel refuses any other range, and nothing is unmapped then.
-        let is_sound = (addr as u64).is_multiple_of(PAGE) && len != 0;
+        let is_sound = (addr as u64).is_multiple_of(page()) && len != 0;
         if let Some(state) = by.state().filter(|_| is_sound) {
             emit::long(
                 state,
@@ -266,8 +266,10 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     }
 }
 
-/// The alignment of mappings on x86-64, in bytes.
-pub(super) const PAGE: u64 = 4096;
+/// The alignment of mappings, in bytes.
+pub(super) fn page() -> u64 {
+    skinflint_base::page::kernel() as u64
+}
 
 /// A bit that is changed in the address of a mapping that is being moved: no program maps anything there. (On x86-64
 /// nothing is above it; on aarch64, where addresses have 48 bits, nothing is mapped 128 TiB below a mapping.) As soon as the
@@ -345,14 +347,15 @@ unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
 /// # Safety
 /// Between `enter` and `leave`, RECORDING.
 unsafe fn moved(state: *mut ThreadState, by: &By, before: u64, after: u64, caller: Caller) {
-    let (from, to) = (before / PAGE * PAGE, after / PAGE * PAGE);
+    let page = page();
+    let (from, to) = (before / page * page, after / page * page);
     // SAFETY: as the caller promises.
     unsafe {
         if matches!(by, By::Program(_)) && from < to && stacks::stack(state, caller) {
             let rights = ((libc::PROT_READ | libc::PROT_WRITE) as u64) << 32 | BREAK_FLAGS;
             emit::long(state, word(tag::MAP, 0, from), &[to - from, rights]);
         }
-        let (from, to) = (after.next_multiple_of(PAGE), before.next_multiple_of(PAGE));
+        let (from, to) = (after.next_multiple_of(page), before.next_multiple_of(page));
         if matches!(by, By::Program(_)) && from < to {
             emit::long(state, word(tag::UNMAP, 0, from), &[to - from]);
         }

@@ -153,7 +153,8 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
         RULES.load(Ordering::Relaxed), // ORDER: as above
     );
     // K2: dropped pages are the empty state again, which is cheaper than filling all of them.
-    guard::drop_pages(rules as usize, size_of::<RuleCache>());
+    let (from, bytes) = skinflint_base::page::around(rules as usize, size_of::<RuleCache>());
+    guard::drop_pages(from, bytes);
     // No bounds: every word is read through the kernel, which returns an error where a fault would end the process.
     let bounds = StackBounds { lo: 0, hi: 0 };
     // SAFETY: BUSY is held; the memory is zero or was filled by `capture`.
