@@ -30,7 +30,6 @@ NO_MINCORE = "mincore answers for few ranges"
 # Program, test (its beginning), reason.
 CANNOT = [
     ("skinflint_base", "filter::tests::the_kernel_answers_the_same", "no filter of system calls is taken"),
-    ("skinflint_unwind", "cfi::tests::every_row_of_the_vdso", "there is no vdso"),
     ("skinflint_unwind", "foreign::tests::", NO_READ),
     ("signals", "a_fibre_is_foreign_and_its_end_is_found", NO_READ),
     ("signals", "handlers_on_an_alternate_stack", NO_READ),

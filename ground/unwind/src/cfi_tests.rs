@@ -110,6 +110,8 @@ fn every_row_of_the_c_library_and_of_ourselves() {
     }
 }
 
+// The loader gives no table for that of aarch64; where handlers return to is known by its bytes (step.rs).
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn every_row_of_the_vdso() {
     // SAFETY: reads the auxiliary vector.

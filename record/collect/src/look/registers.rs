@@ -63,8 +63,7 @@ impl Registers {
                 iov_len: size_of::<T>(),
             };
             // SAFETY: the kernel writes as many bytes as the place has, at most.
-            let got =
-                unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, which, &raw mut place) };
+            let got = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, which, &raw mut place) };
             if got == 0 {
                 Ok(())
             } else {
