@@ -426,10 +426,10 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 ///
 /// # Safety
 /// As for the system call of that number.
+#[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall(number: i64) -> i64 {
-    #[cfg(target_arch = "aarch64")]
     naked_asm!(
         "cmp x0, {SYS_MMAP}",
         "b.eq 3f",
@@ -496,8 +496,20 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
         by_number = sym by_number,
         mmap = sym mmap_recorded::<true>,
         mremap = sym mremap_recorded::<true>,
-    );
-    #[cfg(target_arch = "x86_64")]
+    )
+}
+
+/// `syscall`: mappings, programs and filters that are asked for by number are recorded, or noticed, as those by name.
+///
+/// All other numbers go on to the function behind ours, without a frame of ours: a child that shares its parent's stack
+/// returns through this function.
+///
+/// # Safety
+/// As for the system call of that number.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall(number: i64) -> i64 {
     naked_asm!(
         "cmp rdi, {SYS_MMAP}",
         "je 3f",
