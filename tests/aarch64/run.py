@@ -140,8 +140,10 @@ def main():
         sys.exit(f"aarch64: no Rust for it: rustup target add {TARGET}")
     work = os.path.join(ROOT, "target", "aarch64")
     os.makedirs(work, exist_ok=True)
-    run(["cargo", "build", "--locked", "--release", "--target", TARGET, "-p", "skinflint-malloc-so", "-p", "skinflint-record-so",
-         "-p", "skinflint-probe-so", "-p", "skinflint-replay"], cwd=ROOT, env=environment())
+    # Without a limit: a machine may be busy.
+    subprocess.run(["cargo", "build", "--locked", "--release", "--target", TARGET, "-p", "skinflint-malloc-so",
+                    "-p", "skinflint-record-so", "-p", "skinflint-probe-so", "-p", "skinflint-replay"],
+                   cwd=ROOT, env=environment(), check=True)
     libraries = os.path.join(ROOT, "target", TARGET, "release")
     for program in compiled(work):
         on_the_allocator(program, os.path.join(libraries, "libskinflint.so"))
