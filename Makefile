@@ -31,6 +31,8 @@
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
+#   make aarch64   ground crates, allocator and recorder on aarch64, by an emulated process (half an hour, by hand)
+#   make aarch64-machine  the same under kernels of Debian's with pages of 4 and 16 KiB, in qemu (half an hour, by hand)
 #
 # Needed: cargo (Rust 1.90 or later; 1.91 for `make js` and the tests, by the JavaScript engine), gcc, g++, python3,
 # sqlite3; for the tests also dwz and three other allocators (test-deps below). As root on Debian what is missing is
@@ -48,7 +50,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc
+.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc aarch64 aarch64-machine
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -236,6 +238,17 @@ qemu-alloc: deps
 	@sh bench/need.sh qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 	$(CARGO) build --release --locked -p skinflint-malloc-so
 	python3 -B tests/machine/machine.py
+
+# What an emulated process of aarch64 can show; HACKING.md says what it cannot. `rustup target add` comes first.
+aarch64: deps build
+	@sh bench/need.sh aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-g++:g++-aarch64-linux-gnu \
+	  qemu-aarch64-static:qemu-user-static
+	python3 -B tests/aarch64/run.py
+
+# Kernels of aarch64 with pages of 4 and of 16 KiB, by what `make aarch64` has built.
+aarch64-machine: aarch64
+	@sh bench/need.sh qemu-system-aarch64:qemu-system-arm
+	python3 -B tests/aarch64/machine.py
 
 # What `skinflint compare` can do, from a fresh clone by one word: redis filled, mostly emptied, at rest.
 compare: deps build

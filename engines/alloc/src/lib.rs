@@ -14,6 +14,8 @@
 //! that asks for it is answered by a line on stderr.
 //!
 //! Not here: the C symbols (`malloc-so`), page runs (`pages`).
+// What only the assembly of the fast paths names (`branch`, offsets) is unused where they are the compiler's.
+#![cfg_attr(not(target_arch = "x86_64"), allow(unused_imports, unused_macros))]
 #![cfg_attr(not(test), no_std)]
 // The models include the files that they test (`tests/models.rs`): statics and assembly do not work under loom.
 #![cfg(not(loom))]

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! One test: whether magazines can be taken is decided before the process's first block.
-#![cfg(target_arch = "x86_64")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -53,10 +53,19 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
 
 // Never called, since nothing unwinds; the prebuilt `core` names it where it is not optimised away (debug builds).
 // Hidden: a program that unwinds must find its own, not ours, which would come first.
+#[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
     ".globl rust_eh_personality",
     ".hidden rust_eh_personality",
     "rust_eh_personality: ud2",
+    ".popsection",
+);
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
+    ".globl rust_eh_personality",
+    ".hidden rust_eh_personality",
+    "rust_eh_personality: brk #1",
     ".popsection",
 );

@@ -94,6 +94,13 @@ macro_rules! goes_on {
         #[cold]
         #[unsafe(naked)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> *mut u8 {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                skinflint_base::jump_to_what_before_returns!("mov w0, {which}"),
+                which = const $which,
+                before = sym behind_us,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 "push rdi",
                 "push rsi",
@@ -187,6 +194,14 @@ macro_rules! meant {
         let meant: usize;
         // SAFETY: reads the entry of the global offset table that the loader filled in.
         unsafe {
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!(
+                concat!("adrp {meant}, :got:", $name),
+                concat!("ldr {meant}, [{meant}, :got_lo12:", $name, "]"),
+                meant = out(reg) meant,
+                options(nostack, readonly, preserves_flags, pure),
+            );
+            #[cfg(target_arch = "x86_64")]
             core::arch::asm!(
                 concat!("mov {meant}, qword ptr [rip + ", $name, "@GOTPCREL]"),
                 meant = out(reg) meant,
@@ -329,10 +344,10 @@ pub unsafe extern "C" fn _ZdlPvSt11align_val_t(block: *mut u8) {
 /// registers that it does not read; `third_is_second` moves what stands elsewhere.
 macro_rules! by_another {
     ($($name:ident = $other:literal;)*) => {$(
-        by_another!(@one $name, concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"));
+        by_another!(@one $name, skinflint_base::jump_as_meant!($other));
     )*};
     (third_is_second: $($name:ident = $other:literal;)*) => {$(
-        by_another!(@one $name, "mov rsi, rdx", concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"));
+        by_another!(@one $name, "mov rsi, rdx", skinflint_base::jump_as_meant!($other));
     )*};
     (@one $name:ident, $($line:expr),*) => {
         #[doc = concat!("`", stringify!($name), "`, by another operator.")]
@@ -381,11 +396,25 @@ macro_rules! checked_delete {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(block: *mut u8, $($argument: usize),*) {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                ".cfi_startproc",
+                "adrp x9, skinflint_range",
+                "add x9, x9, :lo12:skinflint_range",
+                "ldr x9, [x9, {fast_limit}]",
+                "cbz x9, 2f",
+                skinflint_base::jump_as_meant!($other),
+                "2: b {checked}",
+                ".cfi_endproc",
+                fast_limit = const alloc::forms::FAST_LIMIT,
+                checked = sym $checked,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 ".cfi_startproc",
                 "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
                 "je {checked}",
-                concat!("jmp qword ptr [rip + ", $other, "@GOTPCREL]"),
+                skinflint_base::jump_as_meant!($other),
                 ".cfi_endproc",
                 fast_limit = const alloc::forms::FAST_LIMIT,
                 checked = sym $checked,
@@ -456,13 +485,13 @@ unsafe fn delete_checked(block: *mut u8, align: usize, size: usize, other: usize
 /// `operator new` as the program means it, by a jump.
 #[unsafe(naked)]
 unsafe extern "C" fn new_as_meant(size: usize) -> *mut u8 {
-    naked_asm!("jmp qword ptr [rip + _Znwm@GOTPCREL]")
+    naked_asm!(skinflint_base::jump_as_meant!("_Znwm"))
 }
 
 /// `operator new` with an alignment as the program means it, by a jump.
 #[unsafe(naked)]
 unsafe extern "C" fn new_aligned_as_meant(size: usize, align: usize) -> *mut u8 {
-    naked_asm!("jmp qword ptr [rip + _ZnwmSt11align_val_t@GOTPCREL]")
+    naked_asm!(skinflint_base::jump_as_meant!("_ZnwmSt11align_val_t"))
 }
 
 /// `operator new[](size_t)`: what the program means by the operator for one object, by a jump, unless every call is checked
@@ -474,6 +503,18 @@ unsafe extern "C" fn new_aligned_as_meant(size: usize, align: usize) -> *mut u8 
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn _Znam() {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "adrp x9, skinflint_range",
+        "add x9, x9, :lo12:skinflint_range",
+        "ldr x9, [x9, {fast_limit}]",
+        "cbz x9, 2f",
+        skinflint_base::jump_as_meant!("_Znwm"),
+        "2: b {checked}",
+        fast_limit = const alloc::forms::FAST_LIMIT,
+        checked = sym array_checked,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
         "je {checked}",
@@ -492,6 +533,18 @@ pub unsafe extern "C" fn _Znam() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn _ZnamSt11align_val_t() {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "adrp x9, skinflint_range",
+        "add x9, x9, :lo12:skinflint_range",
+        "ldr x9, [x9, {fast_limit}]",
+        "cbz x9, 2f",
+        skinflint_base::jump_as_meant!("_ZnwmSt11align_val_t"),
+        "2: b {checked}",
+        fast_limit = const alloc::forms::FAST_LIMIT,
+        checked = sym array_aligned_checked,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "cmp qword ptr [rip + skinflint_range + {fast_limit}], 0",
         "je {checked}",

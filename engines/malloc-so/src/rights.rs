@@ -241,6 +241,43 @@ pub unsafe extern "C" fn prctl(
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "cmp x0, {prctl}",
+        "b.eq 3f",
+        "cmp x0, {unshare}",
+        "b.eq 3f",
+        "cmp x0, {setns}",
+        "b.eq 3f",
+        "cmp x0, {seccomp}",
+        "b.eq 3f",
+        "cmp x0, {landlock}",
+        "b.eq 3f",
+        "cmp x0, {capset}",
+        "b.eq 3f",
+        "cmp x0, {first}",
+        "b.lo 2f",
+        "cmp x0, {last}",
+        "b.ls 3f",
+        "2:",
+        "adrp x9, {real}",
+        "ldr x9, [x9, :lo12:{real}]",
+        "cbz x9, 3f",
+        "br x9",
+        "3: b {changing}",
+        // From setregid to setfsgid, and setgroups: all that change who a thread is lie there.
+        first = const libc::SYS_setregid,
+        last = const libc::SYS_setgroups,
+        capset = const libc::SYS_capset,
+        prctl = const libc::SYS_prctl,
+        unshare = const libc::SYS_unshare,
+        setns = const libc::SYS_setns,
+        seccomp = const libc::SYS_seccomp,
+        landlock = const libc::SYS_landlock_restrict_self,
+        real = sym SYSCALL,
+        changing = sym changing,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "cmp rdi, {first}",
         "jb 2f",

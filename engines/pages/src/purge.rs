@@ -17,7 +17,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use skinflint_base::sys;
+use skinflint_base::{page, sys};
 
 use crate::{HUGE, PAGE};
 
@@ -131,6 +131,9 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
     if SPLIT.load(Ordering::Relaxed) {
         split(ranges);
     }
+    if page::is_larger() {
+        return give_back_inside(ranges);
+    }
     let (mut first, mut taken) = (0, 0);
     while let Some(rest) = ranges.get_mut(first..).filter(|rest| !rest.is_empty()) {
         let done = advise_many(rest, libc::MADV_DONTNEED);
@@ -141,6 +144,32 @@ pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
             taken += advise_one(stopped);
         }
         first += whole + 1;
+    }
+    taken / PAGE
+}
+
+/// Does what [`give_back`] does where a page of the kernel's is several of ours: it gets the whole pages that are in a range,
+/// and the edges are zeroed (G1).
+#[cold]
+fn give_back_inside(ranges: &[libc::iovec]) -> usize {
+    let mut taken = 0;
+    for range in ranges {
+        let (start, bytes) = (range.iov_base as usize, range.iov_len);
+        let (first, whole) = page::inside(start, bytes);
+        if whole == 0 {
+            taken += advise_one(range);
+            continue;
+        }
+        taken += advise_one(&range_of(first, whole));
+        for (from, to) in [(start, first), (first + whole, start + bytes)] {
+            // SAFETY: the range is the caller's, mapped and writable.
+            unsafe {
+                range_of(from, 0)
+                    .iov_base
+                    .cast::<u8>()
+                    .write_bytes(0, to - from)
+            };
+        }
     }
     taken / PAGE
 }

@@ -16,6 +16,8 @@
 use core::sync::atomic::AtomicU32;
 
 use crate::os::{self, Refusal};
+use skinflint_base::page;
+
 use crate::{HUGE, MAP_SPAN, MAX_PAGES, META_SPAN, PAGE, PAGE_SHIFT, UNIT};
 use skinflint_base::random::Random;
 
@@ -116,9 +118,9 @@ pub struct Region {
     pub jumps: u32,
 }
 
-/// Rounds `bytes` up to whole pages; `None` if that overflows.
+/// Rounds `bytes` up to whole pages of the kernel's; `None` if that overflows.
 fn whole_pages(bytes: usize) -> Option<usize> {
-    Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1))
+    page::up(bytes)
 }
 
 impl Region {
@@ -289,12 +291,13 @@ impl Region {
     }
 
     /// Maps a range of HEAP anew: its pages go, and so does what separates it from its neighbours in the kernel's list
-    /// of mappings (a move by `mremap`). `false`: the kernel refused, nothing changed.
+    /// of mappings (a move by `mremap`). `false`: the kernel refused, or is not asked since other pages of ours share one of
+    /// its own; nothing changed.
     ///
     /// # Safety
     /// The range is whole pages of HEAP that nothing uses.
     pub unsafe fn map_anew(&mut self, addr: usize, bytes: usize) -> bool {
-        let anew = os::place_at(addr, bytes, true).is_ok();
+        let anew = page::is_whole(addr, bytes) && os::place_at(addr, bytes, true).is_ok();
         if anew && !self.huge_pages {
             os::advise_huge(addr, bytes, false);
         }
@@ -330,7 +333,7 @@ impl Region {
     /// pages and their count; they are zero, and so are their entries. `None`: the kernel refused, and HEAP is as it
     /// was.
     pub(crate) fn grow_heap(&mut self, pages: u32) -> Option<(u32, u32)> {
-        let need = pages as usize * PAGE;
+        let need = whole_pages(pages as usize * PAGE)?;
         let mut at = self.heap_bytes;
         let mut jump = JUMP;
         loop {
@@ -338,7 +341,8 @@ impl Region {
             if need == 0 || need > limit {
                 return None;
             }
-            let step = (self.heap_bytes / 8).clamp(HEAP_PIECE_MIN, HEAP_PIECE_MAX) & !(PAGE - 1);
+            let step =
+                (self.heap_bytes / 8).clamp(HEAP_PIECE_MIN, HEAP_PIECE_MAX) & !(page::kernel() - 1);
             let step = need.max(step).min(limit);
             let step = if self.huge_pages || self.whole_pieces {
                 self.to_huge(at, step, limit)

@@ -36,8 +36,8 @@ use crate::unseen::{Looks, Unexplained, Unseen};
 pub(crate) const NO_HINT: u32 = u32::MAX;
 /// The most threads of one process that are distinguished; a damaged trace may name any.
 const MAX_THREADS: usize = 1 << 20;
-/// No program on this machine has sizes or addresses from this limit on: the event is damaged.
-const ADDRESS_LIMIT: u64 = 1 << 47;
+/// No program has sizes or addresses from this limit on: the event is damaged. (x86-64 has 47 bits, aarch64 48.)
+const ADDRESS_LIMIT: u64 = 1 << 48;
 
 /// The counts of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -21,7 +21,8 @@ const PAGE_SHIFT: u32 = 12;
 const WORD_SHIFT: u32 = 6;
 /// Pages in a leaf, as a power of two: 2 GiB.
 const LEAF_SHIFT: u32 = 19;
-const ADDRESS_BITS: u32 = 47;
+/// As on aarch64; x86-64 has a bit less.
+const ADDRESS_BITS: u32 = 48;
 const LEAVES: usize = 1 << (ADDRESS_BITS - PAGE_SHIFT - LEAF_SHIFT);
 const LEAF_WORDS: usize = 1 << (LEAF_SHIFT - WORD_SHIFT);
 
@@ -359,12 +360,12 @@ mod tests {
     fn pages_beyond_the_address_space_are_no_matter() {
         let mut pages = BlockPages::default();
         pages.touch(u64::MAX, 1);
-        pages.touch((1 << 47) - 4096, 1 << 40);
+        pages.touch((1 << ADDRESS_BITS) - 4096, 1 << 40);
         assert_eq!(
-            pages.run((1 << 47) - 8192, (1 << 47) - 4096),
-            ((1 << 47) - 4096, false)
+            pages.run((1 << ADDRESS_BITS) - 8192, (1 << ADDRESS_BITS) - 4096),
+            ((1 << ADDRESS_BITS) - 4096, false)
         );
-        assert!(pages.any((1 << 47) - 4096, u64::MAX));
+        assert!(pages.any((1 << ADDRESS_BITS) - 4096, u64::MAX));
         pages.touch(0x7F00_0001_2340, 0);
         assert!(pages.any(0x7F00_0001_2000, 0x7F00_0001_3000));
         assert!(!pages.any(0x7F00_0001_3000, 0x7F00_0001_3000));

@@ -19,8 +19,11 @@ pub fn prefetch<T>(value: &T) {
         // SAFETY: H1.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: H1.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) core::ptr::from_ref(value), options(nostack, readonly, preserves_flags));
+    }
 }
 
 /// Asks the kernel for huge pages where a table lies that is read at random, if it is as large as one. Call it before the

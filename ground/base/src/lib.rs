@@ -1,10 +1,12 @@
 //! Code that may run while `malloc` is running.
 //!
 //! ```text
+//!   arch  what a processor's own instructions are needed for
 //!   sys   raw system calls: never touch errno, never allocate
 //!   ring  the shared memory between a recorded program and the collector
 //!   sync  its atomics, which the model checker can swap
 //!   env   every environment variable that Skinflint reads, in one table
+//!   page  how large the kernel's pages are
 //!   probe the page of counted calls
 //!   filter  what a filter of system calls answers
 //!   hints  what the processor and the kernel are told of memory beforehand
@@ -27,11 +29,13 @@
 #[link(name = "c")]
 unsafe extern "C" {}
 
+pub mod arch;
 pub mod env;
 pub mod filter;
 pub mod hints;
 pub mod hook;
 pub mod loader;
+pub mod page;
 pub mod probe;
 pub mod random;
 pub mod ring;

@@ -19,7 +19,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sys;
+use crate::{page, sys};
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
@@ -494,7 +494,7 @@ impl Module {
         if !wanted(slot.load(Ordering::Relaxed)) {
             return false;
         }
-        let page = entry.at & !4095;
+        let page = entry.at & !(page::kernel() as u64 - 1);
         let sealed = self.relro.0 <= page && page < self.relro.1;
         if sealed && !protect(page, libc::PROT_READ | libc::PROT_WRITE) {
             return false;
@@ -507,9 +507,14 @@ impl Module {
     }
 }
 
-fn protect(page: u64, rights: c_int) -> bool {
+fn protect(at: u64, rights: c_int) -> bool {
     // SAFETY: a page of a module's data that the loader has sealed, and that is sealed again afterwards.
-    let result = unsafe { sys::syscall(libc::SYS_mprotect, [page, 4096, rights as u64, 0, 0, 0]) };
+    let result = unsafe {
+        sys::syscall(
+            libc::SYS_mprotect,
+            [at, page::kernel() as u64, rights as u64, 0, 0, 0],
+        )
+    };
     !sys::is_error(result)
 }
 

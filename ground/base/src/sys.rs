@@ -5,38 +5,8 @@
 //!
 //! S1  A result in -4095..0 is an error number, negated, as the kernel returns it.
 
-use core::arch::asm;
-
-/// Bytes of a page of the kernel's.
-const PAGE: usize = 4096;
-
-/// Makes a system call with up to six arguments, and returns its result (S1).
-///
-/// # Safety
-/// The arguments must be right for the call; pointers among them must be valid for what the kernel
-/// does with them.
-#[inline]
-pub unsafe fn syscall(number: i64, args: [u64; 6]) -> i64 {
-    let result: i64;
-    // SAFETY: the caller answers for the call itself; the registers are those of the x86-64 ABI,
-    // and the two that the kernel overwrites are declared.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
+pub use crate::arch::syscall;
+use crate::page;
 
 /// Returns whether a result is an error (S1).
 #[inline]
@@ -95,11 +65,19 @@ fn map_with(fd: i32, bytes: usize, prot: i32) -> *mut u8 {
     }
 }
 
-/// Calls `madvise`. Returns whether the kernel agreed.
+/// Calls `madvise`. Returns whether the kernel agreed. Contents are given up only of whole pages of the kernel's (page.P2):
+/// any other range is refused here.
 ///
 /// # Safety
 /// The range must be the caller's own, and the advice must not discard what another thread still reads.
 pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
+    let is_given_up = matches!(
+        advice,
+        libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_REMOVE
+    );
+    if is_given_up && !page::is_whole(addr as usize, bytes) {
+        return false;
+    }
     // SAFETY: as the caller promises.
     unsafe {
         syscall(
@@ -109,10 +87,13 @@ pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     }
 }
 
-/// Asks which pages are resident (`mincore`), from the one at `addr` on, one for each byte of `into`: its lowest bit is set if
-/// the page is. Returns whether the kernel told: it does not where a page is not mapped.
+/// Asks which pages of ours are resident (`mincore`), from the one at `addr` on, one for each byte of `into`: its lowest bit
+/// is set if the page is. Returns whether the kernel told: it does not where a page is not mapped.
 pub fn resident(addr: usize, into: &mut [u8]) -> bool {
-    let bytes = into.len() * PAGE;
+    if page::is_larger() {
+        return resident_larger(addr, into);
+    }
+    let bytes = into.len() * page::LEAST;
     // SAFETY: the kernel writes a byte for each page to a place of the caller's, and changes nothing else.
     let result = unsafe {
         let place = into.as_mut_ptr() as u64;
@@ -122,6 +103,30 @@ pub fn resident(addr: usize, into: &mut [u8]) -> bool {
         )
     };
     result == 0
+}
+
+/// Does what [`resident`] does where a page of the kernel's is several of ours: each has the answer of the one that it is
+/// in.
+#[cold]
+fn resident_larger(addr: usize, into: &mut [u8]) -> bool {
+    let each = page::kernel();
+    let (mut first, mut answer) = (usize::MAX, 0u8);
+    for (index, told) in into.iter_mut().enumerate() {
+        let here = (addr + index * page::LEAST) & !(each - 1);
+        if here != first {
+            first = here;
+            // As many as 4 KiB are in the largest page: the kernel's may be smaller in truth (`page::pretend`).
+            let mut all = [0u8; 16];
+            let args = [here as u64, each as u64, all.as_mut_ptr() as u64, 0, 0, 0];
+            // SAFETY: the kernel writes a byte for each of its pages to a place of ours, and changes nothing else.
+            if unsafe { syscall(libc::SYS_mincore, args) } != 0 {
+                return false;
+            }
+            answer = all.iter().fold(0, |any, one| any | one);
+        }
+        *told = answer;
+    }
+    true
 }
 
 /// Unmaps a range (`munmap`).
@@ -182,12 +187,12 @@ pub fn read_link(path: &core::ffi::CStr, into: &mut [u8]) -> i64 {
     // SAFETY: the path ends with a zero byte; the kernel writes into the buffer and not beyond it.
     unsafe {
         syscall(
-            libc::SYS_readlink,
+            libc::SYS_readlinkat,
             [
+                libc::AT_FDCWD as i64 as u64,
                 path.as_ptr() as u64,
                 into.as_mut_ptr() as u64,
                 into.len() as u64,
-                0,
                 0,
                 0,
             ],

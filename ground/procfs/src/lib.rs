@@ -38,5 +38,16 @@ pub use rollup::{Rollup, rollup};
 pub use stat::{Stat, stat};
 pub use status::{About, Memory, Status, about};
 
-/// The bytes of a page, on every Linux that we build for.
-pub const OS_PAGE_BYTES: u64 = 4096;
+/// Returns the bytes of a page of the kernel's: what `/proc` counts in. 4 KiB on x86-64; 4, 16 or 64 KiB on aarch64.
+pub fn os_page_bytes() -> u64 {
+    const AT_PAGESZ: u64 = 6;
+    static BYTES: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let vector = std::fs::read("/proc/self/auxv").unwrap_or_default();
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
+        let entries = vector.chunks_exact(16).map(|pair| pair.split_at(8));
+        let found = entries.map(|(key, value)| (word(key), word(value)));
+        let found = found.into_iter().find(|(key, _)| *key == AT_PAGESZ);
+        found.map_or(4096, |(_, bytes)| bytes.max(4096))
+    })
+}

@@ -104,7 +104,7 @@ pub struct LookRegister {
 }
 
 /// Names of the registers by number.
-pub const REGISTERS: [&str; 17] = [
+pub const REGISTERS: [&str; 48] = [
     "rax",
     "rbx",
     "rcx",
@@ -123,6 +123,38 @@ pub const REGISTERS: [&str; 17] = [
     "r15",
     // Not a register: the address at which the kernel puts the frames of signal handlers.
     "sigaltstack",
+    // Of aarch64.
+    "x0",
+    "x1",
+    "x2",
+    "x3",
+    "x4",
+    "x5",
+    "x6",
+    "x7",
+    "x8",
+    "x9",
+    "x10",
+    "x11",
+    "x12",
+    "x13",
+    "x14",
+    "x15",
+    "x16",
+    "x17",
+    "x18",
+    "x19",
+    "x20",
+    "x21",
+    "x22",
+    "x23",
+    "x24",
+    "x25",
+    "x26",
+    "x27",
+    "x28",
+    "x29",
+    "x30",
 ];
 
 /// The raw bytes after which a block of pointers is full.

@@ -21,7 +21,7 @@ static mut LAST: u64 = 0;
 
 #[unsafe(naked)]
 extern "C" fn probe() -> u32 {
-    core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym measured)
+    with_registers!("rdi", "rsi", measured)
 }
 
 extern "C" fn measured(sp: u64, bp: u64) -> u32 {

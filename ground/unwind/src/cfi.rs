@@ -17,6 +17,7 @@
 //!     `rbp`'s place (`Base::Bp`, `Row::bp`).
 //! Not here: `.debug_frame`.
 
+use crate::arch::{SP, is_about_signing};
 use crate::expr::{Base, Value, evaluate};
 use crate::find::Module;
 use crate::reader::Reader;
@@ -78,9 +79,15 @@ struct RawRow {
     ra: Raw,
 }
 
+#[cfg(target_arch = "x86_64")]
 pub(crate) const RBX: u64 = 3;
-pub(crate) const RBP: u64 = 6;
-const RSP: u64 = 7;
+pub(crate) use crate::arch::FP;
+/// What a table that says nothing about the return address means: on aarch64 it is still in its register.
+const UNSET_RA: Saved = if cfg!(target_arch = "aarch64") {
+    Saved::Same
+} else {
+    Saved::Bad
+};
 
 struct Cie {
     code_align: u64,
@@ -409,6 +416,7 @@ impl Machine<'_> {
                 self.row = *saves.rows.get(saves.len)?;
             }
             0x2e => drop(code.uleb()?),
+            _ if is_about_signing(op) => {}
             _ => self.register_rule(op, code)?,
         }
         Some(false)
@@ -460,14 +468,14 @@ impl Machine<'_> {
                 Some(Value::Load { base, offset, add }) => Cfa::Load { base, offset, add },
                 _ => Cfa::Bad,
             },
-            None if self.row.cfa_register == RSP => Cfa::Reg(Base::Sp, self.row.cfa_offset),
+            None if self.row.cfa_register == SP => Cfa::Reg(Base::Sp, self.row.cfa_offset),
             None if self.row.cfa_register == self.register => {
                 Cfa::Reg(Base::Bp, self.row.cfa_offset)
             }
             None => Cfa::Bad,
         };
         let bp = self.saved(self.row.bp, Saved::Same);
-        let ra = self.saved(self.row.ra, Saved::Bad);
+        let ra = self.saved(self.row.ra, UNSET_RA);
         Row {
             cfa,
             bp,

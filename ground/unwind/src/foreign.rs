@@ -11,13 +11,11 @@
 //! W3  `errno` stays as it is: the system calls are our own instructions.
 //! Not here: deciding which stack is foreign (capture.rs).
 
-use core::arch::asm;
+use crate::arch::{SYS_GETPID, SYS_PROCESS_VM_READV, syscall};
 
 const WINDOW_BYTES: usize = 4096;
 const OS_PAGE: u64 = 4096;
 const MAX_REFILLS: u32 = 16;
-const SYS_PROCESS_VM_READV: u64 = 310;
-const SYS_GETPID: u64 = 39;
 
 /// A copy of a piece of stack. All-zero memory is a valid, empty window (unwind.U4).
 #[repr(C)]
@@ -102,21 +100,6 @@ impl Window {
         self.len = (got as u64).min(WINDOW_BYTES as u64);
         Some(())
     }
-}
-
-/// Makes a system call that leaves `errno` alone (W3): `a` is the number and six arguments.
-///
-/// # Safety
-/// As the system call demands.
-unsafe fn syscall(a: [u64; 7]) -> i64 {
-    let result: i64;
-    // SAFETY: the registers are those of the kernel's convention; the caller vouches for the rest.
-    unsafe {
-        asm!("syscall", inlateout("rax") a[0] as i64 => result, in("rdi") a[1], in("rsi") a[2],
-             in("rdx") a[3], in("r10") a[4], in("r8") a[5], in("r9") a[6],
-             lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    result
 }
 
 #[cfg(test)]

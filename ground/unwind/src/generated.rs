@@ -17,18 +17,18 @@
 //! The idea of asking the kernel in this way: Abseil's `AddressIsReadable`.
 //! Not here: forgetting the rules when the code goes (rule.rs).
 
-use core::arch::asm;
-
+use crate::arch::{SYS_RT_SIGPROCMASK, syscall};
 use crate::cfi::{Cfa, Row, Saved};
 use crate::expr::Base;
 use crate::find::LOWEST_CODE;
 
-const SYS_RT_SIGPROCMASK: u64 = 14;
 /// A `how` that is not a way to change a mask.
 const NO_SUCH_WAY: u64 = 0x7fff_ffff;
 
 /// The bytes before the return address, the bytes from there on, and the offset of the caller's `rbp` from the CFA.
+#[cfg(target_arch = "x86_64")]
 type Known = ([u8; 6], &'static [u8], Option<i64>);
+#[cfg(target_arch = "x86_64")]
 const KNOWN: [Known; 2] = [
     (
         [0x48, 0x83, 0xec, 0x08, 0xff, 0xd1],
@@ -42,7 +42,26 @@ const KNOWN: [Known; 2] = [
     ),
 ];
 
+/// Returns the row of the code at the return address `ra`, which exact rules led to (G2): where a signal handler of
+/// aarch64 returns to, if that is outside of every module. (qemu's emulation of a process puts it there.)
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn row_of(ra: u64) -> Option<Row> {
+    use crate::arch::SIGRETURN;
+    if ra < LOWEST_CODE || !is_readable(ra) {
+        return None;
+    }
+    // SAFETY: G1 and G2: the word can be read, and the code stays where it is.
+    let code = unsafe { (ra as *const [u8; 8]).read_unaligned() };
+    (code == SIGRETURN).then_some(Row {
+        cfa: Cfa::Reg(Base::Sp, 0),
+        bp: Saved::Same,
+        ra: Saved::Same,
+        signal: true,
+    })
+}
+
 /// Returns the row of the code around the return address `ra`, which exact rules led to (G2).
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn row_of(ra: u64) -> Option<Row> {
     // No further back: the first trampoline begins where its mapping does.
     let before = ra.checked_sub(6).filter(|at| *at >= LOWEST_CODE)?;
@@ -65,12 +84,8 @@ pub(crate) fn row_of(ra: u64) -> Option<Row> {
 
 /// Returns whether the word at `at` can be read (G1). `errno` stays as it is.
 fn is_readable(at: u64) -> bool {
-    let result: i64;
     // SAFETY: G1: the kernel copies eight bytes from `at` if it can, finds no such way, and does nothing.
-    unsafe {
-        asm!("syscall", inlateout("rax") SYS_RT_SIGPROCMASK as i64 => result, in("rdi") NO_SUCH_WAY,
-             in("rsi") at, in("rdx") 0, in("r10") 8, lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
+    let result = unsafe { syscall([SYS_RT_SIGPROCMASK, NO_SUCH_WAY, at, 0, 8, 0, 0]) };
     result == -i64::from(libc::EINVAL)
 }
 
@@ -94,6 +109,27 @@ mod tests {
         unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
+    /// The code that a handler returns to, wherever it lies on its page, and nothing that differs in a byte.
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn where_a_handler_returns_to() {
+        let page = page();
+        for place in [0, 32, 4096 - 8] {
+            let at = page.wrapping_add(place);
+            write(at, &crate::arch::SIGRETURN);
+            assert!(row_of(at as u64).is_some_and(|row| row.signal));
+            for index in 0..8 {
+                let byte = at.wrapping_add(index);
+                // SAFETY: within the page.
+                unsafe { *byte ^= 1 };
+                assert!(row_of(at as u64).is_none(), "byte {index}");
+                // SAFETY: within the page.
+                unsafe { *byte ^= 1 };
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn both_trampolines_and_nothing_else() {
         let page = page();

@@ -14,7 +14,7 @@
 //! L2  The caller does not list the words that were read here, and so does not keep the frame.
 //! Not here: CFAs in other registers (r10 at the start of realigned functions).
 
-use crate::cfi::{Cfa, RBP, RBX, Row, Saved, row_at};
+use crate::cfi::{Cfa, FP, RBX, Row, Saved, row_at};
 use crate::expr::Base;
 use crate::find::{Finder, LOWEST_CODE};
 use crate::step::{Memory, Own};
@@ -57,7 +57,7 @@ pub(crate) fn leave(
         return None;
     }
     let ra = memory.load(slot)?;
-    let bp = match row(find, pc, RBP)?.bp {
+    let bp = match row(find, pc, FP)?.bp {
         Saved::Same | Saved::Undefined => bp,
         Saved::At(Base::Cfa, at) => memory.load(cfa.wrapping_add(at as u64))?,
         _ => return None,

@@ -19,28 +19,41 @@
 //!     still holds the same value, and the walk reached it with the same registers, `rbp` included
 //!     where anything outside depends on it.
 //!
+//! On aarch64 `capture` is whole.rs: it walks to the end, and compares afterwards.
+//!
 //! Not here: symbols, the stack tree, when modules change (the caller reports it), reentry (the
 //! caller owns the `&mut StackState`; a signal handler that interrupts a capture must not capture).
 
 #![cfg_attr(not(test), no_std)]
+// The verified cache is not used there: a capture walks the whole stack (whole.rs).
+#![cfg_attr(target_arch = "aarch64", allow(dead_code))]
 
+mod arch;
+#[cfg(target_arch = "x86_64")]
 mod capture;
 mod cfi;
 mod elsewhere;
+mod entry;
 mod expr;
 mod find;
 mod foreign;
 mod foreign_walk;
 mod generated;
+#[cfg(target_arch = "x86_64")]
 mod lazy;
 mod reader;
 mod rule;
 mod state;
 mod step;
+#[cfg(target_arch = "aarch64")]
+mod whole;
 
+#[cfg(target_arch = "x86_64")]
 pub use capture::{capture, capture_to};
 pub use elsewhere::{Frame, Tables};
 pub use find::{DlFindObject, FindObjectFn, Finder};
 pub use rule::RuleCache;
 pub use state::{Capture, Fresh, MAX_FRAMES, Registers, Sink, StackBounds, StackState, Stats};
 pub use step::End;
+#[cfg(target_arch = "aarch64")]
+pub use whole::{capture, capture_to};

@@ -11,6 +11,9 @@
 //! multiplicative hash took 4 cycles more per frame, and gave every call site a cache line of its own;
 //! collisions of call sites are no more frequent without it.
 //!
+//! On aarch64 the return address lies anywhere in a frame, and places of code have 48 bits, of which the lower two say
+//! nothing: see `pack_apart` and `split`.
+//!
 //! R1  A rule is never 0, so an all-zero entry matches no pc.
 //! R2  Index and tag together determine the pc: a hit is never another pc's rule.
 //! R3  An entry is one word, read and written whole: threads see an old or a new rule, never a mix.
@@ -24,9 +27,16 @@ use crate::expr::Base;
 const INDEX_BITS: u32 = 15;
 const TAG_BITS: u32 = 32;
 const PC_BITS: u32 = INDEX_BITS + TAG_BITS;
+#[cfg(target_arch = "aarch64")]
+const USER_BITS: u32 = 48;
 const FIELD_BITS: u32 = 14;
 const FIELD_MASK: u32 = (1 << FIELD_BITS) - 1;
 const B_SHIFT: u32 = 32 - FIELD_BITS;
+/// The three numbers of a rule of aarch64, in both fields: 10 bits in units of 16 bytes, and twice 9 in units of 8.
+#[cfg(target_arch = "aarch64")]
+const UP_BITS: u32 = 10;
+#[cfg(target_arch = "aarch64")]
+const APART_BITS: u32 = 9;
 
 /// The kind of a frame, in four bits. Zero is not a kind (R1). The walk asks two questions of each rule, and an
 /// instruction answers each: the lower three bits are 1 for the two kinds that nearly all frames have, and the fourth
@@ -47,6 +57,9 @@ pub(crate) mod kind {
     pub(crate) const SIGNAL: u32 = BY_BP | 3;
     /// The outermost frame.
     pub(crate) const END: u32 = 4;
+    /// CFA = `sp + 8a`, and all else is still in its register: code of aarch64 that called nothing, and was interrupted.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) const LEAF: u32 = 5;
     /// No unwind information (JIT, hand-written): try the frame pointer.
     pub(crate) const NO_INFO: u32 = BY_BP | 5;
     /// The row is known, but does not fit: it is looked up and run each time.
@@ -143,16 +156,75 @@ impl Rule {
         if row.ra == Saved::Undefined {
             return Rule::of(kind::END);
         }
+        #[cfg(target_arch = "aarch64")]
+        if row.ra == Saved::Same {
+            return Rule::pack_leaf(row).unwrap_or(Rule::of(kind::BAD));
+        }
         let bad = row.cfa == Cfa::Bad || row.bp == Saved::Bad || !matches!(row.ra, Saved::At(..));
         if bad {
             return Rule::of(kind::BAD);
         }
-        if row.ra != Saved::At(Base::Cfa, -8) {
-            return Rule::of(kind::WIDE);
+        #[cfg(target_arch = "aarch64")]
+        return Rule::pack_apart(row).unwrap_or(Rule::of(kind::WIDE));
+        #[cfg(target_arch = "x86_64")]
+        {
+            if row.ra != Saved::At(Base::Cfa, -8) {
+                return Rule::of(kind::WIDE);
+            }
+            Rule::pack_plain(row).unwrap_or(Rule::of(kind::WIDE))
         }
-        Rule::pack_plain(row).unwrap_or(Rule::of(kind::WIDE))
     }
 
+    /// Packs a row of aarch64 whose return address is in its register.
+    #[cfg(target_arch = "aarch64")]
+    fn pack_leaf(row: &Row) -> Option<Rule> {
+        let (Cfa::Reg(Base::Sp, offset), Saved::Same) = (row.cfa, row.bp) else {
+            return None;
+        };
+        Some(Rule(kind::LEAF << FIELD_BITS | unsigned(offset)?))
+    }
+
+    /// Packs a row of aarch64: both fields together hold three numbers ([`Rule::apart`]).
+    #[cfg(target_arch = "aarch64")]
+    fn pack_apart(row: &Row) -> Option<Rule> {
+        let count = |bytes: i64, unit: i64, bits: u32| {
+            let count = u32::try_from(bytes / unit).ok()?;
+            (bytes % unit == 0 && count >> bits == 0).then_some(count)
+        };
+        let (Cfa::Reg(base, offset), Saved::At(Base::Cfa, ra)) = (row.cfa, row.ra) else {
+            return None;
+        };
+        let kind = match base {
+            Base::Sp => kind::SP,
+            Base::Bp => kind::BP,
+            Base::Cfa => return None,
+        };
+        let bp = match row.bp {
+            Saved::Same | Saved::Undefined => 0,
+            Saved::At(Base::Cfa, at) if at < 0 => count(at.checked_neg()?, 8, APART_BITS)?,
+            _ => return None,
+        };
+        let up = count(offset, 16, UP_BITS)?;
+        let down = count(ra.checked_neg()?, 8, APART_BITS)?;
+        let all = up | down << UP_BITS | bp << (UP_BITS + APART_BITS);
+        let (a, b) = (all & FIELD_MASK, all >> FIELD_BITS);
+        Some(Rule(kind << FIELD_BITS | a | b << B_SHIFT))
+    }
+
+    /// Returns what `pack_apart` packed, in bytes: how far the CFA is above its base, and how far below the CFA the return
+    /// address and the frame pointer lie; the latter is 0 if that is unchanged.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn apart(self) -> (u64, u64, u64) {
+        let all = self.0 & FIELD_MASK | self.0 >> B_SHIFT << FIELD_BITS;
+        let field = |from: u32, bits: u32| u64::from(all >> from & ((1 << bits) - 1));
+        (
+            field(0, UP_BITS) * 16,
+            field(UP_BITS, APART_BITS) * 8,
+            field(UP_BITS + APART_BITS, APART_BITS) * 8,
+        )
+    }
+
+    #[cfg(target_arch = "x86_64")]
     fn pack_plain(row: &Row) -> Option<Rule> {
         let join = |kind: u32, a: u32, b: u32| Rule(kind << FIELD_BITS | a | b << B_SHIFT);
         match (row.cfa, row.bp) {
@@ -246,7 +318,18 @@ impl RuleCache {
         }
     }
 
+    /// Returns the index and tag of an instruction of aarch64, of which `next` is a byte or the one after its last; `None`
+    /// if it is not a user address. Rows begin and end with instructions of four bytes.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn split(next: u64) -> Option<(usize, u32)> {
+        let pc = next.wrapping_sub(1) >> 2;
+        let index = pc & ((1 << INDEX_BITS) - 1);
+        (pc >> (USER_BITS - 2) == 0).then_some((index as usize, (pc >> INDEX_BITS) as u32))
+    }
+
     /// Returns the index and tag of `pc + 1`; `None` if it is not a user address.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn split(next: u64) -> Option<(usize, u32)> {
         let index = next & ((1 << INDEX_BITS) - 1);
@@ -335,6 +418,61 @@ mod tests {
         }
     }
 
+    /// What does not fit goes the slow way, and is not rounded to what does.
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn packing_where_the_return_address_lies_anywhere() {
+        let row = |up, ra, bp| Row {
+            cfa: Cfa::Reg(Base::Sp, up),
+            bp: Saved::At(Base::Cfa, bp),
+            ra: Saved::At(Base::Cfa, ra),
+            signal: false,
+        };
+        for (up, ra, bp, fits) in [
+            (16, -8, -16, true),
+            (96, -88, -96, true),
+            (16 * 1023, -8 * 511, -8 * 511, true),
+            (16 * 1024, -8, -16, false),
+            (32, -8 * 512, -16, false),
+            (32, -8, -8 * 512, false),
+            (24, -8, -16, false),
+            (32, -4, -16, false),
+        ] {
+            let rule = Rule::pack(&row(up, ra, bp));
+            let kind = if fits { kind::SP } else { kind::WIDE };
+            assert_eq!(rule.kind(), kind, "{up} {ra} {bp}");
+            if fits {
+                assert_eq!(rule.apart(), (up as u64, -ra as u64, -bp as u64));
+            }
+        }
+        let leaf = |offset| {
+            Rule::pack(&Row {
+                cfa: Cfa::Reg(Base::Sp, offset),
+                bp: Saved::Same,
+                ra: Saved::Same,
+                signal: false,
+            })
+        };
+        assert_eq!((leaf(0).kind(), leaf(48).a()), (kind::LEAF, 48));
+        assert_eq!(leaf(-16).kind(), kind::BAD);
+    }
+
+    /// All bytes of an instruction have one rule, and the next instruction has another.
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn an_instruction_is_what_has_a_rule() {
+        let cache = Box::new(RuleCache::new());
+        let pc = 0xffff_a000_1234;
+        cache.put(pc, Rule::NO_INFO);
+        for at in pc..pc + 4 {
+            assert_eq!(cache.get(at), Rule::NO_INFO);
+        }
+        for at in [pc - 1, pc + 4, pc ^ 1 << 20, pc ^ 1 << 47, pc | 1 << 48] {
+            assert_eq!(cache.get(at), Rule::NONE, "{at:#x}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn packing_at_the_edges() {
         let top = i64::from(FIELD_MASK) * 8;
@@ -378,6 +516,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_hit_is_exact_for_pcs_that_share_an_entry() {
         let cache = Box::new(RuleCache::new());
@@ -392,6 +531,7 @@ mod tests {
         assert_eq!((cache.get(a), cache.get(b)), (Rule::NONE, Rule::SIGNAL));
     }
 
+    #[cfg(target_arch = "x86_64")]
     /// Predicted by hand: an rsp frame passes the question on unless it loads its caller's rbp; an rbp
     /// frame needs it whatever lies beyond; the outermost needs nothing; all others might.
     #[test]
@@ -435,7 +575,8 @@ mod tests {
     fn threads_share_it() {
         let cache = Box::new(RuleCache::new());
         // Each pc has one rule for ever; a reader must see that rule or none.
-        let rule_of = |pc: u64| Rule(kind::SP << FIELD_BITS | (pc as u32) & FIELD_MASK);
+        let unit = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
+        let rule_of = |pc: u64| Rule(kind::SP << FIELD_BITS | ((pc / unit) as u32) & FIELD_MASK);
         std::thread::scope(|scope| {
             for offset in 0..3u64 {
                 let cache = &cache;

@@ -547,6 +547,32 @@ impl StackState {
         self.len = listed;
     }
 
+    /// Makes the `total` frames of the scratch, a whole stack, the remembered stack. Those that it shares with the one
+    /// before, from the outermost on, are kept (whole.H1).
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn store_whole(&mut self, total: usize, end: End) -> Capture<'_> {
+        let walked = self.fresh.get(..total).unwrap_or(&[]).iter().rev();
+        let remembered = if self.end == end && end != End::TooDeep {
+            self.len
+        } else {
+            0
+        };
+        let known = self.links.iter().zip(&self.rests).skip(1).take(remembered);
+        let is_same = |(from, (edge, rest)): &(&Frame, (&Edge, &Rest))| {
+            edge.slot == from.slot && edge.ra == from.ra && rest.shape() == from.shape()
+        };
+        let keep = walked.clone().zip(known).take_while(is_same).count();
+        let places = self.links.iter_mut().zip(&mut self.rests).skip(1);
+        for (from, (edge, rest)) in walked.zip(places).skip(keep) {
+            (edge.slot, edge.ra) = (from.slot, from.ra);
+            (rest.bp_slot, rest.bp) = (from.bp_slot, from.bp);
+            rest.bits = u64::from(from.shape()) << 32;
+        }
+        (self.end, self.len) = (end, total);
+        self.stats.fresh_frames += (total - keep) as u64;
+        self.report(keep, total, false)
+    }
+
     /// Returns the frames from `keep` to `total` as a capture; `keep <= total <= MAX_FRAMES`.
     #[inline(always)]
     pub(crate) fn report(&mut self, keep: usize, total: usize, foreign: bool) -> Capture<'_> {

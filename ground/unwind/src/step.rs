@@ -9,7 +9,8 @@
 //! S3  All reads of a stack go through a `Memory`, which knows what may be read (unwind.U2).
 //! Not here: the two common kinds on the thread's own stack, which capture.rs does inline.
 
-use crate::cfi::{Cfa, RBP, Row, Saved, row_at};
+use crate::arch::{SIGRETURN, UC_FP, UC_PC, UC_SP, code_at};
+use crate::cfi::{Cfa, FP, Row, Saved, row_at};
 use crate::expr::Base;
 use crate::find::{Finder, LOWEST_CODE};
 use crate::foreign::Window;
@@ -117,11 +118,6 @@ pub(crate) struct Stepped {
     pub(crate) extra: Option<Extra>,
 }
 
-/// Offsets in the `ucontext` of x86-64 Linux, which is a fixed interface of the kernel.
-const UC_RBP: u64 = 120;
-const UC_RSP: u64 = 160;
-const UC_RIP: u64 = 168;
-
 /// Makes the rule for `pc`. `exact`: the walk reached it by rules, not by a guess. Cost: 0.2 to 2 µs; outside of
 /// modules two system calls.
 pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) -> Rule {
@@ -137,7 +133,7 @@ pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) 
             None => Rule::NO_INFO,
         },
         // SAFETY: the program executes in this module, so it stays mapped while we look.
-        Some(module) => match unsafe { row_at(&module, pc, RBP) } {
+        Some(module) => match unsafe { row_at(&module, pc, FP) } {
             Some(row) => Rule::pack(&row),
             None if is_sigreturn(pc, module.start, module.end) => Rule::SIGNAL,
             None => Rule::NO_INFO,
@@ -147,16 +143,15 @@ pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) 
     rule
 }
 
-/// Returns whether `mov $15, %rax; syscall` is at or just after `pc`, where a return address less one
+/// Returns whether the instructions of a signal handler's return are just after `pc`, where a return address less one
 /// points: the restorer of a C library that gives it no unwind information.
 fn is_sigreturn(pc: u64, start: u64, end: u64) -> bool {
-    const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     if pc < start || end.saturating_sub(pc) < 10 {
         return false;
     }
     // SAFETY: pc is executed, so its page is mapped; the bounds say that ten bytes follow.
     let code = unsafe { (pc as *const [u8; 10]).read_unaligned() };
-    code[1..] == CODE
+    code[1..].starts_with(&SIGRETURN)
 }
 
 /// Leaves the frame at `pc` by `rule`, whatever its kind.
@@ -168,6 +163,10 @@ pub(crate) fn step<M: Memory>(
     sp: u64,
     bp: u64,
 ) -> Result<Stepped, End> {
+    #[cfg(target_arch = "aarch64")]
+    if let kind::SP | kind::BP = rule.kind() {
+        return step_apart(memory, rule, sp, bp);
+    }
     let cfa = match rule.kind() {
         kind::SP => sp.wrapping_add(rule.a()),
         kind::BP => bp.wrapping_add(rule.a()),
@@ -197,7 +196,7 @@ fn plain<M: Memory>(
         return Err(End::BadFrame);
     }
     let slot = cfa - 8;
-    let ra = memory.load(slot).ok_or(End::BadFrame)?;
+    let ra = code_at(memory.load(slot).ok_or(End::BadFrame)?);
     let mut link = Link::bare(slot, ra);
     let mut out = bp;
     if let Some(bp_slot) = bp_slot {
@@ -207,6 +206,34 @@ fn plain<M: Memory>(
         out = memory.load(bp_slot).ok_or(End::BadFrame)?;
         link.bp_slot = bp_slot;
         link.bp_value = out;
+    }
+    Ok(Stepped {
+        link,
+        shape: shape::PLAIN,
+        sp: cfa,
+        bp: out,
+        extra: None,
+    })
+}
+
+/// Makes the common step where the return address lies anywhere in the frame, as on aarch64.
+#[cfg(target_arch = "aarch64")]
+fn step_apart<M: Memory>(memory: &mut M, rule: Rule, sp: u64, bp: u64) -> Result<Stepped, End> {
+    let (up, down, bp_down) = rule.apart();
+    let base = if rule.is_by_bp() { bp } else { sp };
+    let cfa = base.checked_add(up).ok_or(End::BadFrame)?;
+    let place = |down: u64| {
+        cfa.checked_sub(down)
+            .filter(|at| *at >= sp)
+            .ok_or(End::BadFrame)
+    };
+    let slot = place(down)?;
+    let mut link = Link::bare(slot, code_at(memory.load(slot).ok_or(End::BadFrame)?));
+    let mut out = bp;
+    if bp_down != 0 {
+        let bp_slot = place(bp_down)?;
+        out = memory.load(bp_slot).ok_or(End::BadFrame)?;
+        (link.bp_slot, link.bp_value) = (bp_slot, out);
     }
     Ok(Stepped {
         link,
@@ -263,7 +290,7 @@ fn leave_wide<M: Memory>(
     if cfa < sp.saturating_add(8) || slot < sp {
         return Err(End::BadFrame);
     }
-    let ra = memory.load(slot).ok_or(End::BadFrame)?;
+    let ra = code_at(memory.load(slot).ok_or(End::BadFrame)?);
     let extra = Some(Extra { words });
     Ok(Stepped {
         link: Link::bare(slot, ra),
@@ -276,9 +303,9 @@ fn leave_wide<M: Memory>(
 
 pub(crate) fn step_signal<M: Memory>(memory: &mut M, sp: u64) -> Result<Stepped, End> {
     let mut read = |at: u64| memory.load(sp.wrapping_add(at)).ok_or(End::BadFrame);
-    let (pc, new_sp, bp) = (read(UC_RIP)?, read(UC_RSP)?, read(UC_RBP)?);
-    let words = [[sp + UC_RSP, new_sp], [sp + UC_RBP, bp]];
-    let link = Link::bare(sp + UC_RIP, pc);
+    let (pc, new_sp, bp) = (read(UC_PC)?, read(UC_SP)?, read(UC_FP)?);
+    let words = [[sp + UC_SP, new_sp], [sp + UC_FP, bp]];
+    let link = Link::bare(sp + UC_PC, pc);
     Ok(Stepped {
         link,
         shape: shape::SIGNAL,
@@ -300,7 +327,7 @@ fn step_wide<M: Memory>(
 ) -> Result<Stepped, End> {
     let module = find.module(pc).ok_or(End::NoInfo)?;
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
-    let row: Row = unsafe { row_at(&module, pc, RBP) }.ok_or(End::NoInfo)?;
+    let row: Row = unsafe { row_at(&module, pc, FP) }.ok_or(End::NoInfo)?;
     leave_by_row(memory, &row, sp, bp)
 }
 

@@ -6,16 +6,18 @@
 //!   trap flag:      a SIGTRAP after each instruction: prologues, epilogues, PLT entries
 //! ```
 //!
-//! The judge is the same as for walk.rs; for single steps, the calls and returns that were seen. Not here: two threads of signals at once.
+//! The judge is the same as for walk.rs; for single steps (x86-64 only), the calls and returns that were seen. Not here: two threads of signals at once.
 
 mod harness;
 
 use harness::*;
 use skinflint_unwind::*;
+#[cfg(target_arch = "x86_64")]
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
+#[cfg(target_arch = "x86_64")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Handlers belong to the process: one test at a time.
@@ -132,19 +134,23 @@ fn handlers_on_an_alternate_stack() {
 }
 
 /// Off while the test's own assembly moves the stack pointer without unwind information.
+#[cfg(target_arch = "x86_64")]
 static CHECKING: AtomicBool = AtomicBool::new(false);
 
 /// The calls that single-stepping saw and that have not returned: (slot, return address).
+#[cfg(target_arch = "x86_64")]
 struct Shadow {
     calls: Vec<(u64, u64)>,
     last: (u64, u64),
     base: Vec<u64>,
 }
 
+#[cfg(target_arch = "x86_64")]
 thread_local! {
     static SHADOW: RefCell<Option<Shadow>> = const { RefCell::new(None) };
 }
 
+#[cfg(target_arch = "x86_64")]
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel passes the context of the interrupted code.
     let regs = unsafe { &(*context).uc_mcontext.gregs };
@@ -173,6 +179,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
 }
 
 /// Checks that the frames outside of the restorer are: the pc (plus one), the calls, and the frames before.
+#[cfg(target_arch = "x86_64")]
 fn judge_step(h: &mut Harness, s: &mut Shadow, pc: u64) {
     let ours: Vec<u64> = h.mirror.iter().rev().copied().collect();
     let Some(at) = ours.iter().position(|&a| is_restorer(a)) else {
@@ -197,6 +204,7 @@ fn judge_step(h: &mut Harness, s: &mut Shadow, pc: u64) {
 }
 
 /// Switches single-stepping on or off for the instructions that follow.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn trap_flag(on: bool) {
     // SAFETY: changes only the trap flag, with a handler installed; the red zone is skipped.
@@ -221,10 +229,12 @@ fn trap_flag(on: bool) {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 extern "C" fn no_probe() -> i32 {
     1
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn at_every_instruction() {
     let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
@@ -325,7 +335,7 @@ fn a_changed_word_is_noticed() {
 
 #[unsafe(naked)]
 extern "C" fn acting_probe() -> i32 {
-    core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym change_each_word)
+    with_registers!("rdi", "rsi", change_each_word)
 }
 
 extern "C" fn change_each_word(sp: u64, bp: u64) -> i32 {
@@ -368,8 +378,16 @@ extern "C" fn change_each_word(sp: u64, bp: u64) -> i32 {
 
 extern "C" fn change_context(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel passes the context of the interrupted code, on this stack.
-    let regs = unsafe { &mut (*context).uc_mcontext.gregs };
-    for register in [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP] {
+    let context = unsafe { &mut (*context).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    let registers = [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|register| {
+        let at = &raw mut context.gregs[register as usize];
+        at.cast::<u64>()
+    });
+    #[cfg(target_arch = "aarch64")]
+    // No frame outside depends on x29, and what is kept was walked again.
+    let registers = [&raw mut context.sp, &raw mut context.pc];
+    for (register, at) in registers.into_iter().enumerate() {
         bare_probe();
         let mut outside = 0;
         with(|h| {
@@ -377,9 +395,11 @@ extern "C" fn change_context(_: i32, _: *mut libc::siginfo_t, context: *mut libc
             outside = h.mirror.len() - inner;
             h.kept = 0;
         });
-        regs[register as usize] ^= 8;
+        // SAFETY: a register of the context, put back before the handler returns.
+        unsafe { *at ^= 8 };
         bare_probe();
-        regs[register as usize] ^= 8;
+        // SAFETY: as above.
+        unsafe { *at ^= 8 };
         with(|h| {
             if h.kept > outside {
                 h.fault(format!(

@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use skinflint_procfs::process::{command_line, has_environment, thread_name};
 use skinflint_procfs::stat::{Stat, ticks};
-use skinflint_procfs::{Membership, OS_PAGE_BYTES, Processes, pids, rollup};
+use skinflint_procfs::{Membership, Processes, os_page_bytes, pids, rollup};
 
 /// The name of the mark.
 pub const MARK: &str = "SKINFLINT_TABS";
@@ -140,7 +140,7 @@ impl Tree {
         let mut held = Held {
             pid,
             role,
-            rss: stat.rss_pages * OS_PAGE_BYTES,
+            rss: stat.rss_pages * os_page_bytes(),
             threads: stat.threads,
             user_ms: ticks(stat.user_ticks).as_millis() as u64,
             system_ms: ticks(stat.system_ticks).as_millis() as u64,
@@ -249,7 +249,7 @@ mod tests {
         // The kernel's quick count lags by some pages for each processor: a shell's may read 0, this program's not.
         assert!(tree.look(false).iter().all(|one| one.pss.is_none()));
         let own = stat(std::process::id()).expect("running");
-        assert!(own.rss_pages * OS_PAGE_BYTES > 1 << 20, "{own:?}");
+        assert!(own.rss_pages * os_page_bytes() > 1 << 20, "{own:?}");
         for pid in pids.iter().rev() {
             // SAFETY: no memory is involved; both are ours and were seen just now.
             unsafe { libc::kill(*pid as i32, libc::SIGKILL) };

@@ -16,7 +16,6 @@
 //!
 //! Not here: the source of chunks (feed.rs), starting threads (threads.rs).
 
-use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use core::sync::atomic::Ordering;
 
 use skinflint_replay::script::{COUNT_BITS, op};
@@ -151,10 +150,7 @@ impl Player {
                     *chunk.words.add(at + AHEAD),
                 )
             };
-            // SAFETY: a prefetch of any address has no effect but on the cache.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(self.slots.wrapping_add((ahead >> 4) as usize).cast())
-            };
+            prefetch(self.slots.wrapping_add((ahead >> 4) as usize));
             let kind = word & 15;
             let slot_number = (word >> 4 | self.slot_high << 28) & self.slot_mask;
             // SAFETY: slots.S1.
@@ -496,5 +492,20 @@ fn mark(block: *mut u8, size: u64, slot_number: u32) {
                 .cast::<u64>()
                 .write_unaligned(value_of(slot_number, size))
         };
+    }
+}
+/// Asks the processor for the cache line at an address, and does not wait for it.
+#[inline(always)]
+fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address has no effect but on the cache.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(nostack, readonly, preserves_flags));
     }
 }

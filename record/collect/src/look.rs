@@ -17,6 +17,7 @@
 //!
 //! Not here: which words are roots, and what they hold (analysis `reach`).
 
+mod registers;
 mod scan;
 mod stop;
 

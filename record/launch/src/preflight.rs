@@ -17,6 +17,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+/// The machine that the libraries are for: its number in ELF files, and its name.
+const OWN: (u16, &str) = if cfg!(target_arch = "aarch64") {
+    (183, "aarch64")
+} else {
+    (62, "x86-64")
+};
+
 /// The number of programs that a chain of interpreters in `#!` lines may have.
 const INTERPRETERS: usize = 4;
 
@@ -129,8 +136,9 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
                 path.display()
             ),
             Kind::Foreign(machine) => bail!(
-                "{}: built for another machine (ELF machine {machine}); the {library} is for x86-64",
-                path.display()
+                "{}: built for another machine (ELF machine {machine}); the {library} is for {}",
+                path.display(),
+                OWN.1
             ),
             // Whatever the kernel makes of it (binfmt): we let it try.
             Kind::Other => return Ok(found),
@@ -273,7 +281,6 @@ impl Kind {
     }
 
     fn from_elf(head: &[u8]) -> Option<Kind> {
-        const X86_64: u16 = 62;
         const PT_INTERP: u32 = 3;
         let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
         let word = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -282,7 +289,7 @@ impl Kind {
         if *head.get(4)? == 1 {
             return Some(Kind::Bits32);
         }
-        if machine != X86_64 {
+        if machine != OWN.0 {
             return Some(Kind::Foreign(machine));
         }
         let table = usize::try_from(long(32)?).ok()?;
@@ -309,8 +316,9 @@ pub fn check_library(path: &Path) -> Result<()> {
             path.display()
         ),
         Kind::Bits32 | Kind::Foreign(_) => bail!(
-            "{}: built for another machine; the loader would ignore it. Name one for x86-64",
-            path.display()
+            "{}: built for another machine; the loader would ignore it. Name one for {}",
+            path.display(),
+            OWN.1
         ),
     }
 }
@@ -358,7 +366,7 @@ mod tests {
     fn elf_heads() {
         let mut head = vec![0u8; 64 + 56];
         head[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        head[18] = 62;
+        head[18] = OWN.0 as u8;
         head[32] = 64;
         head[54] = 56;
         head[56] = 1;

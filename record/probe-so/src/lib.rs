@@ -92,6 +92,9 @@ macro_rules! counted {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!("mov x3, x30", "b {real}", real = sym $real);
+                #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!("mov rcx, [rsp]", "jmp {real}", real = sym $real)
             }
         )*
@@ -131,6 +134,12 @@ macro_rules! counted_new {
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             extern "C" fn $name() {
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    skinflint_base::jump_to_what_before_returns!("mov x0, x30"),
+                    before = sym $find,
+                );
+                #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
                     "push rdi",
                     "push rsi",

@@ -51,6 +51,7 @@ pub fn is_of_the_server(at: usize) -> bool {
 ///
 /// # Safety
 /// `function` is a function that the loader found.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn leads_elsewhere(function: usize) -> bool {
     // SAFETY: code of a function, which is mapped; no function ends its mapping within its first twenty bytes.
@@ -92,8 +93,20 @@ pub unsafe fn leads_elsewhere(function: usize) -> bool {
     !is_of_the_server(word([a, b, c, d], next))
 }
 
+/// On aarch64 such a jump is not told from other code: an `operator new[]` that leads to another library's `operator new`
+/// is counted there and here.
+///
+/// # Safety
+/// None: as on other processors.
+#[cfg(target_arch = "aarch64")]
+pub unsafe fn leads_elsewhere(_function: usize) -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
 /// Bytes of a comparison with a word and a branch, and of a jump through a pointer.
 const COMPARISON: usize = 14;
+#[cfg(target_arch = "x86_64")]
 const JUMP: usize = 6;
 
 /// Counts a call, unless it came from inside the server (T4). Cost: that of `count`, three loads and two branches.

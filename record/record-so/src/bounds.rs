@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
-use skinflint_base::sys;
+use skinflint_base::{arch, sys};
 
 use crate::process;
 
@@ -29,13 +29,8 @@ pub fn own_stack(may_allocate: bool) -> (u64, u64) {
         let end = unsafe { __libc_stack_end } as u64;
         return (end.saturating_sub(main_stack_limit()), end);
     }
-    let own: u64;
-    let here: u64;
-    // SAFETY: reads the thread pointer and the stack pointer.
-    unsafe {
-        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) own, options(nostack, readonly));
-        core::arch::asm!("mov {}, rsp", out(reg) here, options(nostack, nomem));
-    }
+    let own = arch::thread_pointer() as u64;
+    let here = arch::stack_pointer() as u64;
     match mapping_around(here) {
         // glibc puts the thread's descriptor at the top of its stack.
         Some((low, high)) if low < own && own <= high => (low, own),

@@ -268,6 +268,22 @@ const LONGEST_WAIT_NS: u64 = 60_000_000_000;
 /// first: a look at the program's pointers meanwhile finds all of them from there on, and none of ours.
 #[unsafe(naked)]
 pub extern "C" fn snapshot(cause: u32) {
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-96]!",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "mov x1, sp",
+        "bl {asked}",
+        // All others are as they were: callees keep them.
+        "ldp x29, x30, [sp], #96",
+        "ret",
+        asked = sym snapshot_asked,
+    );
+    #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         "push rbx",
         "push rbp",

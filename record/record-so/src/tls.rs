@@ -23,6 +23,20 @@ global_asm!(
 #[inline(always)]
 pub fn get() -> *mut ThreadState {
     let state: *mut ThreadState;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as below.
+    unsafe {
+        asm!(
+            "adrp {state}, :gottprel:skinflint_thread_state",
+            "ldr {state}, [{state}, :gottprel_lo12:skinflint_thread_state]",
+            "mrs {own}, tpidr_el0",
+            "ldr {state}, [{own}, {state}]",
+            state = out(reg) state,
+            own = out(reg) _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the symbol is ours, eight bytes in the static TLS block, which every thread has.
     unsafe {
         asm!(
@@ -38,6 +52,21 @@ pub fn get() -> *mut ThreadState {
 /// Sets this thread's state.
 #[inline]
 pub fn set(state: *mut ThreadState) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as in `get`.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:skinflint_thread_state",
+            "ldr {offset}, [{offset}, :gottprel_lo12:skinflint_thread_state]",
+            "mrs {own}, tpidr_el0",
+            "str {state}, [{own}, {offset}]",
+            offset = out(reg) _,
+            own = out(reg) _,
+            state = in(reg) state,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `get`.
     unsafe {
         asm!(

@@ -40,6 +40,7 @@ pub unsafe fn free(p: *mut u8) {
     let (meta, distance) = meta_and_distance(p as usize);
     // SAFETY: a load of the range (range.G2).
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         branch!(
             "cmp {distance}, qword ptr [rip + skinflint_range + {fast_limit}]",
             "jae",
@@ -50,6 +51,10 @@ pub unsafe fn free(p: *mut u8) {
                 return unsafe { free_unusual(p) };
             }
         );
+        #[cfg(not(target_arch = "x86_64"))]
+        if distance >= crate::mechanism::range::fast_limit() {
+            return free_unusual(p);
+        }
     }
     // SAFETY: below the limit.
     let span = unsafe { descriptor_from(meta, distance) };
@@ -57,6 +62,7 @@ pub unsafe fn free(p: *mut u8) {
     // ORDER: as Relaxed: the owner of a live block's span changes only while its heap has no thread.
     // SAFETY: a load of the descriptor.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         branch!(
             "cmp dword ptr [{span} + {owner}], {heap:e}",
             "jne",
@@ -67,6 +73,11 @@ pub unsafe fn free(p: *mut u8) {
                 return unsafe { free_other(p, span) };
             }
         );
+        // ORDER: as above.
+        #[cfg(not(target_arch = "x86_64"))]
+        if span.owner.load(Ordering::Relaxed) != heap as usize as u32 {
+            return free_other(p, span);
+        }
     }
     // SAFETY: the heap is this thread's, and the span is small, since its owner is a heap.
     unsafe { free_own(heap, span, p) }
@@ -83,6 +94,7 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
     // ORDER: R: a look: no other thread may free a live block, so its own bit stands still. D: own (bits.B1).
     // SAFETY: loads of the descriptor.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         branch!(
             "mov {dead}, qword ptr [{overlay} + {remote_at}]
              or {dead}, qword ptr [{overlay} + {dead_at}]
@@ -92,6 +104,10 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
             [readonly],
             else { return not_live(p, span) }
         );
+        #[cfg(not(target_arch = "x86_64"))]
+        if (*overlay).slot_bits.is_dead(bit) {
+            return not_live(p, span);
+        }
     }
     // SAFETY: as above.
     let slot_bits = unsafe { &(*overlay).slot_bits };
@@ -120,19 +136,24 @@ unsafe fn free_own(heap: *mut Heap, span: &Span, p: *mut u8) {
 /// Returns the bit of a slot in its word: the slot modulo 64 is taken by the instruction.
 #[inline(always)]
 fn bit_of(slot: usize) -> u64 {
-    let bit;
-    // In assembly: the compiler shifts, which wants the slot in one register of them all.
-    // SAFETY: registers only.
-    unsafe {
-        core::arch::asm!(
-            "xor {bit:e}, {bit:e}",
-            "bts {bit}, {slot}",
-            bit = out(reg) bit,
-            slot = in(reg) slot,
-            options(pure, nomem, nostack),
-        );
+    #[cfg(not(target_arch = "x86_64"))]
+    return 1 << (slot % 64);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let bit;
+        // In assembly: the compiler shifts, which wants the slot in one register of them all.
+        // SAFETY: registers only.
+        unsafe {
+            core::arch::asm!(
+                "xor {bit:e}, {bit:e}",
+                "bts {bit}, {slot}",
+                bit = out(reg) bit,
+                slot = in(reg) slot,
+                options(pure, nomem, nostack),
+            );
+        }
+        bit
     }
-    bit
 }
 
 // The slow ways out of `free` take their arguments in the order in which the fast path has them in registers.

@@ -15,7 +15,7 @@
 //! Not here: page runs (`pages`), how a run is given back (`runs`), tenants (`tenant`).
 
 use skinflint_base::sync::Ordering;
-use skinflint_base::sys;
+use skinflint_base::{page, sys};
 use skinflint_pages::{OWNER_NONE, PAGE};
 
 use super::fault::{self, Fault};
@@ -284,7 +284,10 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
     // SAFETY: two blocks of at least this many bytes; the old one is given up.
     unsafe {
         // A tenant's leaves its list by `free`.
-        let moved = pages >= MOVE_PAGES && tenant == 0 && may_move();
+        let moved = pages >= MOVE_PAGES
+            && tenant == 0
+            && may_move()
+            && page::is_whole(start | new as usize, bytes);
         if moved && !move_pages(start, new, bytes) {
             // Linux before 6.17 unmaps the new range before it finds that it cannot move the old one, for
             // instance since that consists of two mappings: moved here once, and extended since.

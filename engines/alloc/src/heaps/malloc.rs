@@ -45,6 +45,7 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
     unsafe {
         // `budget -= n; if budget < 0`.
         // ORDER: as Relaxed: this thread's own (heap.H1), which other threads look at.
+        #[cfg(target_arch = "x86_64")]
         branch!(
             "sub qword ptr [{heap} + {budget}], {n}",
             "js",
@@ -55,6 +56,10 @@ pub unsafe fn malloc(n: usize) -> *mut u8 {
                 return unsafe { malloc_sampled(n, heap) };
             }
         );
+        #[cfg(not(target_arch = "x86_64"))]
+        if (*heap).spend(n) {
+            return malloc_sampled(n, heap);
+        }
         let block = Heap::pop_slice(heap, slice);
         if block.is_null() {
             return malloc_slow(n, heap);

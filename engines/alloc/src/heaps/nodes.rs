@@ -39,8 +39,12 @@ fn asked() -> u32 {
         let mut path = *b"/sys/devices/system/node/node0\0";
         path[PLACE] = b'0' + *node as u8;
         // SAFETY: a C string that outlives the call.
-        let found =
-            unsafe { sys::syscall(libc::SYS_access, [path.as_ptr() as u64, 0, 0, 0, 0, 0]) };
+        let found = unsafe {
+            sys::syscall(
+                libc::SYS_faccessat,
+                [libc::AT_FDCWD as u64, path.as_ptr() as u64, 0, 0, 0, 0],
+            )
+        };
         found == 0
     };
     1 + (1..NODES_MAX).take_while(there).count() as u32

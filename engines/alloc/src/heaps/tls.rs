@@ -42,6 +42,20 @@ pub fn get() -> *mut Heap {
 #[inline(always)]
 pub fn heap_or_marker() -> *mut Heap {
     let heap: *mut Heap;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as below.
+    unsafe {
+        asm!(
+            "adrp {heap}, :gottprel:skinflint_thread_heap",
+            "ldr {heap}, [{heap}, :gottprel_lo12:skinflint_thread_heap]",
+            "mrs {own}, tpidr_el0",
+            "ldr {heap}, [{own}, {heap}]",
+            heap = out(reg) heap,
+            own = out(reg) _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the symbol is ours, eight bytes in the static TLS block, which every thread has.
     unsafe {
         asm!(
@@ -57,6 +71,21 @@ pub fn heap_or_marker() -> *mut Heap {
 /// Sets this thread's heap.
 #[inline]
 pub fn set(heap: *mut Heap) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as in `get`.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:skinflint_thread_heap",
+            "ldr {offset}, [{offset}, :gottprel_lo12:skinflint_thread_heap]",
+            "mrs {own}, tpidr_el0",
+            "str {heap}, [{own}, {offset}]",
+            offset = out(reg) _,
+            own = out(reg) _,
+            heap = in(reg) heap,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: as in `get`.
     unsafe {
         asm!(

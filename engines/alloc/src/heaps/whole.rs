@@ -14,8 +14,10 @@
 //! leaves the function (a block of assembly in a function of the compiler's can have results or ways out, and not both);
 //! and the class is found by the byte.
 //!
-//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4): what changes there changes here. Another
-//! architecture has the compiler's code until it has such a macro of its own.
+//! The section is `mechanism/section/x86_64.rs`'s `pop` (x86_64.X1 to x86_64.X4): what changes there changes here.
+//!
+//! aarch64 has a macro of its own, with the same ways out; its section is plain code (`mechanism/section/plain.rs`), and a
+//! way out is two branches, since a conditional one reaches a megabyte.
 //!
 //! Not here: the ways out (`malloc`).
 
@@ -78,6 +80,64 @@ macro_rules! malloc_whole {
             ".long 0x53053053",
             "76: jmp 71b",
             ".popsection",
+            bytes_max = const $crate::whole::BYTES_MAX,
+            budget = const $crate::whole::BUDGET_AT,
+            top = const $crate::whole::TOP_AT,
+            bottom = const $crate::whole::BOTTOM_AT,
+            block = const $crate::whole::BLOCK_AT,
+            bit = const $crate::whole::BIT_AT,
+            overlay = const $crate::whole::OVERLAY_AT,
+            entry = const $crate::whole::ENTRY,
+            dead = const $crate::whole::DEAD_AT,
+            any = sym $any,
+            sampled = sym $sampled,
+            slow = sym $slow,
+        )
+    };
+}
+
+/// The body of a naked function of `n: usize` that returns a block (W1). The ways out are functions of the C calling
+/// convention: `any(n)`, `sampled(n, heap)` and `slow(n, heap)` (W2).
+///
+/// A function is naked and exported where it is named, so this is a macro.
+#[cfg(target_arch = "aarch64")]
+#[macro_export]
+#[doc(hidden)]
+macro_rules! malloc_whole {
+    ($any:path, $sampled:path, $slow:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "cmp x0, {bytes_max}",
+            "b.hi 71f",
+            "adrp x1, :gottprel:skinflint_thread_heap",
+            "ldr x1, [x1, :gottprel_lo12:skinflint_thread_heap]",
+            "mrs x2, tpidr_el0",
+            "ldr x1, [x2, x1]",
+            "ldr x3, [x1, {budget}]",
+            "subs x3, x3, x0",
+            "str x3, [x1, {budget}]",
+            "b.mi 72f",
+            "adrp x4, skinflint_byte_table",
+            "add x4, x4, :lo12:skinflint_byte_table",
+            "ldrh w4, [x4, x0, lsl #1]",
+            "add x4, x1, x4",
+            "ldr x5, [x4, {top}]",
+            "ldr x6, [x4, {bottom}]",
+            "cmp x5, x6",
+            "b.ls 73f",
+            "ldur x0, [x5, {block}]",
+            "ldur x7, [x5, {bit}]",
+            "ldur x8, [x5, {overlay}]",
+            "sub x5, x5, {entry}",
+            "str x5, [x4, {top}]",
+            "ldr x6, [x8, {dead}]",
+            "eor x6, x6, x7",
+            "str x6, [x8, {dead}]",
+            "ret",
+            "71: b {any}",
+            "72: b {sampled}",
+            "73: b {slow}",
+            ".cfi_endproc",
             bytes_max = const $crate::whole::BYTES_MAX,
             budget = const $crate::whole::BUDGET_AT,
             top = const $crate::whole::TOP_AT,

@@ -65,6 +65,15 @@ impl SlotBits {
         self.dead.store(dead | bit, Ordering::Relaxed); // ORDER: own (B1)
     }
 
+    /// Makes a dead block live. Only the owner calls this. (On x86-64 it is the last instruction of `section::pop`.)
+    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg_attr(loom, allow(dead_code))]
+    #[inline(always)]
+    pub fn revive(&self, bit: u64) {
+        let dead = self.dead.load(Ordering::Relaxed); // ORDER: own (B1)
+        self.dead.store(dead ^ bit, Ordering::Relaxed); // ORDER: own (B1)
+    }
+
     /// Marks a dead block as free and in no magazine. Only the owner calls this.
     #[inline(always)]
     pub fn give(&self, bit: u64) {

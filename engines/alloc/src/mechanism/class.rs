@@ -199,12 +199,16 @@ pub fn of_slice(slice: usize) -> usize {
 #[inline(always)]
 pub fn magazine_of_slice(slice: usize) -> usize {
     debug_assert!(slice < SLICES);
-    let offset: usize;
+    // ORDER: as below.
+    #[cfg(not(target_arch = "x86_64"))]
+    return TABLE[slice].load(Ordering::Relaxed).into();
+    #[cfg(target_arch = "x86_64")]
     // In assembly, since the compiler extends what it loads from an atomic once more than necessary.
     // SAFETY: the caller compared the slice with SLICES.
     // ORDER: as Relaxed: a number that only ever changes to a better class (C1); its INFO is found through the
     // span, which the heap's lock publishes.
     unsafe {
+        let offset: usize;
         core::arch::asm!(
             "lea {offset}, [rip + skinflint_class_table]",
             "movzx {offset:e}, word ptr [{offset} + 2*{slice}]",
@@ -212,8 +216,8 @@ pub fn magazine_of_slice(slice: usize) -> usize {
             slice = in(reg) slice,
             options(pure, readonly, nostack, preserves_flags),
         );
+        offset
     }
-    offset
 }
 
 /// Returns a class's entry.

@@ -23,6 +23,7 @@ pub struct Overlay {
 pub const DEAD_AT: usize =
     core::mem::offset_of!(Overlay, slot_bits) + core::mem::offset_of!(SlotBits, dead);
 /// Offset of R in an overlay, for assembly.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub const REMOTE_AT: usize =
     core::mem::offset_of!(Overlay, slot_bits) + core::mem::offset_of!(SlotBits, remote);
 

@@ -287,6 +287,20 @@ impl Heap {
         self.magazine(class).current.get()
     }
 
+    /// Takes a request's bytes off the budget; `true`: it is used up.
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn spend(&self, bytes: usize) -> bool {
+        use skinflint_base::sync::Ordering;
+        // ORDER: this thread's own (H1), which other threads look at.
+        let left = self
+            .budget
+            .load(Ordering::Relaxed)
+            .wrapping_sub(bytes as i64);
+        self.budget.store(left, Ordering::Relaxed); // ORDER: as above
+        left < 0
+    }
+
     /// Leaves the class without a current span.
     pub fn clear_current(&self, class: usize) {
         self.mags[class].current.set(no_span());

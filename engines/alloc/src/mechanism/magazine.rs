@@ -43,6 +43,7 @@ pub const TOP_AT: usize = core::mem::offset_of!(Bounds<u64>, top);
 /// See [`TOP_AT`].
 pub const BOTTOM_AT: usize = core::mem::offset_of!(Bounds<u64>, bottom);
 /// See [`TOP_AT`].
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub const END_AT: usize = core::mem::offset_of!(Bounds<u64>, end);
 
 /// Keeps the stores before it before those behind it, for a signal handler of this thread.
@@ -67,8 +68,9 @@ impl<E> Bounds<E> {
     ///
     /// # Safety
     /// The caller is the owner; `take` reads the entry, which may be written to from the return on.
-    #[cfg(any(loom, test))]
+    #[cfg(any(loom, test, not(target_arch = "x86_64")))]
     #[allow(dead_code)] // by the models
+    #[inline(always)]
     pub unsafe fn pop<R>(&self, take: impl FnOnce(*mut E) -> R) -> Option<R> {
         // ORDER: own, or revoked (M2); the lock orders what others did. [reason: lock]
         let top = self.top.load(Ordering::Relaxed);
@@ -88,8 +90,9 @@ impl<E> Bounds<E> {
     ///
     /// # Safety
     /// The caller is the owner.
-    #[cfg(any(loom, test))]
+    #[cfg(any(loom, test, not(target_arch = "x86_64")))]
     #[allow(dead_code)] // by the models
+    #[inline(always)]
     pub unsafe fn push(&self, put: impl FnOnce(*mut E)) -> bool {
         // ORDER: as in `pop`.
         let top = self.top.load(Ordering::Relaxed);

@@ -45,9 +45,12 @@ core::arch::global_asm!(".hidden skinflint_range");
 
 #[inline(always)]
 fn range() -> &'static Range {
-    let range: *const Range;
+    #[cfg(not(target_arch = "x86_64"))]
+    return &RANGE;
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the address of RANGE.
     unsafe {
+        let range: *const Range;
         core::arch::asm!(
             "lea {range}, [rip + skinflint_range]",
             range = out(reg) range,
@@ -75,12 +78,19 @@ pub fn meta() -> usize {
 /// Returns [`meta`], and how far an address is from BASE. Cost: three instructions.
 #[inline(always)]
 pub fn meta_and_distance(address: usize) -> (usize, usize) {
-    let (meta, distance): (usize, usize);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // ORDER: as in `base`.
+        let meta = range().meta.load(Ordering::Relaxed);
+        return (meta, address.wrapping_sub(TO_BASE).wrapping_sub(meta));
+    }
+    #[cfg(target_arch = "x86_64")]
     // In assembly: otherwise the range's address is loaded first, for `fast_limit` beside it, and the two constants are
     // subtracted one by one.
     // ORDER: as in `base`.
     // SAFETY: a load of RANGE.
     unsafe {
+        let (meta, distance): (usize, usize);
         core::arch::asm!(
             "mov {meta}, qword ptr [rip + skinflint_range]",
             "lea {distance}, [{address} - {to_base}]",
@@ -91,8 +101,8 @@ pub fn meta_and_distance(address: usize) -> (usize, usize) {
             to_base = const TO_BASE,
             options(pure, readonly, nostack),
         );
+        (meta, distance)
     }
-    (meta, distance)
 }
 
 /// Returns the mapped bytes of HEAP.

@@ -23,9 +23,12 @@
 //!
 //! A debugger that steps through a section goes round and round: set a breakpoint behind it.
 //!
-//! Not here: the two sections (`section/x86_64`; another architecture has a file of its own), what they move (`magazine`),
+//! On aarch64 nothing is armed: its two sections are plain code (`section/plain`), so heaps are asked (`idle`).
+//!
+//! Not here: the two sections (`section/x86_64`), what they move (`magazine`),
 //! when the barrier is needed (`idle`).
 
+#[cfg(target_arch = "x86_64")]
 use core::arch::{asm, global_asm};
 
 use skinflint_base::sync::{AtomicU32, Ordering};
@@ -35,15 +38,23 @@ use skinflint_base::sys;
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{pop, push};
+#[cfg(not(target_arch = "x86_64"))]
+mod plain;
+#[cfg(not(target_arch = "x86_64"))]
+pub use plain::{pop, push};
 
+#[cfg(target_arch = "x86_64")]
 /// Bytes of a thread's area, at least, and where the processor's number and the armed section are in it.
 const AREA_BYTES: u32 = 20;
+#[cfg(target_arch = "x86_64")]
 const CPU_AT: usize = 4;
+#[cfg(target_arch = "x86_64")]
 const ARMED_AT: isize = 8;
 
 const REGISTER: u64 = 1 << 8;
 const BARRIER: u64 = 1 << 7;
 
+#[cfg(target_arch = "x86_64")]
 // By name and hidden, as the range is (`range::RANGE`). In data the linker would not fill in the distance of our own word.
 global_asm!(
     ".pushsection .tbss.skinflint,\"awT\",@nobits",
@@ -70,6 +81,7 @@ global_asm!(
 static AREA: AtomicU32 = AtomicU32::new(NOWHERE);
 const NOWHERE: u32 = u32::MAX;
 
+#[cfg(target_arch = "x86_64")]
 /// Has sections armed in a word of ours (E1), unless [`begin`] came first: it does where nothing was allocated before.
 ///
 /// # Safety
@@ -90,6 +102,7 @@ pub unsafe fn start() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 /// Says where the C library's area is, by what it exports: the distance from the thread pointer, and the bytes that are in
 /// use (0: it registers none). `true`: sections of this thread are restartable from now on. The first caller decides.
 ///
@@ -116,6 +129,7 @@ pub unsafe fn begin(offset: isize, bytes: u32) -> bool {
     true
 }
 
+#[cfg(target_arch = "x86_64")]
 /// Reports whether the kernel restarts this thread's sections (E2).
 #[unsafe(link_section = ".text.skinflint_first")]
 pub fn serves_this_thread() -> bool {
@@ -134,6 +148,7 @@ pub fn serves_this_thread() -> bool {
     at != NOWHERE && at as i32 as isize == armed && is_registered(armed)
 }
 
+#[cfg(target_arch = "x86_64")]
 /// Reports whether the kernel knows the area of this thread, whose armed section is at this distance.
 fn is_registered(at: isize) -> bool {
     let cpu: u32;
@@ -148,6 +163,9 @@ fn is_registered(at: isize) -> bool {
     }
     (cpu as i32) >= 0
 }
+
+#[cfg(not(target_arch = "x86_64"))]
+pub use plain::{begin, serves_this_thread, start};
 
 /// Whether the kernel has the barrier: 0 before it was asked.
 static BARRIERS: AtomicU32 = AtomicU32::new(UNKNOWN);

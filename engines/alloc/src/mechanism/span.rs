@@ -470,7 +470,14 @@ impl Span {
     #[inline(always)]
     pub fn slot_at(&self, address: usize) -> Option<usize> {
         // Both are within 64 KiB of each other, so the low halves are enough.
+        #[cfg(not(target_arch = "x86_64"))]
+        let (within, slot) = {
+            let product = u64::from((address as u32).wrapping_sub(self.low)) * u64::from(self.mul);
+            (product as u32, (product >> 32) as usize)
+        };
+        #[cfg(target_arch = "x86_64")]
         let (within, slot): (u32, usize);
+        #[cfg(target_arch = "x86_64")]
         // `(address as u32).wrapping_sub(self.low) * u64::from(self.mul)` in assembly: the product comes in two halves, of
         // which each is wanted by itself. The compiler multiplies 64 bits by 64, and then takes them apart.
         // SAFETY: two loads of the descriptor.

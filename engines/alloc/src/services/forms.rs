@@ -12,6 +12,7 @@ pub use crate::mechanism::range::FAST_LIMIT;
 /// Reports whether every free goes the slow way, where a size and a form may be checked. Cost: one comparison.
 #[inline(always)]
 pub fn are_checked() -> bool {
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a load of the range (range.G2).
     unsafe {
         branch!(
@@ -21,6 +22,10 @@ pub fn are_checked() -> bool {
             [readonly],
             else { return true }
         );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    if crate::mechanism::range::fast_limit() == 0 {
+        return true;
     }
     false
 }

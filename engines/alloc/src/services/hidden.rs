@@ -82,6 +82,24 @@ unsafe extern "C" fn clone_thread(
     tls: usize,
     main: extern "C" fn(),
 ) -> i64 {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "mov x5, x4", // what the child runs
+        "mov x4, x2", // where the kernel clears the id at the end
+        "mov x8, #220",
+        "svc 0",
+        "cbz x0, 2f",
+        "ret",
+        "2:",
+        "mov x29, xzr",
+        "mov x30, xzr",
+        "blr x5",
+        "mov x0, xzr",
+        "mov x8, #93",
+        "svc 0",
+        "brk #1",
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "mov r9, r8",   // what the child runs
         "mov r8, rcx",  // thread block

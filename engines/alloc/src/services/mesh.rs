@@ -619,6 +619,32 @@ fn bytes_at<'a>(at: usize, length: usize) -> &'a [u8] {
 /// # Safety
 /// As many bytes are mapped at `from`.
 unsafe fn copy(from: usize, into: &mut [u8]) {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as the caller promises.
+    unsafe {
+        let pairs = into.len() / 16;
+        core::arch::asm!(
+            "cbz {pairs}, 3f",
+            "2: ldp {a}, {b}, [{from}], #16",
+            "stp {a}, {b}, [{to}], #16",
+            "subs {pairs}, {pairs}, #1",
+            "b.ne 2b",
+            "3: cbz {rest}, 5f",
+            "4: ldrb {a:w}, [{from}], #1",
+            "strb {a:w}, [{to}], #1",
+            "subs {rest}, {rest}, #1",
+            "b.ne 4b",
+            "5:",
+            pairs = inout(reg) pairs => _,
+            rest = inout(reg) into.len() % 16 => _,
+            from = inout(reg) from => _,
+            to = inout(reg) into.as_mut_ptr() => _,
+            a = out(reg) _,
+            b = out(reg) _,
+            options(nostack),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: as the caller promises.
     unsafe {
         core::arch::asm!(

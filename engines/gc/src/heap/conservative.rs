@@ -42,6 +42,13 @@ pub struct Stack {
     base: usize,
 }
 
+/// Registers that a called function leaves as they were.
+#[cfg(target_arch = "x86_64")]
+const SAVED: usize = 6;
+/// Registers that a called function leaves as they were.
+#[cfg(target_arch = "aarch64")]
+const SAVED: usize = 11;
+
 impl Stack {
     /// Returns the calling thread's stack. `None`: the system does not say where it begins. Cost: on the main thread
     /// the C library reads `/proc/self/maps`, so ask once and keep it.
@@ -55,7 +62,22 @@ impl Stack {
     /// Called on the thread for which the value was made.
     #[inline(never)]
     pub unsafe fn trace(&self, heap: &Heap, tracer: &mut Tracer) {
-        let mut saved = [0usize; 6];
+        let mut saved = [0usize; SAVED];
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: D2: as below.
+        unsafe {
+            core::arch::asm!(
+                "stp x19, x20, [{to}]",
+                "stp x21, x22, [{to}, #16]",
+                "stp x23, x24, [{to}, #32]",
+                "stp x25, x26, [{to}, #48]",
+                "stp x27, x28, [{to}, #64]",
+                "str x29, [{to}, #80]",
+                to = in(reg) saved.as_mut_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: D2: the callee-saved registers of the ABI, written to our own array.
         unsafe {
             core::arch::asm!(
@@ -83,8 +105,16 @@ fn word(at: usize) -> usize {
     let word: usize;
     // SAFETY: the stack is mapped from here to its base.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
             "mov {word}, [{at}]",
+            word = out(reg) word,
+            at = in(reg) at,
+            options(nostack, readonly, preserves_flags),
+        );
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "ldr {word}, [{at}]",
             word = out(reg) word,
             at = in(reg) at,
             options(nostack, readonly, preserves_flags),
@@ -220,6 +250,7 @@ mod tests {
         std::hint::black_box(!object.as_ptr().addr())
     }
 
+    #[cfg(target_arch = "x86_64")]
     /// Objects that are found with the complement of `complement` in r12, where only this function puts it.
     #[inline(never)]
     fn found_with_r12(heap: &Heap, stack: Stack, complement: usize) -> u64 {
@@ -247,6 +278,7 @@ mod tests {
         tracer.reach(0).cells
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn registers_are_looked_at() {
         let heap = World::new(Config::default()).heap("conservative", usize::MAX);

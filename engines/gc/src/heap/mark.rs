@@ -331,6 +331,21 @@ fn prefetch(object: NonNull<u8>) {
             _mm_prefetch::<_MM_HINT_T0>(object.as_ptr().cast());
         }
     }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        let head = Arena::of(object).head_address();
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!(
+                "prfm pldl1keep, [{head}]",
+                "prfm pldl1keep, [{head}, #56]",
+                "prfm pldl1keep, [{object}]",
+                head = in(reg) head,
+                object = in(reg) object.as_ptr(),
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+    }
+    #[cfg(miri)]
     let _ = object;
 }

@@ -99,7 +99,7 @@ pub fn with(change: impl FnOnce(&mut Harness)) {
 /// Captures and compares, from its caller's frame. Takes the registers as a recorder's exported function does.
 #[unsafe(naked)]
 pub extern "C" fn probe() -> i32 {
-    core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym judge_probe)
+    with_registers!("rdi", "rsi", judge_probe)
 }
 
 #[inline(never)]
@@ -118,7 +118,7 @@ extern "C" fn judge_probe(sp: u64, bp: u64) -> i32 {
 /// instructions, follows wild pointers itself (seen in glibc 2.36 with libgcc of GCC 12).
 #[unsafe(naked)]
 pub extern "C" fn bare_probe() -> i32 {
-    core::arch::naked_asm!("mov rdi, rsp", "mov rsi, rbp", "jmp {}", sym capture_only)
+    with_registers!("rdi", "rsi", capture_only)
 }
 
 extern "C" fn capture_only(sp: u64, bp: u64) -> i32 {
@@ -238,11 +238,21 @@ impl Harness {
     }
 }
 
-/// Returns whether `mov $15, %rax; syscall` is at the address.
+/// Returns whether the code is at the address that a signal handler returns to: the whole of it.
 pub fn is_restorer(pc: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 5];
+    #[cfg(target_arch = "aarch64")]
+    const CODE: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
     // SAFETY: a return address of a live frame: its code is mapped, nine bytes within a page or
     // followed by more code (the restorer is never last in its section).
-    pc > 4096 && unsafe { *(pc as *const [u8; 9]) } == [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 5]
+    pc > 4096 && unsafe { std::ptr::read_unaligned(pc as *const [u8; CODE.len()]) } == CODE
+}
+
+/// Returns what a C compiler is told where SKINFLINT_TEST_BRANCH_PROTECTION asks for it: signed return addresses.
+fn branch_protection() -> Option<String> {
+    let kind = std::env::var("SKINFLINT_TEST_BRANCH_PROTECTION").ok()?;
+    Some(format!("-mbranch-protection={kind}"))
 }
 
 /// The C functions of shapes.c.
@@ -256,19 +266,24 @@ impl Shapes {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shapes.c");
         let out = dir.join(format!("{name}.so"));
-        let done = Command::new("cc")
-            .args([
-                "-O2",
-                "-fomit-frame-pointer",
-                "-shared",
-                "-fPIC",
-                "-Wl,-z,lazy",
-                "-o",
-            ])
-            .arg(&out)
-            .arg(source)
-            .status()
-            .expect("the tests need a C compiler as `cc`");
+        let done = Command::new(if cfg!(target_arch = "aarch64") {
+            "aarch64-linux-gnu-gcc"
+        } else {
+            "cc"
+        })
+        .args(branch_protection())
+        .args([
+            "-O2",
+            "-fomit-frame-pointer",
+            "-shared",
+            "-fPIC",
+            "-Wl,-z,lazy",
+            "-o",
+        ])
+        .arg(&out)
+        .arg(source)
+        .status()
+        .expect("the tests need a C compiler as `cc`");
         assert!(done.success(), "cc failed on shapes.c");
         let path = CString::new(out.to_str().unwrap()).unwrap();
         // SAFETY: loads our own object.

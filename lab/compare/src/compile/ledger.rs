@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use skinflint_trace::{AllocFn, Event, EventKind, NodeId, ThreadId};
 
 /// No program on this machine has addresses or sizes from this limit on: the event is damaged.
-const ADDRESS_LIMIT: u64 = 1 << 47;
+const ADDRESS_LIMIT: u64 = 1 << 48;
 
 /// The parts of a trace that are not replayed as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

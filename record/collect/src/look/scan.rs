@@ -170,11 +170,11 @@ impl Plan {
         let known = lock(&process.stacks).clone();
         let waits = look_stack(process);
         for thread in &stopped.threads {
-            let sp = thread.registers.rsp;
+            let sp = thread.registers.stack;
             let ours = waits.filter(|from| (sp..sp + OWN_FRAMES).contains(from));
             let begins = ours.unwrap_or(sp.saturating_sub(RED_ZONE)) & !7;
             if ours.is_none() {
-                registers.extend(registers_of(thread));
+                registers.extend(thread.registers.told(thread.tid));
             }
             registers.extend(alternate_stack(process, thread.tid));
             let mapping = mappings
@@ -233,7 +233,7 @@ fn alternate_stack(process: &Process, tid: u32) -> Option<LookRegister> {
 fn ended_stacks(known: &[(u64, u64)], stopped: &Stopped, mappings: &[Mapping]) -> Vec<(u64, u64)> {
     let is_guard = |one: &Mapping, low: u64| one.end == low && one.perms.starts_with("---");
     let ended = known.iter().filter(|(low, high)| {
-        let lives = |thread: &StoppedThread| (*low..*high).contains(&thread.registers.rsp);
+        let lives = |thread: &StoppedThread| (*low..*high).contains(&thread.registers.stack);
         let is_there = mappings
             .iter()
             .any(|one| one.start <= *low && *high <= one.end && one.kind == MappingKind::Anon);
@@ -314,21 +314,6 @@ fn cut(
     push(at, mapping.end, kind, 0);
 }
 
-/// Returns the registers that may hold pointers.
-fn registers_of(thread: &StoppedThread) -> Vec<LookRegister> {
-    let all = &thread.registers;
-    let values = [
-        all.rax, all.rbx, all.rcx, all.rdx, all.rsi, all.rdi, all.rbp, all.rsp, all.r8, all.r9,
-        all.r10, all.r11, all.r12, all.r13, all.r14, all.r15,
-    ];
-    let register = |(number, value): (usize, u64)| LookRegister {
-        tid: thread.tid,
-        number: number as u32,
-        value,
-    };
-    values.into_iter().enumerate().map(register).collect()
-}
-
 /// Returns the thread-local storage outside of stacks: that of the first thread, which the loader has made.
 fn tls_regions(
     pid: u32,
@@ -341,7 +326,7 @@ fn tls_regions(
     };
     let bytes = memory.tls_bytes(mappings);
     let tls = |thread: &StoppedThread| {
-        let base = thread.registers.fs_base;
+        let base = thread.registers.thread;
         let inside = |one: &&LookRegion| (one.start..one.end).contains(&base);
         let region = regions.iter().find(inside)?;
         (region.kind != RegionKind::Stack).then(|| LookRegion {

@@ -16,6 +16,8 @@ use skinflint_procfs::process::threads;
 use skinflint_procfs::stat;
 use skinflint_procfs::status::tracer;
 
+use super::registers::Registers;
+
 /// A process that is stopped until this is dropped.
 pub(super) struct Stopped {
     /// Its threads.
@@ -29,7 +31,7 @@ pub(super) struct StoppedThread {
     /// The signal that it was about to get, or 0 (P1).
     signal: i32,
     /// The contents of its registers.
-    pub registers: libc::user_regs_struct,
+    pub registers: Registers,
 }
 
 impl Drop for Stopped {
@@ -150,12 +152,8 @@ fn stop_of(tid: u32) -> Result<Waited, String> {
         EVENT_STOP => 0,
         _ => libc::WSTOPSIG(status),
     };
-    // SAFETY: all-zero is a valid set of registers.
-    let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    // SAFETY: the thread is stopped; the structure is what the request fills.
-    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0, &raw mut registers) };
-    if got != 0 {
-        let error = io::Error::last_os_error();
+    let registers = Registers::of(tid);
+    if let Err(error) = &registers {
         detach(tid, signal);
         if error.raw_os_error() == Some(libc::ESRCH) {
             return Ok(Waited::Gone);
@@ -164,11 +162,14 @@ fn stop_of(tid: u32) -> Result<Waited, String> {
             "the registers of thread {tid} cannot be read: {error}"
         ));
     }
-    Ok(Waited::Stands(Box::new(StoppedThread {
-        tid,
-        signal,
-        registers,
-    })))
+    Ok(match registers {
+        Ok(registers) => Waited::Stands(Box::new(StoppedThread {
+            tid,
+            signal,
+            registers,
+        })),
+        Err(_) => Waited::Gone,
+    })
 }
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
         // CLOCK: a bound that is never reached, as long as a test may take.
         let stopped = all(pid, Instant::now() + Duration::from_secs(60)).expect("it is ours");
         assert_eq!(stopped.threads.len(), 1);
-        assert_ne!(stopped.threads[0].registers.rsp, 0);
+        assert_ne!(stopped.threads[0].registers.stack, 0);
         // SAFETY: asks for a number. The kernel names the thread that traces.
         let own = unsafe { libc::gettid() } as u32;
         assert_eq!(tracer(pid), Some(own));

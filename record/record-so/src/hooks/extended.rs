@@ -21,19 +21,14 @@ use crate::{high_water, process};
 /// Defines a function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two
 /// further arguments (hooks.N1), under a name that is not exported (X1).
 macro_rules! entry {
-    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
+    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:tt, $bp:tt, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]
         ///
         /// # Safety
         /// As for the function beneath.
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
-            core::arch::naked_asm!(
-                concat!("mov ", $sp, ", rsp"),
-                concat!("mov ", $bp, ", rbp"),
-                "jmp {recorded}",
-                recorded = sym $recorded,
-            )
+            skinflint_unwind::with_registers!($sp, $bp, $recorded)
         }
     };
 }

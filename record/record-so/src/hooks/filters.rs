@@ -23,6 +23,28 @@ use crate::{filters, thread};
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn prctl(_option: i32) -> i32 {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "cmp w0, {SET_SECCOMP}",
+        "b.eq 3f",
+        "adrp x9, {table}",
+        "add x9, x9, :lo12:{table}",
+        "ldr x9, [x9, {place}]",
+        "cbz x9, 2f",
+        "br x9",
+        "2:",
+        "sxtw x0, w0",
+        "mov x8, {PRCTL}",
+        "b {into_the_kernel}",
+        "3: b {seccomp}",
+        SET_SECCOMP = const libc::PR_SET_SECCOMP,
+        PRCTL = const libc::SYS_prctl,
+        seccomp = sym set_seccomp::<false>,
+        table = sym REAL,
+        place = const offset_of!(Table, prctl),
+        into_the_kernel = sym into_the_kernel,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "cmp edi, {SET_SECCOMP}",
         "je {seccomp}",
@@ -47,6 +69,27 @@ pub unsafe extern "C" fn prctl(_option: i32) -> i32 {
 /// Passes a call of `syscall` on (P1, P2), with the registers and the stack as the program set them.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn passed() {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "adrp x9, {table}",
+        "add x9, x9, :lo12:{table}",
+        "ldr x9, [x9, {place}]",
+        "cbz x9, 2f",
+        "br x9",
+        "2:",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "b {into_the_kernel}",
+        table = sym REAL,
+        place = const offset_of!(Table, syscall),
+        into_the_kernel = sym into_the_kernel,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "mov rax, qword ptr [rip + {table} + {place}]",
         "test rax, rax",
@@ -67,10 +110,29 @@ pub(super) unsafe extern "C" fn passed() {
     )
 }
 
-/// Makes the system call whose number is in `rax` and whose arguments are where the kernel wants them. Returns as
+/// Makes the system call whose number is in `rax` (aarch64: `x8`) and whose arguments are where the kernel wants them. Returns as
 /// the C library's functions do, to the caller of the function that jumped here.
 #[unsafe(naked)]
 unsafe extern "C" fn into_the_kernel() {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "svc 0",
+        "cmn x0, #4095",
+        "b.cs 2f",
+        "ret",
+        "2:",
+        "stp x29, x30, [sp, #-32]!",
+        "str x0, [sp, #16]",
+        "bl {errno}",
+        "ldr x1, [sp, #16]",
+        "neg w1, w1",
+        "str w1, [x0]",
+        "mov x0, #-1",
+        "ldp x29, x30, [sp], #32",
+        "ret",
+        errno = sym libc::__errno_location,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "syscall",
         "cmp rax, -4095",

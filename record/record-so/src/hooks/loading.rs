@@ -54,6 +54,24 @@ unsafe extern "C" fn before_dlsym() -> *mut c_void {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym(_handle: *mut c_void, _name: *const c_char) -> *mut c_void {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "adrp x9, {table}",
+        "add x9, x9, :lo12:{table}",
+        "ldr x9, [x9, {at}]",
+        "adrp x10, {watched}",
+        "ldrb w10, [x10, :lo12:{watched}]",
+        "cbnz w10, 2f",
+        "cbz x9, 2f",
+        "br x9",
+        "2:",
+        skinflint_base::jump_to_what_before_returns!(""),
+        table = sym real::REAL,
+        at = const core::mem::offset_of!(real::Table, dlsym),
+        watched = sym WATCHED,
+        before = sym before_dlsym,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "mov rax, qword ptr [rip + {table} + {at}]",
         "cmp byte ptr [rip + {watched}], 0",
@@ -110,6 +128,12 @@ unsafe extern "C" fn open_path(file: *const c_char, mode: c_int) -> *mut c_void 
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlopen(_file: *const c_char, _mode: c_int) -> *mut c_void {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        skinflint_base::jump_to_what_before_returns!(""),
+        before = sym before_dlopen,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "push rdi",
         "push rsi",

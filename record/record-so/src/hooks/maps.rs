@@ -141,6 +141,9 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    #[cfg(target_arch = "aarch64")]
+    skinflint_unwind::with_registers!("7th", "8th", mmap_recorded::<false>);
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "sub rsp, 8",
         "push rbp",
@@ -153,7 +156,7 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// `mmap64`: the same function as `mmap` on x86-64.
+/// `mmap64`: the same function as `mmap` where a word has 64 bits.
 ///
 /// # Safety
 /// As for `mmap`.
@@ -167,6 +170,9 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!("b {mmap}", mmap = sym mmap);
+    #[cfg(target_arch = "x86_64")]
     naked_asm!("jmp {mmap}", mmap = sym mmap)
 }
 
@@ -189,7 +195,7 @@ unsafe extern "C" fn munmap_recorded<const BY_NUMBER: bool>(addr: *mut c_void, l
     // SAFETY: the program's own call; state.H1.
     unsafe {
         // The kernel refuses any other range, and nothing is unmapped then.
-        let is_sound = (addr as u64).is_multiple_of(PAGE) && len != 0;
+        let is_sound = (addr as u64).is_multiple_of(page()) && len != 0;
         if let Some(state) = by.state().filter(|_| is_sound) {
             emit::long(
                 state,
@@ -242,7 +248,7 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
             }
         };
         let old_addr = old as u64;
-        let aside = if moves { old_addr | ASIDE } else { old_addr };
+        let aside = if moves { old_addr ^ ASIDE } else { old_addr };
         if moves {
             remapped(old_addr, old_len, aside, old_len);
         }
@@ -260,10 +266,13 @@ unsafe extern "C" fn mremap_recorded<const BY_NUMBER: bool>(
     }
 }
 
-/// The alignment of mappings on x86-64, in bytes.
-pub(super) const PAGE: u64 = 4096;
+/// The alignment of mappings, in bytes.
+pub(super) fn page() -> u64 {
+    skinflint_base::page::kernel() as u64
+}
 
-/// A bit that is set in the address of a mapping that is being moved: no program maps anything there. As soon as the
+/// A bit that is changed in the address of a mapping that is being moved: no program maps anything there. (On x86-64
+/// nothing is above it; on aarch64, where addresses have 48 bits, nothing is mapped 128 TiB below a mapping.) As soon as the
 /// kernel has moved a mapping, another thread may map at the old address, and its event may come before the one that
 /// follows our call; so the move away from the old address is recorded before the call, and the move to the new
 /// address, or back to the old one, after it.
@@ -282,6 +291,9 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
+    #[cfg(target_arch = "aarch64")]
+    skinflint_unwind::with_registers!("r9", "7th", mremap_recorded::<false>);
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "mov r9, rsp",
         "sub rsp, 16",
@@ -335,14 +347,15 @@ unsafe extern "C" fn madvise_recorded<const BY_NUMBER: bool>(
 /// # Safety
 /// Between `enter` and `leave`, RECORDING.
 unsafe fn moved(state: *mut ThreadState, by: &By, before: u64, after: u64, caller: Caller) {
-    let (from, to) = (before / PAGE * PAGE, after / PAGE * PAGE);
+    let page = page();
+    let (from, to) = (before / page * page, after / page * page);
     // SAFETY: as the caller promises.
     unsafe {
         if matches!(by, By::Program(_)) && from < to && stacks::stack(state, caller) {
             let rights = ((libc::PROT_READ | libc::PROT_WRITE) as u64) << 32 | BREAK_FLAGS;
             emit::long(state, word(tag::MAP, 0, from), &[to - from, rights]);
         }
-        let (from, to) = (after.next_multiple_of(PAGE), before.next_multiple_of(PAGE));
+        let (from, to) = (after.next_multiple_of(page), before.next_multiple_of(page));
         if matches!(by, By::Program(_)) && from < to {
             emit::long(state, word(tag::UNMAP, 0, from), &[to - from]);
         }
@@ -393,12 +406,7 @@ unsafe extern "C" fn sbrk_recorded(increment: isize, sp: u64, bp: u64) -> *mut c
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
-    naked_asm!(
-        "mov rsi, rsp",
-        "mov rdx, rbp",
-        "jmp {recorded}",
-        recorded = sym brk_recorded,
-    )
+    skinflint_unwind::with_registers!("rsi", "rdx", brk_recorded)
 }
 
 /// `sbrk`, recorded after the call.
@@ -408,11 +416,86 @@ pub unsafe extern "C" fn brk(end: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
+    skinflint_unwind::with_registers!("rsi", "rdx", sbrk_recorded)
+}
+
+/// `syscall`: mappings, programs and filters that are asked for by number are recorded, or noticed, as those by name.
+///
+/// All other numbers go on to the function behind ours, without a frame of ours: a child that shares its parent's stack
+/// returns through this function.
+///
+/// # Safety
+/// As for the system call of that number.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall(number: i64) -> i64 {
     naked_asm!(
-        "mov rsi, rsp",
-        "mov rdx, rbp",
-        "jmp {recorded}",
-        recorded = sym sbrk_recorded,
+        "cmp x0, {SYS_MMAP}",
+        "b.eq 3f",
+        "cmp x0, {SYS_MUNMAP}",
+        "b.eq 2f",
+        "cmp x0, {SYS_MREMAP}",
+        "b.eq 5f",
+        "cmp x0, {SYS_MADVISE}",
+        "b.eq 2f",
+        "cmp x0, {SYS_EXECVE}",
+        "b.eq 2f",
+        "cmp x0, {SYS_EXECVEAT}",
+        "b.eq 2f",
+        "cmp x0, {SYS_SECCOMP}",
+        "b.eq 2f",
+        "cmp x0, {SYS_PRCTL}",
+        "b.ne 4f",
+        "cmp w1, {SET_SECCOMP}",
+        "b.eq 2f",
+        "4: b {passed}",
+        "2:",
+        "mov x9, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "b {by_number}",
+        "3:",
+        "stp x29, x30, [sp, #-16]!",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "add x6, sp, #8",
+        "mov x7, x29",
+        "bl {mmap}",
+        "ldp x29, x30, [sp], #16",
+        "ret",
+        "5:",
+        "stp x29, x30, [sp, #-16]!",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "add x5, sp, #8",
+        "mov x6, x29",
+        "bl {mremap}",
+        "ldp x29, x30, [sp], #16",
+        "ret",
+        SYS_MMAP = const libc::SYS_mmap,
+        SYS_MUNMAP = const libc::SYS_munmap,
+        SYS_MREMAP = const libc::SYS_mremap,
+        SYS_MADVISE = const libc::SYS_madvise,
+        SYS_EXECVE = const libc::SYS_execve,
+        SYS_EXECVEAT = const libc::SYS_execveat,
+        SYS_SECCOMP = const libc::SYS_seccomp,
+        SYS_PRCTL = const libc::SYS_prctl,
+        SET_SECCOMP = const libc::PR_SET_SECCOMP,
+        passed = sym super::filters::passed,
+        by_number = sym by_number,
+        mmap = sym mmap_recorded::<true>,
+        mremap = sym mremap_recorded::<true>,
     )
 }
 
@@ -423,6 +506,7 @@ pub unsafe extern "C" fn sbrk(increment: isize) -> *mut c_void {
 ///
 /// # Safety
 /// As for the system call of that number.
+#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall(number: i64) -> i64 {
@@ -495,9 +579,40 @@ pub unsafe extern "C" fn syscall(number: i64) -> i64 {
     )
 }
 
-/// Goes on to our function for the number in `rax`, with its first five arguments in their registers.
+/// Goes on to our function for the number in `rax` (aarch64: `x9`), with its first five arguments in their registers.
 #[unsafe(naked)]
 unsafe extern "C" fn by_number() {
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!(
+        "cmp x9, {SYS_MUNMAP}",
+        "b.eq 2f",
+        "cmp x9, {SYS_MADVISE}",
+        "b.eq 3f",
+        "cmp x9, {SYS_EXECVE}",
+        "b.eq 4f",
+        "cmp x9, {SYS_EXECVEAT}",
+        "b.eq 5f",
+        "cmp x9, {SYS_SECCOMP}",
+        "b.eq 6f",
+        "b {prctl}",
+        "2: b {munmap}",
+        "3: b {madvise}",
+        "4: b {execve}",
+        "5: b {execveat}",
+        "6: b {seccomp}",
+        SYS_MUNMAP = const libc::SYS_munmap,
+        SYS_MADVISE = const libc::SYS_madvise,
+        SYS_EXECVE = const libc::SYS_execve,
+        SYS_EXECVEAT = const libc::SYS_execveat,
+        SYS_SECCOMP = const libc::SYS_seccomp,
+        munmap = sym munmap_recorded::<true>,
+        madvise = sym madvise_recorded::<true>,
+        execve = sym super::starts::execve_by_number,
+        execveat = sym super::starts::execveat_by_number,
+        seccomp = sym super::filters::seccomp,
+        prctl = sym super::filters::set_seccomp::<true>,
+    );
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         "cmp rax, {SYS_MUNMAP}",
         "je {munmap}",

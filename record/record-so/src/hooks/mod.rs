@@ -36,7 +36,7 @@ pub mod exports {
 /// Defines an exported function of up to four arguments that jumps to `$recorded` with the stack pointer
 /// and the frame pointer of its entry in the two argument registers after its own (N1).
 macro_rules! exported {
-    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:literal, $bp:literal, $recorded:path) => {
+    ($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?, $sp:tt, $bp:tt, $recorded:path) => {
         #[doc = concat!("`", stringify!($name), "`, recorded.")]
         ///
         /// # Safety
@@ -44,12 +44,7 @@ macro_rules! exported {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) $(-> $result)? {
-            core::arch::naked_asm!(
-                concat!("mov ", $sp, ", rsp"),
-                concat!("mov ", $bp, ", rbp"),
-                "jmp {recorded}",
-                recorded = sym $recorded,
-            )
+            skinflint_unwind::with_registers!($sp, $bp, $recorded)
         }
     };
 }

@@ -229,6 +229,29 @@ macro_rules! operator_new {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> *mut c_void {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                "stp x29, x30, [sp, #-16]!",
+                "add x3, sp, #8",
+                "mov x4, x29",
+                "stp x0, x1, [sp, #-32]!",
+                "str x2, [sp, #16]",
+                "mov x2, {which}",
+                "bl {step}",
+                "cbnz x1, 2f",
+                "add sp, sp, #32",
+                "ldp x29, x30, [sp], #16",
+                "ret",
+                "2:",
+                "mov x9, x1",
+                "ldr x2, [sp, #16]",
+                "ldp x0, x1, [sp], #32",
+                "ldp x29, x30, [sp], #16",
+                "br x9",
+                which = const $which as usize,
+                step = sym new_step,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 "push rdi",
                 "push rsi",
@@ -278,7 +301,7 @@ unsafe fn delete(block: *mut c_void, second: usize, third: usize, index: usize) 
     // ORDER: Relaxed; published by `whose`.
     let real = DELETES[index].load(Ordering::Relaxed);
     // SAFETY: the program's own call. Passing more arguments than the function takes is harmless
-    // on x86-64: they are in registers that the callee may overwrite.
+    // on both processors: they are in registers that the callee may overwrite.
     unsafe {
         if real.is_null() {
             return super::malloc::free(block);

@@ -19,7 +19,7 @@ use skinflint_base::ring::{tag, word};
 use skinflint_base::sys;
 
 use super::exported;
-use super::maps::{By, PAGE, by_kernel};
+use super::maps::{By, by_kernel, page};
 use crate::real::call;
 use crate::stacks::{self, Caller};
 use crate::{emit, filters, real};
@@ -81,7 +81,7 @@ fn len_of(segment: c_int) -> Option<u64> {
         let result = sys::syscall(libc::SYS_shmctl, args);
         (!sys::is_error(result)).then_some(about.shm_segsz as u64)
     };
-    bytes?.checked_next_multiple_of(PAGE)
+    bytes?.checked_next_multiple_of(page())
 }
 
 exported!(shmat(segment: c_int, addr: *const c_void, flags: c_int) -> *mut c_void, "rcx", "r8", shmat_recorded);

@@ -160,6 +160,22 @@ macro_rules! one_by_one {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(_path: *const c_char, _first: *const c_char) -> c_int {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                "sub sp, sp, #64",
+                "str x30, [sp]",
+                "stp x1, x2, [sp, #8]",
+                "stp x3, x4, [sp, #24]",
+                "stp x5, x6, [sp, #40]",
+                "str x7, [sp, #56]",
+                "add x1, sp, #8",
+                "bl {row}",
+                "ldr x30, [sp]",
+                "add sp, sp, #64",
+                "ret",
+                row = sym $row,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 "pop rax",
                 "push r9",
@@ -253,6 +269,12 @@ macro_rules! shell {
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(_line: *const c_char, _mode: *const c_char) -> *mut c_void {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                skinflint_base::jump_to_what_before_returns!(""),
+                before = sym $next,
+            );
+            #[cfg(target_arch = "x86_64")]
             naked_asm!(
                 "push rdi",
                 "push rsi",

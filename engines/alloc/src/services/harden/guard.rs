@@ -14,7 +14,7 @@
 //! Not here: page runs (`pages`), blocks that wait (`waiting`), small blocks (`trailer`, `sampled`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
-use skinflint_base::sys;
+use skinflint_base::{page, sys};
 use skinflint_pages::PAGE;
 
 use super::trailer;
@@ -37,12 +37,20 @@ const WALK_PAGES: usize = 1 << 20;
 
 static GUARDED: AtomicU32 = AtomicU32::new(0);
 
-/// Forbids access to whole pages of ours, or allows it.
+/// Forbids access to whole pages of ours, or allows it. Where a page of the kernel's is several of ours, none is closed that
+/// has others in it (`false`), and to open one opens all that share it.
 pub fn protect(from: usize, bytes: usize, allowed: bool) -> bool {
     let access = if allowed {
         libc::PROT_READ | libc::PROT_WRITE
     } else {
         libc::PROT_NONE
+    };
+    let (from, bytes) = if !page::is_larger() || page::is_whole(from, bytes) {
+        (from, bytes)
+    } else if allowed {
+        page::around(from, bytes)
+    } else {
+        return false;
     };
     // SAFETY: callers pass pages of blocks that they have.
     let result = unsafe {

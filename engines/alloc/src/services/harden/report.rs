@@ -34,7 +34,37 @@ pub unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, con
     unsafe { pass_on(signal, code, info, context) };
 }
 
+/// Reports whether the access was a write, by the syndrome that the kernel puts behind the registers (`esr_context`).
+/// Without it a fault counts as a read.
+#[cfg(target_arch = "aarch64")]
+fn is_write(context: *mut c_void) -> bool {
+    const MAGIC: u32 = 0x4553_5201;
+    /// Bytes of `mcontext_t` before the records, and of the records.
+    const RECORDS_AT: usize = 288;
+    const RECORDS: usize = 4096;
+    let context: *const libc::ucontext_t = context.cast();
+    // SAFETY: the kernel's structure, in which records follow each other up to one of size 0.
+    unsafe {
+        let records = (&raw const (*context).uc_mcontext)
+            .cast::<u8>()
+            .add(RECORDS_AT);
+        let mut at = 0;
+        while at + 16 <= RECORDS {
+            let [magic, size] = records.add(at).cast::<[u32; 2]>().read();
+            if magic == MAGIC {
+                return records.add(at + 8).cast::<u64>().read() & 1 << 6 != 0;
+            }
+            if size == 0 {
+                break;
+            }
+            at += size as usize;
+        }
+    }
+    false
+}
+
 /// Reports whether the access was a write, by the processor's error code.
+#[cfg(target_arch = "x86_64")]
 fn is_write(context: *mut c_void) -> bool {
     let context: *const libc::ucontext_t = context.cast();
     // SAFETY: the kernel's structure.

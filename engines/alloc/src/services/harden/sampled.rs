@@ -95,6 +95,10 @@ static EVERY: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the pool. `false`: the OS refuses.
 pub fn begin(every: u32) -> bool {
+    // Slots and the pages between them are of 4 KiB.
+    if skinflint_base::page::is_larger() {
+        return false;
+    }
     // SAFETY: a fresh mapping without access, at an address of the kernel's choice.
     let pool = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

@@ -12,7 +12,6 @@
 //!
 //! Not here: symbols. Offsets are what `addr2line -e MODULE` takes.
 
-use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 
 use skinflint_base::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -140,7 +139,7 @@ impl Stack {
 /// BUSY is the caller's.
 #[unsafe(naked)]
 unsafe extern "C" fn capture_here(into: &Stack) {
-    naked_asm!("mov rsi, rsp", "mov rdx, rbp", "jmp {keep}", keep = sym keep);
+    skinflint_unwind::with_registers!("rsi", "rdx", keep)
 }
 
 /// Keeps the stack whose innermost return address is at `sp`.
@@ -154,7 +153,8 @@ unsafe extern "C" fn keep(into: &Stack, sp: u64, bp: u64) {
         RULES.load(Ordering::Relaxed), // ORDER: as above
     );
     // K2: dropped pages are the empty state again, which is cheaper than filling all of them.
-    guard::drop_pages(rules as usize, size_of::<RuleCache>());
+    let (from, bytes) = skinflint_base::page::around(rules as usize, size_of::<RuleCache>());
+    guard::drop_pages(from, bytes);
     // No bounds: every word is read through the kernel, which returns an error where a fault would end the process.
     let bounds = StackBounds { lo: 0, hi: 0 };
     // SAFETY: BUSY is held; the memory is zero or was filled by `capture`.
@@ -258,20 +258,7 @@ fn tell_pc(story: &mut Story, pc: usize) {
 /// Adds the program's path: the loader has no name for it.
 fn add_program(story: &mut Story) {
     let mut path = [0u8; 512];
-    // SAFETY: the path is ours, and the name a C string.
-    let length = unsafe {
-        sys::syscall(
-            libc::SYS_readlink,
-            [
-                c"/proc/self/exe".as_ptr() as u64,
-                path.as_mut_ptr() as u64,
-                path.len() as u64,
-                0,
-                0,
-                0,
-            ],
-        )
-    };
+    let length = sys::read_link(c"/proc/self/exe", &mut path);
     match path.get(..length.max(0) as usize) {
         Some(name) if !name.is_empty() => story.add(name),
         _ => story.add(b"(program)"),
