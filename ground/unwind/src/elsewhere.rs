@@ -11,7 +11,7 @@
 //!
 //! Not here: which process, how it is stopped, which modules it has (the caller).
 
-use crate::cfi::{RBP, row_at};
+use crate::cfi::{FP, row_at};
 use crate::find::Module;
 use crate::step::{self, End, Memory, Stepped, shape};
 
@@ -75,7 +75,7 @@ impl Frame {
                 tables: bounds,
             };
             // SAFETY: E1: the bounds are those of the copy, which is borrowed.
-            unsafe { row_at(&module, moved(self.code()), RBP) }
+            unsafe { row_at(&module, moved(self.code()), FP) }
         });
         let stepped: Stepped = match row {
             Some(row) if row.signal => step::step_signal(memory, self.sp)?,
