@@ -15,7 +15,7 @@ use core::ptr::NonNull;
 use std::rc::Rc;
 
 use super::cx::{Cx, Foreign};
-use super::pointer::{Brand, Gc};
+use super::pointer::{Brand, Gc, Named};
 use super::tenant::Runtime;
 use crate::counted::{Cc, Cycles, Held};
 use crate::heap::kind::Finalize;
@@ -55,7 +55,7 @@ pub struct Anchor<F: Family> {
     heap: Rc<Heap>,
     id: RootId,
     object: NonNull<u8>,
-    to: PhantomData<F>,
+    to: Named<F>,
 }
 
 impl<F: Family> Anchor<F> {
