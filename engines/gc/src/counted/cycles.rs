@@ -285,6 +285,17 @@ impl Inner {
     }
 }
 
+/// The number of a collector in root tables, which is its own while this lives (world.N1).
+pub(crate) struct Number(Rc<Inner>);
+
+impl Number {
+    /// Returns that of a collector; `None`: it is of no world, or of another.
+    pub(crate) fn in_world(cycles: &Cycles, world: &Rc<Shared>) -> Option<(Number, u32)> {
+        let (own, number) = cycles.0.world.as_ref()?;
+        Rc::ptr_eq(own, world).then(|| (Number(cycles.0.clone()), *number))
+    }
+}
+
 /// A collector of cycles. Its boxes belong to one thread. When it is dropped, cycles that nothing outside holds are
 /// destroyed; the remaining boxes live by their counts alone.
 pub struct Cycles(pub(super) Rc<Inner>);
@@ -305,12 +316,6 @@ impl Cycles {
     /// Creates a collector that has this number in the tables of a world's heaps.
     pub(crate) fn of(world: &Rc<Shared>, number: u32) -> Cycles {
         Cycles::with(Some((world.clone(), number)))
-    }
-
-    /// Returns its number in the tables of a world's heaps; `None`: it is of no world, or of another.
-    pub(crate) fn number_in(&self, world: &Rc<Shared>) -> Option<u32> {
-        let (own, number) = self.0.world.as_ref()?;
-        Rc::ptr_eq(own, world).then_some(*number)
     }
 
     fn with(world: Option<(Rc<Shared>, u32)>) -> Cycles {

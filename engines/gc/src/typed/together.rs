@@ -17,7 +17,7 @@ use std::rc::Rc;
 use super::cx::{Cx, Foreign};
 use super::pointer::{Brand, Gc, Named};
 use super::tenant::Runtime;
-use crate::counted::{Cc, Cycles, Held};
+use crate::counted::{Cc, Cycles, Held, Number};
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
 use crate::heap::set::Busy;
@@ -53,6 +53,8 @@ unsafe impl<T: Trace> Trace for Counted<'_, T> {
 /// A pointer of a counted value to an object. Anywhere else it acts like a handle.
 pub struct Anchor<F: Family> {
     heap: Rc<Heap>,
+    /// The number that the entry has, which is no tenant's while the entry is there (source.S5).
+    _number: Number,
     id: RootId,
     object: NonNull<u8>,
     to: Named<F>,
@@ -111,11 +113,12 @@ impl<'gc> Cx<'gc> {
         gc: Gc<'gc, F::At<'gc>>,
     ) -> Result<Anchor<F>, Foreign> {
         let heap = self.own();
-        let number = cycles.number_in(&heap.world).ok_or(Foreign)?;
+        let (own, number) = Number::in_world(cycles, &heap.world).ok_or(Foreign)?;
         // SAFETY: pointer.Q1: it is alive, and of this heap.
         let id = unsafe { heap.root(gc.raw(), From::Heap(number)) };
         Ok(Anchor {
             heap: heap.this(),
+            _number: own,
             id,
             object: gc.raw(),
             to: PhantomData,

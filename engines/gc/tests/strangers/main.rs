@@ -251,6 +251,30 @@ fn an_anchor_of_another_runtime_is_no_excuse_for_an_entry() {
     assert_eq!((cycles.counts().boxes, z.heap().root_count()), (0, 0));
 }
 
+/// The number of its collector went to the next tenant, whose edges its entry then seemed to be.
+#[test]
+fn an_anchor_is_a_root_longer_than_its_collector_lives() {
+    let runtime = Runtime::new(config());
+    let a = runtime.tenant("a", usize::MAX);
+    let cycles = runtime.cycles();
+    let anchor: Anchor<String> = a.enter(|cx| {
+        let text = cx.alloc(text(1)).expect("memory");
+        cx.anchor(&cycles, text).expect("its own")
+    });
+    drop(cycles);
+    // Some number of these would be the old one.
+    let new: Vec<Tenant> = (0..4).map(|_| runtime.tenant("new", usize::MAX)).collect();
+    let others = runtime.cycles();
+    runtime.collect_all(Reason::Asked).expect("at rest");
+    others
+        .collect_with(&runtime, Reason::Asked)
+        .expect("at rest");
+    overwrite(&a);
+    a.enter(|cx| assert_eq!(**anchor.open(cx).expect("its own"), text(1)));
+    drop((new, anchor));
+    assert_eq!(a.heap().root_count(), 0);
+}
+
 #[test]
 fn a_guard_that_was_leaked_is_harmless() {
     let leak = |tenant: &Tenant, kept: &Handle<Holder<'static>>| {
