@@ -52,6 +52,7 @@ impl Inner {
     pub(super) fn node(&self, this: NonNull<Header>) -> usize {
         // SAFETY: boxes of told pointers and candidates exist.
         let header = unsafe { this.as_ref() };
+        debug_assert!(!header.has(DEAD), "boxes.Y2");
         if header.has(NODE) {
             return header.index();
         }
@@ -105,8 +106,9 @@ impl Inner {
             let to = to.cast::<Header>();
             // SAFETY: told pointers are counted.
             let header = unsafe { to.as_ref() };
-            // Values without pointers are in no cycle; another collector's boxes are not collected here.
-            if header.vtable.trace.is_none() || !header.is_of(self) {
+            // Values without pointers are in no cycle, nor are those that were dropped (boxes.Y2); another collector's
+            // boxes are not collected here.
+            if header.vtable.trace.is_none() || header.has(DEAD) || !header.is_of(self) {
                 continue;
             }
             let node = self.node(to);

@@ -8,7 +8,8 @@
 //!
 //! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts
 //!     them, box by box: a cycle through both sides contains a box that is held. The objects are those of the
-//!     collector's own world, so a collection of all its heaps finds each of them.
+//!     collector's own world, so a collection of all its heaps finds each of them. One that is forgotten, or lies in a
+//!     guard that was leaked, is told by nothing: its value is destroyed, and its entry in `held` is dropped then.
 //! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those
 //!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle. An anchor of
 //!     another world that a box has told is that world's matter.
@@ -21,7 +22,7 @@ use core::ptr::NonNull;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::boxes::{Header, Inner, NODE};
+use super::boxes::{DEAD, Header, Inner, NODE};
 use super::cycles::Cycles;
 use super::pointer::Cc;
 use crate::heap::collect::collect;
@@ -140,6 +141,11 @@ impl Inner {
     /// Builds the graph of what objects hold and what that leads to, with everything known to be held from outside.
     fn graph_of_held(&self, set: &[&Heap], number: u32) -> Both<'_> {
         self.begin();
+        // What holds a value that was dropped waits for its sweep, or was leaked: it reads the value no more. (The box is
+        // there as long as what holds it.)
+        // SAFETY: pointers that are held are counted (C1).
+        let lives = |header: &NonNull<Header>| !unsafe { header.as_ref() }.has(DEAD);
+        self.held.borrow_mut().retain(|header, _| lives(header));
         let held: Vec<_> = self.held.borrow().iter().map(|(h, n)| (*h, *n)).collect();
         for (header, times) in held {
             let node = self.node(header);

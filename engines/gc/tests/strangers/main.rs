@@ -275,6 +275,55 @@ fn an_anchor_is_a_root_longer_than_its_collector_lives() {
     assert_eq!(a.heap().root_count(), 0);
 }
 
+/// A counted value that an object holds, and that nothing can read any more, is destroyed by the first collection; the
+/// second one looked for its pointers.
+#[test]
+fn a_counted_value_that_is_forgotten_is_dropped_once() {
+    object! { struct Holders<'gc> { natives: Locked<Vec<Counted<'gc, Native>>> } }
+    type Forget = fn(&Tenant, Cc<Native>) -> Option<Handle<Holders<'static>>>;
+    let ways: [Forget; 2] = [
+        |tenant, native| {
+            tenant.enter(|cx| std::mem::forget(cx.hold(native).expect("its own")));
+            None
+        },
+        |tenant, native| {
+            tenant.enter(|cx| {
+                let natives = vec![cx.hold(native).expect("its own")];
+                let natives = Locked::new(natives);
+                let holders = cx.alloc(Holders { natives }).expect("memory");
+                std::mem::forget(holders.natives.borrow_mut(cx));
+                Some(cx.keep(holders, "holders"))
+            })
+        },
+    ];
+    for forget in ways {
+        let runtime = Runtime::new(config());
+        let a = runtime.tenant("a", usize::MAX);
+        let cycles = runtime.cycles();
+        let native = |next, number| {
+            cycles.cc(Native {
+                to: Field::default(),
+                next: Field::new(next),
+                name: text(number),
+            })
+        };
+        let kept = forget(&a, native(Some(native(None, 2)), 1));
+        for _ in 0..3 {
+            cycles
+                .collect_with(&runtime, Reason::Asked)
+                .expect("at rest");
+            // The bytes of what was dropped are others' now.
+            std::hint::black_box([0x41u8; 200].map(|byte| vec![byte; 64]));
+        }
+        assert_eq!((cycles.counts().values, cycles.counts().panics), (0, 0));
+        let left = u64::from(kept.is_none());
+        drop(kept);
+        a.collect().expect("at rest");
+        a.shrink();
+        assert_eq!(cycles.counts().boxes, left, "one, if no object holds it");
+    }
+}
+
 #[test]
 fn a_guard_that_was_leaked_is_harmless() {
     let leak = |tenant: &Tenant, kept: &Handle<Holder<'static>>| {
