@@ -361,7 +361,8 @@ impl Cycles {
     }
 
     /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Reports whether
-    /// nothing is left to do. Within a destructor that it has called nothing is done.
+    /// nothing is left to do. Within a destructor that it has called nothing is done, nor within a finalizer that
+    /// [`Cycles::collect_with`] has.
     pub fn step(&self, budget: Budget) -> bool {
         if self.0.phase.get() == Phase::Idle && !self.0.stepping.get() {
             if self.0.candidates.borrow().is_empty() {
@@ -372,8 +373,8 @@ impl Cycles {
         self.0.slice(budget)
     }
 
-    /// Destroys every cycle that nothing outside holds. Within a destructor that a slice has called nothing is done.
-    /// Returns the number of values destroyed.
+    /// Destroys every cycle that nothing outside holds. Within a destructor that a slice has called, or a finalizer
+    /// that [`Cycles::collect_with`] has, nothing is done. Returns the number of values destroyed.
     pub fn collect(&self) -> u64 {
         let before = self.0.counts.borrow().destroyed;
         // The collection in progress has not seen what fell since. Destructors may let more counts fall, which the next

@@ -20,6 +20,8 @@
 //!     ([`empty_roots`]).
 //! L6  The sweeper is woken when the pause is over ([`Wake`]): the system call, and the sweeper's taking the processor
 //!     from this thread where there is no other, are in no pause.
+//! L7  A heap that has edges without entries from all heaps of its world is collected with all of them, also with those
+//!     that finalizers make when the set is swept first ([`lacks_heaps`]).
 //!
 //! Not here: following edges (`mark`), what a set of heaps is asked first (`set`), sweeping (`sweeping`, `sweeper`).
 
@@ -28,6 +30,7 @@ use crate::heap::set::Busy;
 use crate::heap::set::NoUnwind;
 use crate::heap::set::Refused;
 use crate::heap::set::Roots;
+use crate::heap::set::lacks_heaps;
 use crate::heap::set::refuse;
 use crate::heap::set::settle;
 use crate::heap::set::tell_roots;
@@ -47,8 +50,28 @@ use crate::heap::verify;
 /// tells all edges of a reached object. Edges from heaps that are not in the set have entries
 /// ([`From::Heap`](crate::From::Heap)).
 pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
+    // SAFETY: as the caller promises.
+    match unsafe { try_collect(set, reason, roots) }? {
+        true => Ok(()),
+        false => Err(Busy::Collecting),
+    }
+}
+
+/// Does what [`collect`] does. `false`: nothing was collected, since the set lacks a heap that a finalizer has just made
+/// (L7).
+///
+/// # Errors
+/// As [`collect`].
+///
+/// # Safety
+/// As [`collect`].
+pub(crate) unsafe fn try_collect(
+    set: &[&Heap],
+    reason: Reason,
+    roots: &mut dyn Roots,
+) -> Result<bool, Busy> {
     let Some(first) = set.first() else {
-        return Ok(());
+        return Ok(true);
     };
     refuse(set)?;
     let clock = &first.world.config.clock;
@@ -68,6 +91,9 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     }
     let verify = first.world.config.verify;
     let refused = Refused(set);
+    if lacks_heaps(set, &collected) {
+        return Ok(false);
+    }
     let walked = verify.then(|| verify::walk(set, &collected, roots));
     std::mem::forget(refused);
     let guard = NoUnwind;
@@ -87,7 +113,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     let wake = conclude(set, tracer, reason, pauses);
     drop(pause);
     wake.sweeper();
-    Ok(())
+    Ok(true)
 }
 
 /// Marks everything that was told, and what the client tells when it looks. Returns whether it told anything then.

@@ -139,10 +139,11 @@ impl Cycles {
     /// whatever it goes through. Stops the program for as long as marking everything takes.
     ///
     /// # Errors
-    /// A closure of a tenant is running, or the collector is not of this runtime; nothing was collected.
+    /// A closure of a tenant is running, or a finalizer or destructor asked; or the collector is not of this runtime;
+    /// nothing was collected.
     pub fn collect_with(&self, runtime: &Runtime, reason: Reason) -> Result<(), Busy> {
         // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
-        // handles and anchors; these are all heaps of a world that is a runtime's own.
-        unsafe { self.collect_with_heaps(&runtime.heaps(), reason) }
+        // handles and anchors; the world is a runtime's own.
+        unsafe { self.collect_with_world(&runtime.world().0, reason) }
     }
 }

@@ -444,6 +444,14 @@ fn a_finalizer_may_allocate_in_a_heap_that_is_collected_with_its_own() {
 /// that one of these made was not seen.
 #[test]
 fn no_finalizer_runs_between_the_graph_of_counted_values_and_the_verdict() {
+    between_graph_and_verdict(&config());
+    between_graph_and_verdict(&Config {
+        sweep_in_pause: true,
+        ..config()
+    });
+}
+
+fn between_graph_and_verdict(config: &Config) {
     thread_local!(static FOUND: RefCell<Option<Cc<Native>>> = const { RefCell::new(None) });
     /// Makes a pointer of a weak one.
     struct Finds(skinflint_gc::cc::Weak<Native>);
@@ -459,7 +467,7 @@ fn no_finalizer_runs_between_the_graph_of_counted_values_and_the_verdict() {
             let _ = self.0.collect();
         }
     }
-    let runtime = Runtime::new(config());
+    let runtime = Runtime::new(config.clone());
     let cycles = runtime.cycles();
     let (a, b) = (
         runtime.tenant("a", usize::MAX),
