@@ -288,13 +288,18 @@ impl Inner {
 }
 
 /// The number of a collector in root tables, which is its own while this lives (world.N1).
-pub(crate) struct Number(Rc<Inner>);
+pub(crate) struct Number {
+    _of: Rc<Inner>,
+}
 
 impl Number {
     /// Returns that of a collector; `None`: it is of no world, or of another.
     pub(crate) fn in_world(cycles: &Cycles, world: &Rc<Shared>) -> Option<(Number, u32)> {
         let (own, number) = cycles.0.world.as_ref()?;
-        Rc::ptr_eq(own, world).then(|| (Number(cycles.0.clone()), *number))
+        Rc::ptr_eq(own, world).then(|| {
+            let of = cycles.0.clone();
+            (Number { _of: of }, *number)
+        })
     }
 }
 

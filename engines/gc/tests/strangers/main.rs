@@ -9,6 +9,7 @@
 //!
 //! Not here: random graphs of the same (`random`), what does not compile (the head of `typed`).
 
+mod calling;
 mod finalizing;
 mod random;
 
