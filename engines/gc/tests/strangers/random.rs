@@ -257,7 +257,18 @@ impl World {
                         edges.to.push(to);
                     }
                 }
-                12 => leak(&from, edges, right, target, to % 7),
+                12 => {
+                    // What only the guard that is leaked holds.
+                    let native = Native {
+                        id: new,
+                        text: text(new),
+                        to: Field::default(),
+                        next: Field::new(None),
+                    };
+                    let held = cx.hold(self.cycles[of(tenant)].cc(native));
+                    let held = held.expect("its own");
+                    leak(&from, edges, right, (target, held), to % 7);
+                }
                 // What nothing else leads to, neither before nor after the write.
                 13 => push(
                     &from.boxed,
@@ -559,14 +570,16 @@ fn leak<'gc>(
     from: &Node<'gc>,
     edges: &mut Edges,
     right: Cx<'_>,
-    target: Gc<'gc, Node<'gc>>,
+    (target, native): (Gc<'gc, Node<'gc>>, Counted<'gc, Native>),
     chance: u64,
 ) {
     let (list, ids) = match chance {
         0 => (&from.list, &mut edges.list),
         1 => (&*from.boxed, &mut edges.boxed),
         2 if edges.native.take().is_some() => {
-            return std::mem::forget(from.native.borrow_mut(right));
+            let mut guard = from.native.borrow_mut(right);
+            guard.push(native);
+            return std::mem::forget(guard);
         }
         3 if edges.cross.take().is_some() => {
             return std::mem::forget(from.cross.borrow_mut(right));
