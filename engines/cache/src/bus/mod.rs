@@ -181,7 +181,8 @@ impl Bus {
     }
 
     /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::High`], so that listeners
-    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back. What it
+    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back, by
+    /// resident memory: of small values, which share their pages with others, several times as much is dropped. What it
     /// brought is in the event; `press(Level::Critical)` drops everything. 0: it is unknown how much is needed, and the
     /// round is at [`Level::Critical`].
     pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {

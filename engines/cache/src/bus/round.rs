@@ -59,7 +59,7 @@ pub struct What {
 }
 
 /// Calls a function of the program's, on the bus's thread. `None`: it panicked, which was printed.
-pub fn caught<R>(act: impl FnOnce() -> R) -> Option<R> {
+pub(super) fn caught<R>(act: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(result) => Some(result),
         Err(payload) => {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! X1  `bytes + own_bytes <= allowed <= limit` after each call: entries as [`HeapBytes`] counts them, and the tables of
-//!     the cache by the allocator's count.
+//!     the cache by the allocator's count. Where a shard's part has no room for tables and an entry, the tables stay.
 //! X2  After pressure `allowed` is what was left; it rises by an eighth of the limit with each tick while the level is
 //!     calm. So a cache is not emptied, filled and emptied again.
 //! X3  No lock is held while a value is made, cloned for another thread, or dropped; a clone under the lock is the

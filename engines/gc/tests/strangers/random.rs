@@ -124,6 +124,17 @@ fn fresh<'gc>(cx: Cx<'gc>, id: u64, dies: Option<Kept>) -> Gc<'gc, Node<'gc>> {
     cx.alloc(node).expect("memory")
 }
 
+impl Native {
+    fn fresh(id: u64) -> Native {
+        Native {
+            id,
+            text: text(id),
+            to: Field::default(),
+            next: Field::new(None),
+        }
+    }
+}
+
 fn of(tenant: usize) -> usize {
     tenant / 2
 }
@@ -259,13 +270,7 @@ impl World {
                 }
                 12 => {
                     // What only the guard that is leaked holds.
-                    let native = Native {
-                        id: new,
-                        text: text(new),
-                        to: Field::default(),
-                        next: Field::new(None),
-                    };
-                    let held = cx.hold(self.cycles[of(tenant)].cc(native));
+                    let held = cx.hold(self.cycles[of(tenant)].cc(Native::fresh(new)));
                     let held = held.expect("its own");
                     leak(&from, edges, right, (target, held), to % 7);
                 }
