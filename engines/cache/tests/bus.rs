@@ -381,3 +381,71 @@ fn what_is_said_is_bounded_and_ends_no_round() {
     assert!(said.dropped_bytes <= event.before_bytes, "{event}");
     assert!(event.rows[1].dropped_bytes >= 8 << 20, "{event}");
 }
+
+/// Panics where it is told to; its name is not short, to be seen when it is missing.
+struct PanicsIn(&'static str);
+
+impl Listener for PanicsIn {
+    fn name(&self) -> &str {
+        assert_ne!(self.0, "name", "on purpose");
+        self.0
+    }
+    fn rebuild(&self) -> Rebuild {
+        assert_ne!(self.0, "rebuild", "on purpose");
+        Rebuild::Free
+    }
+    fn release(&self, _: Ask) -> usize {
+        0
+    }
+}
+
+#[test]
+fn no_panic_of_the_program_ends_the_thread() {
+    let _one = alone();
+    let bus = Bus::start(quiet()).unwrap();
+    let (name, rebuild) = (PanicsIn("name"), PanicsIn("rebuild"));
+    let (name, rebuild) = (Arc::new(name), Arc::new(rebuild));
+    let good = Ballast::new("good", Rebuild::Decode, 1);
+    bus.join(&name);
+    bus.join(&rebuild);
+    bus.join(&good);
+    let told = Arc::new(AtomicUsize::new(0));
+    let tell = Arc::clone(&told);
+    bus.on_event(move |_| {
+        tell.fetch_add(1, Ordering::Relaxed); // ORDER: a count
+        panic!("on purpose")
+    });
+    for round in 1..=2 {
+        let event = bus.press(Level::Critical, PATIENCE).unwrap();
+        let rows: Vec<_> = event.rows.iter().collect();
+        let said = rows
+            .iter()
+            .map(|row| (row.listener.as_str(), row.rebuild, row.panicked));
+        assert!(said.eq([
+            ("", Rebuild::Free, true),
+            ("good", Rebuild::Decode, false),
+            ("rebuild", Rebuild::Lose, true),
+        ]));
+        // ORDER: a count.
+        assert_eq!(told.load(Ordering::Relaxed), round);
+    }
+}
+
+#[test]
+fn what_runs_with_each_round_may_use_the_bus() {
+    let _one = alone();
+    let bus = Arc::new(Bus::start(quiet()).unwrap());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (own, first) = (Arc::downgrade(&bus), Arc::clone(&told));
+    bus.on_event(move |event| {
+        first.lock().unwrap().push(("first", event.number));
+        let Some(bus) = own.upgrade() else { return };
+        assert!(bus.press(Level::High, PATIENCE).is_none(), "its own thread");
+        let second = Arc::clone(&first);
+        bus.on_event(move |event| second.lock().unwrap().push(("second", event.number)));
+    });
+    for _ in 0..2 {
+        bus.press(Level::High, PATIENCE).unwrap();
+    }
+    assert_eq!(*told.lock().unwrap(), [("first", 1), ("second", 2)]);
+}

@@ -455,3 +455,75 @@ fn a_listener_that_panics_leaves_the_sums_right() {
     );
     cache.check().expect("sums");
 }
+
+#[test]
+fn a_waker_that_panics_leaves_no_future_asleep() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let cache = numbers();
+    let ready = Cell::new(None);
+    let mut tasks: Vec<_> = (0..5)
+        .map(|_| Task::new(cache.get_or_make_async(7, |_| once(&ready))))
+        .collect();
+    for (nth, task) in tasks.iter_mut().enumerate() {
+        let panics = Waker::from(Arc::new(Panics));
+        let pending = match nth {
+            1 | 3 => task.future.as_mut().poll(&mut Context::from_waker(&panics)),
+            _ => task.poll(),
+        };
+        assert!(pending.is_pending());
+    }
+    ready.set(Some(70));
+    let lead = std::panic::AssertUnwindSafe(|| tasks[0].poll());
+    let panic = std::panic::catch_unwind(lead).expect_err("the first one's panic");
+    assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+    assert_eq!((tasks[2].woken(), tasks[4].woken()), (1, 1));
+    assert!(
+        tasks[1..]
+            .iter_mut()
+            .all(|task| task.poll() == Poll::Ready(70))
+    );
+    assert_eq!(cache.waiting(), 0);
+}
+
+#[test]
+fn a_listener_that_panics_leaves_the_sums_of_a_budget_right() {
+    type Blobs = Cache<u64, Vec<u8>>;
+    let clock = Clock::by_hand();
+    let budget = Budget::new(100_000);
+    let of = |name| {
+        let cache = Cache::named(name).limit_bytes(90_000).budget(&budget, 0);
+        cache
+            .lifetime(Duration::from_secs(1))
+            .clock(clock.clone())
+            .shards(2)
+    };
+    let told: Arc<Blobs> = of("told").build_told(|_, _, _| panic!("on purpose"));
+    let other: Arc<Blobs> = of("other").build();
+    let quietly = |act: &dyn Fn()| {
+        let act = std::panic::AssertUnwindSafe(act);
+        usize::from(std::panic::catch_unwind(act).is_err())
+    };
+    let mut panics = 0;
+    for key in 0..3_000 {
+        panics += quietly(&|| drop(told.get_or_make(key, |_| vec![0; 50])));
+        panics += quietly(&|| drop(other.get_or_make(key, |_| vec![0; 50])));
+        panics += match key % 500 {
+            100 => quietly(&|| assert!(told.remove(&key))),
+            200 => quietly(&|| assert!(told.clear() > 0)),
+            300 => {
+                clock.advance(Duration::from_secs(1));
+                quietly(&|| assert!(told.expire() > 0))
+            }
+            _ => 0,
+        };
+        assert_eq!(budget.used_bytes(), told.bytes() + other.bytes(), "{key}");
+    }
+    assert!(panics > 20, "{panics}");
+    told.check().expect("the sums hold");
+    assert!(other.stats().entries > 100, "it has its part");
+}

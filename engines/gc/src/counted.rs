@@ -20,5 +20,6 @@ pub use cycles::Cycles;
 pub use field::{Field, FieldMut};
 pub use pointer::{Cc, Weak};
 
+pub(crate) use cycles::Number;
 pub(crate) use moved::moved;
 pub(crate) use together::Held;

@@ -18,6 +18,8 @@
 //! F6  Two things are joined only where they are of one runtime: by the brand, where both have one; otherwise the call
 //!     compares the worlds, and refuses ([`Foreign`]). Numbers of heaps are the process's (source.S5).
 //! F7  Safe code gets no heap, only a look at one ([`HeapView`]).
+//! F8  What is opened by the name of a [`Family`] is invariant in that name ([`Handle`], [`CrossEdge`],
+//!     [`Anchor`](crate::cc::Anchor)): a subtype of the name is another name, and may stand for another type.
 //!
 //! The following does not compile. A pointer that leaves its closure:
 //!
@@ -197,6 +199,63 @@
 //!     let one = cx.alloc(1u64).unwrap();
 //!     std::thread::scope(|scope| { scope.spawn(move || *one); });
 //! });
+//! ```
+//!
+//! A handle of one family as that of another. (A subtype of a family's name is another name, which safe code gives a
+//! type of its own: an object would be read as what it is not.)
+//!
+//! ```compile_fail,E0308
+//! # #![allow(coherence_leak_check)]
+//! # use skinflint_gc::typed::{Family, Handle};
+//! # struct Tag<F>(std::marker::PhantomData<F>);
+//! type Any = for<'a> fn(&'a ());
+//! type Static = fn(&'static ());
+//! impl Family for Tag<Any> { type At<'gc> = (usize, usize); }
+//! impl Family for Tag<Static> { type At<'gc> = &'static str; }
+//! fn other(handle: Handle<Tag<Any>>) -> Handle<Tag<Static>> { handle }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # #![allow(coherence_leak_check)]
+//! # use skinflint_gc::{cc::Anchor, typed::Family};
+//! # struct Tag<F>(std::marker::PhantomData<F>);
+//! # type Any = for<'a> fn(&'a ());
+//! # type Static = fn(&'static ());
+//! # impl Family for Tag<Any> { type At<'gc> = (usize, usize); }
+//! # impl Family for Tag<Static> { type At<'gc> = &'static str; }
+//! fn other(anchor: Anchor<Tag<Any>>) -> Anchor<Tag<Static>> { anchor }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # #![allow(coherence_leak_check)]
+//! # use skinflint_gc::typed::{CrossEdge, Family};
+//! # struct Tag<F>(std::marker::PhantomData<F>);
+//! # type Any = for<'a> fn(&'a ());
+//! # type Static = fn(&'static ());
+//! # impl Family for Tag<Any> { type At<'gc> = (usize, usize); }
+//! # impl Family for Tag<Static> { type At<'gc> = &'static str; }
+//! fn other(edge: CrossEdge<'_, Tag<Any>>) -> CrossEdge<'_, Tag<Static>> { edge }
+//! ```
+//!
+//! ```
+//! # #![allow(coherence_leak_check)]
+//! # use skinflint_gc::{cc::Anchor, typed::{CrossEdge, Family, Handle}};
+//! # struct Tag<F>(std::marker::PhantomData<F>);
+//! # type Any = for<'a> fn(&'a ());
+//! # type Static = fn(&'static ());
+//! # impl Family for Tag<Any> { type At<'gc> = (usize, usize); }
+//! # impl Family for Tag<Static> { type At<'gc> = &'static str; }
+//! fn handle(same: Handle<Tag<Any>>) -> Handle<Tag<Any>> { same }
+//! fn anchor(same: Anchor<Tag<Any>>) -> Anchor<Tag<Any>> { same }
+//! fn edge(same: CrossEdge<'_, Tag<Any>>) -> CrossEdge<'_, Tag<Any>> { same }
+//! ```
+//!
+//! A handle on another thread, whatever its family:
+//!
+//! ```compile_fail,E0277
+//! # use skinflint_gc::typed::Handle;
+//! fn moves<T: Send>(_: T) {}
+//! fn moved(handle: Handle<u64>) { moves(handle) }
 //! ```
 //!
 //! Not here: clients that must collect at any time (they use the core: `collect`, `conservative`).

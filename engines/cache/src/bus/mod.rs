@@ -12,6 +12,8 @@
 //! B4  Where a source is missing (no PSI, no control group, no right to watch), the bus works with the others and
 //!     says so ([`Bus::sources`]).
 //! B5  The caller of [`Bus::press`] and [`Bus::relieve`] waits for a bounded time.
+//! B6  No panic of the program's own code ends the thread: a listener, its destructor, the function of
+//!     [`Bus::on_event`]. None of it runs under a lock of the bus.
 //!
 //! Cost at rest: a look at the group's room each second, where there is a limit; a tick each half second. No memory
 //! but the log and the listeners' list.
@@ -87,7 +89,7 @@ impl Default for Options {
     }
 }
 
-type OnEvent = Box<dyn Fn(&Event) + Send + Sync>;
+type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 
 struct Shared {
     notifier: &'static Notifier,
@@ -179,7 +181,8 @@ impl Bus {
     }
 
     /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::High`], so that listeners
-    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back. What it
+    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back, by
+    /// resident memory: of small values, which share their pages with others, several times as much is dropped. What it
     /// brought is in the event; `press(Level::Critical)` drops everything. 0: it is unknown how much is needed, and the
     /// round is at [`Level::Critical`].
     pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {
@@ -235,9 +238,13 @@ impl Bus {
         self.shared.notifier.counts()
     }
 
-    /// Sets a function that runs with each round, on the bus's thread: for a log file or a page.
+    /// Sets a function that runs with each round, on the bus's thread: for a log file or a page. It may use the bus, and
+    /// set another in its place; one that panics is called again with the next round.
     pub fn on_event(&self, act: impl Fn(&Event) + Send + Sync + 'static) {
-        *locked(&self.shared.on_event) = Some(Box::new(act));
+        let act: OnEvent = Arc::new(act);
+        // The one before may be dropped here, and have a destructor that comes here again.
+        let before = locked(&self.shared.on_event).replace(act);
+        drop(before);
     }
 
     /// Returns a function and its context for an allocator's list of listeners: `skinflint_alloc::on_pressure`, or
@@ -422,10 +429,16 @@ impl Loop {
         let now_ms = self.now_ms();
         self.gauge
             .round(signal.level, round::is_little(&event), now_ms);
-        if let Some(act) = &*locked(&self.shared.on_event) {
-            act(&event);
-        }
+        // Called without the lock: it may set another function.
+        let act = locked(&self.shared.on_event).clone();
+        round::caught(|| {
+            if let Some(act) = act {
+                act(&event);
+            }
+        });
         locked(&self.shared.log).add(event);
+        // B6: a listener that was let go meanwhile ends here.
+        round::caught(|| drop(listeners));
     }
 
     fn tick(&mut self) {
@@ -445,10 +458,11 @@ impl Loop {
         self.gauge.pass(now_ms);
         let level = self.gauge.level();
         for listener in self.listeners() {
-            let ticked =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| listener.tick(level)));
-            // Its panic was printed; the other listeners have their turn (round.Q2).
-            drop(ticked);
+            // The other listeners have their turn (round.Q2).
+            round::caught(|| {
+                listener.tick(level);
+                drop(listener);
+            });
         }
     }
 }

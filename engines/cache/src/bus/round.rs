@@ -7,7 +7,8 @@
 //!
 //! Q1  At [`Level::Critical`] every listener is asked. Below, once enough came back, the remaining listeners are not
 //!     asked; if it is unknown what is enough, listeners of the last two sorts are not asked.
-//! Q2  A listener that panics is named, and the round goes on.
+//! Q2  A listener that panics is named, and the round goes on: whatever it is that panics, its `release`, its
+//!     `rebuild` (what it drops then counts as [`Rebuild::Lose`]) or its `name` (it has none then).
 //! Q3  After a listener that dropped nothing memory is neither trimmed nor measured, unless the listener panicked: its
 //!     row says 0.
 //! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: resident
@@ -57,6 +58,18 @@ pub struct What {
     pub number: u64,
 }
 
+/// Calls a function of the program's, on the bus's thread. `None`: it panicked, which was printed.
+pub(super) fn caught<R>(act: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(result) => Some(result),
+        Err(payload) => {
+            // Dropping it may panic again.
+            std::mem::forget(payload);
+            None
+        }
+    }
+}
+
 /// Runs a round.
 pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
     let What {
@@ -68,17 +81,20 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
         number,
     } = what;
     let begin = Instant::now();
-    let mut order: Vec<&Arc<dyn Listener>> = listeners.iter().collect();
-    order.sort_by_key(|listener| listener.rebuild());
+    // Asked once.
+    let cost = |listener: &Arc<dyn Listener>| caught(|| listener.rebuild());
+    let mut order: Vec<_> = listeners.iter().map(|one| (cost(one), one)).collect();
+    order.sort_by_key(|(cost, _)| cost.unwrap_or(Rebuild::Lose));
     let before = resident().unwrap_or(0);
     let mut now = before;
     let mut rows: Vec<Row> = Vec::with_capacity(order.len());
     let mut spared = 0;
-    for listener in order {
+    for (cost, listener) in order {
+        let rebuild = cost.unwrap_or(Rebuild::Lose);
         let back = before.saturating_sub(now);
         let enough = match signal.wanted_bytes {
             _ if signal.level == Level::Critical => false,
-            0 => listener.rebuild() >= Rebuild::Fetch,
+            0 => rebuild >= Rebuild::Fetch,
             wanted => back >= wanted,
         };
         if enough {
@@ -92,16 +108,17 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
             waiting,
         };
         let asked = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(|| listener.release(ask)));
+        let dropped = caught(|| listener.release(ask));
         let took = asked.elapsed();
+        let name = caught(|| listener.name().to_owned());
         let mut row = Row {
-            listener: listener.name().to_owned(),
-            rebuild: listener.rebuild(),
-            dropped_bytes: bounded(*result.as_ref().unwrap_or(&0), now),
+            panicked: dropped.is_none() || name.is_none() || cost.is_none(),
+            listener: name.unwrap_or_default(),
+            rebuild,
+            dropped_bytes: bounded(dropped.unwrap_or(0), now),
             came_back_bytes: 0,
             took_ns: took.as_nanos() as u64,
             trim_ns: 0,
-            panicked: result.is_err(),
         };
         if row.dropped_bytes > 0 || row.panicked {
             let trimmed = Instant::now();

@@ -30,6 +30,8 @@ use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use crate::sync::{Arc, Condvar, Mutex, locked, waited};
 
 /// Why the thread that was making a value has none for those that waited.
@@ -286,8 +288,27 @@ impl<K, V> Flights<K, V> {
         let before = core::mem::replace(&mut *locked(&flight.state), state);
         flight.ended.notify_all();
         if let State::Up(wakers) = before {
-            wakers.into_iter().flatten().for_each(Waker::wake);
+            wake_all(wakers.into_iter().flatten());
         }
+    }
+}
+
+/// Wakes all, also where one of them panics (G4); the first panic then goes on, unless the thread panics already.
+fn wake_all(wakers: impl Iterator<Item = Waker>) {
+    let mut first = None;
+    for waker in wakers {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            match first {
+                None => first = Some(payload),
+                // Dropping it may panic.
+                Some(_) => core::mem::forget(payload),
+            }
+        }
+    }
+    match first {
+        Some(payload) if std::thread::panicking() => core::mem::forget(payload),
+        Some(payload) => resume_unwind(payload),
+        None => {}
     }
 }
 

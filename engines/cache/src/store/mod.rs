@@ -8,7 +8,7 @@
 //! ```
 //!
 //! X1  `bytes + own_bytes <= allowed <= limit` after each call: entries as [`HeapBytes`] counts them, and the tables of
-//!     the cache by the allocator's count.
+//!     the cache by the allocator's count. Where a shard's part has no room for tables and an entry, the tables stay.
 //! X2  After pressure `allowed` is what was left; it rises by an eighth of the limit with each tick while the level is
 //!     calm. So a cache is not emptied, filled and emptied again.
 //! X3  No lock is held while a value is made, cloned for another thread, or dropped; a clone under the lock is the
@@ -308,7 +308,7 @@ where
         }
         if !trash.0.is_empty() {
             count(&self.counts.expired, 1);
-            self.went(&trash);
+            self.went(&trash, 0);
         }
         result
     }
@@ -461,14 +461,15 @@ where
         );
         let there = !trash.0.is_empty();
         count(&self.counts.removed, u64::from(there));
-        self.went(&trash);
+        self.went(&trash, 0);
         there
     }
 
-    /// Tells the budget, then the listener, of entries that went. No lock is held.
-    fn went(&self, trash: &Trash<K, V>) {
+    /// Tells the budget of all that went, then the listener of the entries: one that panics, or a value that does, leaves
+    /// the sums right. `shrunk`: bytes of tables. No lock is held.
+    fn went(&self, trash: &Trash<K, V>, shrunk: usize) {
         if let Some(share) = &self.share {
-            share.change(-(trash.bytes() as isize));
+            share.change(-((trash.bytes() + shrunk) as isize));
         }
         self.tell(trash);
     }
@@ -525,10 +526,7 @@ where
             drop(held);
             dropped += trash.bytes() + shrunk;
             count(&self.counts.released, trash.0.len() as u64);
-            self.went(&trash);
-            if let Some(share) = &self.share {
-                share.change(-(shrunk as isize));
-            }
+            self.went(&trash, shrunk);
             if !more {
                 return dropped;
             }
@@ -564,10 +562,7 @@ where
                 drop(held);
                 dropped += trash.bytes() + shrunk;
                 count(&self.counts.expired, trash.0.len() as u64);
-                self.went(&trash);
-                if let Some(share) = &self.share {
-                    share.change(-(shrunk as isize));
-                }
+                self.went(&trash, shrunk);
             }
         }
         dropped

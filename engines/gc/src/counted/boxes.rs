@@ -7,7 +7,9 @@
 //! ```
 //!
 //! Y1  BUFFERED and NODE exclude each other, and tell the meaning of `index`.
-//! Y2  DEAD: the value was dropped. Only pointers within values that are destroyed with it still lead to it.
+//! Y2  DEAD: the value was dropped, and is not traced: the box is no node from then on. Only pointers still lead to it
+//!     that no code reads: within values that are destroyed with it, within objects that a collection did not reach,
+//!     or leaked.
 //! Y3  A box holds a count of its collector, which lives as long as any box.
 //!
 //! cc.Z1, cc.Z2 and cc.Z4, and cycles.V1, cycles.V2, cycles.V4, are kept here as far as counts are concerned.

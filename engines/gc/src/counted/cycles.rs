@@ -52,6 +52,7 @@ impl Inner {
     pub(super) fn node(&self, this: NonNull<Header>) -> usize {
         // SAFETY: boxes of told pointers and candidates exist.
         let header = unsafe { this.as_ref() };
+        debug_assert!(!header.has(DEAD), "boxes.Y2");
         if header.has(NODE) {
             return header.index();
         }
@@ -105,8 +106,9 @@ impl Inner {
             let to = to.cast::<Header>();
             // SAFETY: told pointers are counted.
             let header = unsafe { to.as_ref() };
-            // Values without pointers are in no cycle; another collector's boxes are not collected here.
-            if header.vtable.trace.is_none() || !header.is_of(self) {
+            // Values without pointers are in no cycle, nor are those that were dropped (boxes.Y2); another collector's
+            // boxes are not collected here.
+            if header.vtable.trace.is_none() || header.has(DEAD) || !header.is_of(self) {
                 continue;
             }
             let node = self.node(to);
@@ -285,6 +287,22 @@ impl Inner {
     }
 }
 
+/// The number of a collector in root tables, which is its own while this lives (world.N1).
+pub(crate) struct Number {
+    _of: Rc<Inner>,
+}
+
+impl Number {
+    /// Returns that of a collector; `None`: it is of no world, or of another.
+    pub(crate) fn in_world(cycles: &Cycles, world: &Rc<Shared>) -> Option<(Number, u32)> {
+        let (own, number) = cycles.0.world.as_ref()?;
+        Rc::ptr_eq(own, world).then(|| {
+            let of = cycles.0.clone();
+            (Number { _of: of }, *number)
+        })
+    }
+}
+
 /// A collector of cycles. Its boxes belong to one thread. When it is dropped, cycles that nothing outside holds are
 /// destroyed; the remaining boxes live by their counts alone.
 pub struct Cycles(pub(super) Rc<Inner>);
@@ -305,12 +323,6 @@ impl Cycles {
     /// Creates a collector that has this number in the tables of a world's heaps.
     pub(crate) fn of(world: &Rc<Shared>, number: u32) -> Cycles {
         Cycles::with(Some((world.clone(), number)))
-    }
-
-    /// Returns its number in the tables of a world's heaps; `None`: it is of no world, or of another.
-    pub(crate) fn number_in(&self, world: &Rc<Shared>) -> Option<u32> {
-        let (own, number) = self.0.world.as_ref()?;
-        Rc::ptr_eq(own, world).then_some(*number)
     }
 
     fn with(world: Option<(Rc<Shared>, u32)>) -> Cycles {
@@ -354,7 +366,8 @@ impl Cycles {
     }
 
     /// Begins a collection if none is in progress and there are candidates, and does a part of it (V3). Reports whether
-    /// nothing is left to do. Within a destructor that it has called nothing is done.
+    /// nothing is left to do. Within a destructor that it has called nothing is done, nor within a finalizer that
+    /// [`Cycles::collect_with`] has.
     pub fn step(&self, budget: Budget) -> bool {
         if self.0.phase.get() == Phase::Idle && !self.0.stepping.get() {
             if self.0.candidates.borrow().is_empty() {
@@ -365,8 +378,8 @@ impl Cycles {
         self.0.slice(budget)
     }
 
-    /// Destroys every cycle that nothing outside holds. Within a destructor that a slice has called nothing is done.
-    /// Returns the number of values destroyed.
+    /// Destroys every cycle that nothing outside holds. Within a destructor that a slice has called, or a finalizer
+    /// that [`Cycles::collect_with`] has, nothing is done. Returns the number of values destroyed.
     pub fn collect(&self) -> u64 {
         let before = self.0.counts.borrow().destroyed;
         // The collection in progress has not seen what fell since. Destructors may let more counts fall, which the next

@@ -8,11 +8,14 @@
 //!
 //! C1  A [`Held`] lies in an object, or in a closure that has not ended, where nothing is collected. `held` counts
 //!     them, box by box: a cycle through both sides contains a box that is held. The objects are those of the
-//!     collector's own world, so a collection of all its heaps finds each of them.
+//!     collector's own world, so a collection of all its heaps finds each of them. One that is forgotten, or lies in a
+//!     guard that was leaked, is told by nothing: its value is destroyed, and its entry in `held` is dropped then.
 //! C2  An anchor has an entry in its heap's root table, which is a root in every collection but this one. Here those
 //!     that no box of the graph has told are still roots: wherever they lie, they are in no such cycle. An anchor of
 //!     another world that a box has told is that world's matter.
-//! C3  Heaps are swept before the graph is made, so that no finalizer runs between the graph and the verdict.
+//! C3  Heaps are swept before the graph is made, and the verdict is reached when marking ends, so that no finalizer runs
+//!     between the graph and the verdict, even if what was found is swept within the pause. The finalizers that run
+//!     before and after that can have no slice done ([`Alone`]): the graph is of one collection.
 //!
 //! Not here: cycles of boxes alone (`cycles`); how safe code makes such pointers (`typed::together`).
 
@@ -21,13 +24,13 @@ use core::ptr::NonNull;
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use super::boxes::{Header, Inner, NODE};
+use super::boxes::{DEAD, Header, Inner, NODE, Phase};
 use super::cycles::Cycles;
 use super::pointer::Cc;
 use crate::heap::collect::collect;
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
-use crate::heap::set::{Busy, Collecting, Roots, refuse};
+use crate::heap::set::{Busy, Roots, refuse, swept_world};
 use crate::heap::state::{Heap, Shared};
 use crate::heap::tracer::{CountedEdges, Tracer};
 use crate::heap::trigger::Reason;
@@ -123,6 +126,10 @@ impl Roots for Both<'_> {
         }
         let new = self.follow();
         new.iter().for_each(|&object| tracer.edge(object));
+        if new.is_empty() {
+            // C3: nothing is told any more, and what sweeps within the pause comes next.
+            self.inner.judged();
+        }
         !new.is_empty()
     }
 }
@@ -136,10 +143,40 @@ impl Drop for Aside<'_> {
     }
 }
 
+/// Lives while boxes are collected with heaps: what finalizers and destructors ask of the collector is not done.
+struct Alone<'a>(&'a Inner);
+
+impl Alone<'_> {
+    /// `None`: the collector is at work already.
+    fn new(inner: &Inner) -> Option<Alone<'_>> {
+        (!inner.stepping.replace(true)).then_some(Alone(inner))
+    }
+}
+
+impl Drop for Alone<'_> {
+    /// Where no verdict was reached (nothing was collected, or a check has panicked) everything lives.
+    fn drop(&mut self) {
+        if self.0.phase.get() == Phase::Build {
+            let mut graph = self.0.graph.borrow_mut();
+            for node in 0..graph.nodes.len() {
+                graph.live(node);
+            }
+            drop(graph);
+            self.0.judged();
+        }
+        self.0.stepping.set(false);
+    }
+}
+
 impl Inner {
     /// Builds the graph of what objects hold and what that leads to, with everything known to be held from outside.
     fn graph_of_held(&self, set: &[&Heap], number: u32) -> Both<'_> {
         self.begin();
+        // What holds a value that was dropped waits for its sweep, or was leaked: it reads the value no more. (The box is
+        // there as long as what holds it.)
+        // SAFETY: pointers that are held are counted (C1).
+        let lives = |header: &NonNull<Header>| !unsafe { header.as_ref() }.has(DEAD);
+        self.held.borrow_mut().retain(|header, _| lives(header));
         let held: Vec<_> = self.held.borrow().iter().map(|(h, n)| (*h, *n)).collect();
         for (header, times) in held {
             let node = self.node(header);
@@ -191,47 +228,41 @@ impl Inner {
 }
 
 impl Cycles {
-    /// Collects heaps and all counted values together: every cycle that nothing outside holds ends, whatever it goes
-    /// through.
+    /// Collects all heaps of a world and all counted values together: every cycle that nothing outside holds ends,
+    /// whatever it goes through.
     ///
     /// # Errors
-    /// As of [`collect`], or the collector is not of the heaps' world; nothing was collected.
+    /// As of [`collect`], or the collector is not of this world; nothing was collected.
     ///
     /// # Safety
     /// As of [`collect`] without roots of the client's own.
-    pub(crate) unsafe fn collect_with_heaps(
+    pub(crate) unsafe fn collect_with_world(
         &self,
-        heaps: &[Rc<Heap>],
+        of: &Rc<Shared>,
         reason: Reason,
     ) -> Result<(), Busy> {
         let Some((world, number)) = &self.0.world else {
             return Err(Busy::Strangers);
         };
-        if heaps.iter().any(|heap| !Rc::ptr_eq(world, &heap.world)) {
+        if !Rc::ptr_eq(world, of) {
             return Err(Busy::Strangers);
         }
-        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
-        refuse(&set)?;
+        let heaps = world.heaps();
+        refuse(&heaps.iter().map(Rc::as_ref).collect::<Vec<_>>())?;
         if !self.0.finish() {
             return Err(Busy::Collecting);
         }
-        // C3: nor can a finalizer of one heap collect another, which would leave something to be swept.
-        let collecting = Collecting::new(&set);
-        set.iter().for_each(|heap| heap.finish_sweep());
-        drop(collecting);
+        let alone = Alone::new(&self.0).ok_or(Busy::Collecting)?;
+        // C3.
+        let heaps = swept_world(world)?;
+        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
         let mut both = self.0.graph_of_held(&set, *number);
         world.counted.set(Some(*number));
         let aside = Aside(world);
         // SAFETY: as the caller promises; anchors are told, here or by the boxes that hold them.
         let done = unsafe { collect(&set, reason, &mut both) };
         drop(aside);
-        if done.is_err() {
-            let mut graph = self.0.graph.borrow_mut();
-            for node in 0..graph.nodes.len() {
-                graph.live(node);
-            }
-        }
-        self.0.judged();
+        drop(alone);
         self.0.finish();
         done
     }

@@ -12,12 +12,16 @@
 //!     itself), and what the client tells. Edges out of heaps that are not in the set are roots only if they have
 //!     entries.
 //! L3  The pause sweeps only what the last collection left, unless [`Config::sweep_in_pause`](crate::Config::sweep_in_pause)
-//!     is set.
+//!     is set. Then, too, no finalizer runs before all heaps of the set were handed over, each of which has its own
+//!     marks until then, and before every root is one again ([`empty_roots`]): what a finalizer allocates, in any heap,
+//!     is in no arena that is still to be swept.
 //! L4  While a closure of safe code may have pointers into a heap of the set, or a finalizer runs, nothing is done.
 //! L5  An object that ends in this collection is no root of a later one, however long its sweep takes
 //!     ([`empty_roots`]).
 //! L6  The sweeper is woken when the pause is over ([`Wake`]): the system call, and the sweeper's taking the processor
 //!     from this thread where there is no other, are in no pause.
+//! L7  A heap that has edges without entries from all heaps of its world is collected with all of them, also with those
+//!     that finalizers make when the set is swept first ([`lacks_heaps`]).
 //!
 //! Not here: following edges (`mark`), what a set of heaps is asked first (`set`), sweeping (`sweeping`, `sweeper`).
 
@@ -26,6 +30,7 @@ use crate::heap::set::Busy;
 use crate::heap::set::NoUnwind;
 use crate::heap::set::Refused;
 use crate::heap::set::Roots;
+use crate::heap::set::lacks_heaps;
 use crate::heap::set::refuse;
 use crate::heap::set::settle;
 use crate::heap::set::tell_roots;
@@ -45,8 +50,28 @@ use crate::heap::verify;
 /// tells all edges of a reached object. Edges from heaps that are not in the set have entries
 /// ([`From::Heap`](crate::From::Heap)).
 pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> Result<(), Busy> {
+    // SAFETY: as the caller promises.
+    match unsafe { try_collect(set, reason, roots) }? {
+        true => Ok(()),
+        false => Err(Busy::Collecting),
+    }
+}
+
+/// Does what [`collect`] does. `false`: nothing was collected, since the set lacks a heap that a finalizer has just made
+/// (L7).
+///
+/// # Errors
+/// As [`collect`].
+///
+/// # Safety
+/// As [`collect`].
+pub(crate) unsafe fn try_collect(
+    set: &[&Heap],
+    reason: Reason,
+    roots: &mut dyn Roots,
+) -> Result<bool, Busy> {
     let Some(first) = set.first() else {
-        return Ok(());
+        return Ok(true);
     };
     refuse(set)?;
     let clock = &first.world.config.clock;
@@ -66,6 +91,9 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     }
     let verify = first.world.config.verify;
     let refused = Refused(set);
+    if lacks_heaps(set, &collected) {
+        return Ok(false);
+    }
     let walked = verify.then(|| verify::walk(set, &collected, roots));
     std::mem::forget(refused);
     let guard = NoUnwind;
@@ -85,7 +113,7 @@ pub unsafe fn collect(set: &[&Heap], reason: Reason, roots: &mut dyn Roots) -> R
     let wake = conclude(set, tracer, reason, pauses);
     drop(pause);
     wake.sweeper();
-    Ok(())
+    Ok(true)
 }
 
 /// Marks everything that was told, and what the client tells when it looks. Returns whether it told anything then.
@@ -122,15 +150,16 @@ pub(crate) fn conclude<'a>(
         let live_bytes = tracer.reach(heap.id).bytes as usize;
         let expected = heap.triggers.expected(live_bytes, pauses.started_ns);
         let unfilled = heap.slack_bytes();
-        let offered = begin_sweep(heap, expected);
-        if heap.world.config.sweep_in_pause {
-            heap.finish_sweep();
-        } else if offered {
+        if begin_sweep(heap, expected) && !heap.world.config.sweep_in_pause {
             heap.set_ahead(unfilled);
             wake.0.push(heap);
         }
-        heap.collecting.set(false);
     }
+    // L3.
+    for heap in set.iter().filter(|h| h.world.config.sweep_in_pause) {
+        heap.finish_sweep();
+    }
+    set.iter().for_each(|heap| heap.collecting.set(false));
     let now_ns = now_ns();
     let last_began_ns = pauses.last_ns.unwrap_or(pauses.started_ns);
     let last_ns = now_ns - last_began_ns;
@@ -157,7 +186,10 @@ pub(crate) fn conclude<'a>(
             share: None,
             overflows: tracer.overflows,
         };
+        // What finalizers took within the pause (L3).
+        let taken = heap.triggers.used_bytes.get().saturating_sub(before_bytes);
         heap.triggers.collected(record, spent);
+        heap.triggers.used_bytes.set(reach.bytes as usize + taken);
         let wanted = heap.wanted_bytes();
         heap.chunks.borrow_mut().set_reserve(wanted);
     }
@@ -184,7 +216,8 @@ impl Wake<'_> {
 /// roots, or told by an object that is. Cost: a look at each entry of the set's tables, where the set is more than one
 /// heap; those of a heap alone are swept before its next collection.
 fn empty_roots(set: &[&Heap], tracer: &Tracer) {
-    let counted = set.first().and_then(|heap| heap.world.counted.get());
+    // Taken: from here on anchors are roots again.
+    let counted = set.first().and_then(|heap| heap.world.counted.take());
     if set.len() < 2 && counted.is_none() {
         return;
     }

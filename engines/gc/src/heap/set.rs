@@ -2,8 +2,10 @@
 //!
 //! Not here: the collection (`collect`, `incremental`).
 
+use std::rc::Rc;
+
 use crate::heap::roots::From;
-use crate::heap::state::Heap;
+use crate::heap::state::{Heap, Shared};
 use crate::heap::tracer::Tracer;
 
 /// The roots that the client knows.
@@ -76,10 +78,7 @@ impl Drop for Refused<'_> {
 /// Checks whether the collection must be refused (collect.L4).
 pub(crate) fn refuse(set: &[&Heap]) -> Result<(), Busy> {
     for heap in set {
-        if !set
-            .iter()
-            .all(|h| std::rc::Rc::ptr_eq(&h.world, &heap.world))
-        {
+        if !set.iter().all(|h| Rc::ptr_eq(&h.world, &heap.world)) {
             return Err(Busy::Strangers);
         }
         if heap.entered.get() > 0 {
@@ -100,6 +99,40 @@ pub(crate) fn settle(set: &[&Heap]) {
     // A finalizer of one heap may take a span in another that was settled before it.
     set.iter().for_each(|heap| heap.finish_sweep());
     set.iter().for_each(|heap| heap.retire());
+}
+
+/// Reports whether one of the heaps is collected only with all others of its world, and the set lacks some of these
+/// (collect.L7). `collected`: the set, by number.
+pub(crate) fn lacks_heaps(set: &[&Heap], collected: &[bool]) -> bool {
+    let Some(heap) = set.iter().find(|heap| heap.only_with_others.get()) else {
+        return false;
+    };
+    let is_in_set = |heap: &Rc<Heap>| collected.get(heap.id as usize) == Some(&true);
+    !heap.world.heaps().iter().all(is_in_set)
+}
+
+/// Times that heaps which finalizers make are swept in turn, before a collection is refused.
+pub(crate) const ROUNDS: usize = 8;
+
+/// Sweeps what is pending in all heaps of a world, also in those that finalizers make meanwhile, and returns the heaps.
+/// No finalizer can have anything left to be swept in them, since it cannot collect one.
+///
+/// # Errors
+/// As of a collection of all of them; or finalizers make heaps without end.
+pub(crate) fn swept_world(world: &Shared) -> Result<Vec<Rc<Heap>>, Busy> {
+    for _ in 0..ROUNDS {
+        let heaps = world.heaps();
+        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        refuse(&set)?;
+        let collecting = Collecting::new(&set);
+        set.iter().for_each(|heap| heap.finish_sweep());
+        drop(collecting);
+        // None has ended: they are held here.
+        if world.heaps().len() == heaps.len() {
+            return Ok(heaps);
+        }
+    }
+    Err(Busy::Collecting)
 }
 
 /// Tells the roots (collect.L2).

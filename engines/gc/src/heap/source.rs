@@ -14,7 +14,9 @@
 //! S4  A refusal of the kernel is a result, and changes nothing.
 //! S5  Heaps have numbers of the process, so that two heaps have two numbers, whatever their sources, worlds and
 //!     threads: no collection takes an object of another world for one of its own. The owner of a chunk can be found
-//!     without looking at the chunk.
+//!     without looking at the chunk. A collector of counted values has one, too. A number is used again only when no
+//!     entry of a root table has it that something may be opened by: a heap's edges end with its objects, and each
+//!     anchor keeps its collector's number.
 //!
 //! Not here: pages within a chunk (`chunks`), the system calls (`backing`).
 

@@ -100,6 +100,13 @@ pub trait Family: 'static {
 pub struct Opaque<T>(pub T);
 
 /// A value from outside of any heap that may be dropped on any thread.
+///
+/// Its `Drop` runs on the sweeper's thread, or on the heap's own within an allocation or whatever else sweeps. So it must
+/// not wait for what the program holds over a call into the heap, such as a lock: the heap's thread would wait for itself
+/// where the call runs such a `Drop`, and for the sweeper where the call waits until that has ended what it has.
+/// Collections do so, the end of a closure that has one due, `tick`, `pressure`, `shrink`, the end of a tenant, and what
+/// looks at all objects (`holds`, `rows`, `check`, snapshots, paths). A `Drop` that wants to tell the program something
+/// puts it where no lock is held for long: an atomic, a channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpaqueSend<T>(pub T);
 

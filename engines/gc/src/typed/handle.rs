@@ -14,7 +14,7 @@ use core::ptr::NonNull;
 use std::rc::Rc;
 
 use super::cx::{Cx, Foreign};
-use super::pointer::{Brand, Gc, Sys};
+use super::pointer::{Brand, Gc, Named, Sys};
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
 use crate::heap::state::Heap;
@@ -60,7 +60,7 @@ pub struct Handle<F: Family> {
     id: RootId,
     object: NonNull<u8>,
     why: &'static str,
-    to: PhantomData<F>,
+    to: Named<F>,
 }
 
 impl<F: Family> Handle<F> {
@@ -121,7 +121,7 @@ pub struct CrossEdge<'gc, F: Family> {
     id: RootId,
     object: NonNull<u8>,
     brand: Brand<'gc>,
-    to: PhantomData<F>,
+    to: Named<F>,
 }
 
 impl<F: Family> CrossEdge<'_, F> {

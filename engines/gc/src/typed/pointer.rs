@@ -24,6 +24,10 @@ use crate::trace::{Edge, Family, Pointer, System, Trace};
 /// A brand, invariant in `'gc` (Q2).
 pub(crate) type Brand<'gc> = PhantomData<fn(&'gc ()) -> &'gc ()>;
 
+/// The name of the family that an object is of, invariant (typed.F8). It is Send and Sync, whatever `F` is: who has it
+/// is neither, by the heap that lies beside it.
+pub(crate) type Named<F> = PhantomData<fn(F) -> F>;
+
 macro_rules! pointer {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! X2  The shared heap is collected only together with all others, so edges into it need no entries. While all are
-//!     marked in slices a new tenant joins them.
+//!     marked in slices a new tenant joins them, and one that a finalizer makes before that is of them (collect.L7).
 //! X3  A tenant that has ended and of which something is still held from outside is a zombie: [`Ended`] says by what,
 //!     and its memory goes with the last object that is held, or with [`Runtime::collect_all`].
 //! X4  Collections happen when the outermost closure of a tenant ends (of the shared heap: when no other closure runs),
@@ -24,12 +24,12 @@ use std::rc::Rc;
 
 use super::cx::Cx;
 use super::view::HeapView;
-use crate::heap::collect::collect;
+use crate::heap::collect::{collect, try_collect};
 use crate::heap::config::Config;
 use crate::heap::counts::Holds;
 use crate::heap::incremental::{Budget, Incremental, Progress, begin_marking};
 use crate::heap::kind::Origin;
-use crate::heap::set::Busy;
+use crate::heap::set::{Busy, ROUNDS};
 use crate::heap::source::Source;
 use crate::heap::state::Heap;
 use crate::heap::timer::{Pressure, Relief, collect_due};
@@ -119,9 +119,9 @@ impl Runtime {
     /// Collects all heaps together: the shared one, zombies, and cycles through several.
     ///
     /// # Errors
-    /// A closure of a tenant is running.
+    /// A closure of a tenant is running, or a finalizer asked; or each of several rounds of finalizers made a tenant.
     pub fn collect_all(&self, reason: Reason) -> Result<(), Busy> {
-        collect_world(&self.world.heaps(), reason)
+        collect_world(&self.shared, reason)
     }
 
     /// Begins to collect all heaps together in slices, which are done by allocations and at the ends of closures where
@@ -238,12 +238,19 @@ impl Runtime {
     }
 }
 
-fn collect_world(heaps: &[Rc<Heap>], reason: Reason) -> Result<(), Busy> {
-    let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
-    // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
-    // handles; all edges are told (typed.F3, values.J1), and none comes from outside of the set. The world is a runtime's own: no
-    // other roots exist.
-    unsafe { collect(&set, reason, &mut ()) }
+/// Collects all heaps of the shared heap's world, also those that finalizers make when the others are swept first.
+fn collect_world(shared: &Heap, reason: Reason) -> Result<(), Busy> {
+    for _ in 0..ROUNDS {
+        let heaps = shared.world.heaps();
+        let set: Vec<&Heap> = heaps.iter().map(Rc::as_ref).collect();
+        // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
+        // handles; all edges are told (typed.F3, values.J1), and none comes from outside of the set (collect.L7). The
+        // world is a runtime's own: no other roots exist.
+        if unsafe { try_collect(&set, reason, &mut ()) }? {
+            return Ok(());
+        }
+    }
+    Err(Busy::Collecting)
 }
 
 /// Begins to mark all heaps of the shared heap's world, which are then collected together.
@@ -261,7 +268,7 @@ fn advance_world(shared: &Heap) -> Result<(), Busy> {
         if let Ok(true) = unsafe { shared.advance_overdue(reason, &mut ()) } {
             return Ok(());
         }
-        return collect_world(&shared.world.heaps(), reason);
+        return collect_world(shared, reason);
     }
     if let Some(reason) = shared.begin_due() {
         return begin_world(shared, reason).map(drop);

@@ -15,9 +15,9 @@ use core::ptr::NonNull;
 use std::rc::Rc;
 
 use super::cx::{Cx, Foreign};
-use super::pointer::{Brand, Gc};
+use super::pointer::{Brand, Gc, Named};
 use super::tenant::Runtime;
-use crate::counted::{Cc, Cycles, Held};
+use crate::counted::{Cc, Cycles, Held, Number};
 use crate::heap::kind::Finalize;
 use crate::heap::roots::{From, RootId};
 use crate::heap::set::Busy;
@@ -53,9 +53,11 @@ unsafe impl<T: Trace> Trace for Counted<'_, T> {
 /// A pointer of a counted value to an object. Anywhere else it acts like a handle.
 pub struct Anchor<F: Family> {
     heap: Rc<Heap>,
+    /// The number that the entry has, which is no tenant's while the entry is there (source.S5).
+    _number: Number,
     id: RootId,
     object: NonNull<u8>,
-    to: PhantomData<F>,
+    to: Named<F>,
 }
 
 impl<F: Family> Anchor<F> {
@@ -111,11 +113,12 @@ impl<'gc> Cx<'gc> {
         gc: Gc<'gc, F::At<'gc>>,
     ) -> Result<Anchor<F>, Foreign> {
         let heap = self.own();
-        let number = cycles.number_in(&heap.world).ok_or(Foreign)?;
+        let (own, number) = Number::in_world(cycles, &heap.world).ok_or(Foreign)?;
         // SAFETY: pointer.Q1: it is alive, and of this heap.
         let id = unsafe { heap.root(gc.raw(), From::Heap(number)) };
         Ok(Anchor {
             heap: heap.this(),
+            _number: own,
             id,
             object: gc.raw(),
             to: PhantomData,
@@ -136,10 +139,11 @@ impl Cycles {
     /// whatever it goes through. Stops the program for as long as marking everything takes.
     ///
     /// # Errors
-    /// A closure of a tenant is running, or the collector is not of this runtime; nothing was collected.
+    /// A closure of a tenant is running, or a finalizer or destructor asked; or the collector is not of this runtime;
+    /// nothing was collected.
     pub fn collect_with(&self, runtime: &Runtime, reason: Reason) -> Result<(), Busy> {
         // SAFETY: no closure runs (it is refused otherwise), so all objects that can be used later are reached from
-        // handles and anchors; these are all heaps of a world that is a runtime's own.
-        unsafe { self.collect_with_heaps(&runtime.heaps(), reason) }
+        // handles and anchors; the world is a runtime's own.
+        unsafe { self.collect_with_world(&runtime.world().0, reason) }
     }
 }

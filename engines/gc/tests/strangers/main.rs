@@ -9,6 +9,8 @@
 //!
 //! Not here: random graphs of the same (`random`), what does not compile (the head of `typed`).
 
+mod calling;
+mod finalizing;
 mod random;
 
 use std::cell::RefCell;
@@ -251,6 +253,79 @@ fn an_anchor_of_another_runtime_is_no_excuse_for_an_entry() {
     assert_eq!((cycles.counts().boxes, z.heap().root_count()), (0, 0));
 }
 
+/// The number of its collector went to the next tenant, whose edges its entry then seemed to be.
+#[test]
+fn an_anchor_is_a_root_longer_than_its_collector_lives() {
+    let runtime = Runtime::new(config());
+    let a = runtime.tenant("a", usize::MAX);
+    let cycles = runtime.cycles();
+    let anchor: Anchor<String> = a.enter(|cx| {
+        let text = cx.alloc(text(1)).expect("memory");
+        cx.anchor(&cycles, text).expect("its own")
+    });
+    drop(cycles);
+    // Some number of these would be the old one.
+    let new: Vec<Tenant> = (0..4).map(|_| runtime.tenant("new", usize::MAX)).collect();
+    let others = runtime.cycles();
+    runtime.collect_all(Reason::Asked).expect("at rest");
+    others
+        .collect_with(&runtime, Reason::Asked)
+        .expect("at rest");
+    overwrite(&a);
+    a.enter(|cx| assert_eq!(**anchor.open(cx).expect("its own"), text(1)));
+    drop((new, anchor));
+    assert_eq!(a.heap().root_count(), 0);
+}
+
+/// A counted value that an object holds, and that nothing can read any more, is destroyed by the first collection; the
+/// second one looked for its pointers.
+#[test]
+fn a_counted_value_that_is_forgotten_is_dropped_once() {
+    object! { struct Holders<'gc> { natives: Locked<Vec<Counted<'gc, Native>>> } }
+    type Forget = fn(&Tenant, Cc<Native>) -> Option<Handle<Holders<'static>>>;
+    let ways: [Forget; 2] = [
+        |tenant, native| {
+            tenant.enter(|cx| std::mem::forget(cx.hold(native).expect("its own")));
+            None
+        },
+        |tenant, native| {
+            tenant.enter(|cx| {
+                let natives = vec![cx.hold(native).expect("its own")];
+                let natives = Locked::new(natives);
+                let holders = cx.alloc(Holders { natives }).expect("memory");
+                std::mem::forget(holders.natives.borrow_mut(cx));
+                Some(cx.keep(holders, "holders"))
+            })
+        },
+    ];
+    for forget in ways {
+        let runtime = Runtime::new(config());
+        let a = runtime.tenant("a", usize::MAX);
+        let cycles = runtime.cycles();
+        let native = |next, number| {
+            cycles.cc(Native {
+                to: Field::default(),
+                next: Field::new(next),
+                name: text(number),
+            })
+        };
+        let kept = forget(&a, native(Some(native(None, 2)), 1));
+        for _ in 0..3 {
+            cycles
+                .collect_with(&runtime, Reason::Asked)
+                .expect("at rest");
+            // The bytes of what was dropped are others' now.
+            std::hint::black_box([0x41u8; 200].map(|byte| vec![byte; 64]));
+        }
+        assert_eq!((cycles.counts().values, cycles.counts().panics), (0, 0));
+        let left = u64::from(kept.is_none());
+        drop(kept);
+        a.collect().expect("at rest");
+        a.shrink();
+        assert_eq!(cycles.counts().boxes, left, "one, if no object holds it");
+    }
+}
+
 #[test]
 fn a_guard_that_was_leaked_is_harmless() {
     let leak = |tenant: &Tenant, kept: &Handle<Holder<'static>>| {
@@ -370,6 +445,14 @@ fn a_finalizer_may_allocate_in_a_heap_that_is_collected_with_its_own() {
 /// that one of these made was not seen.
 #[test]
 fn no_finalizer_runs_between_the_graph_of_counted_values_and_the_verdict() {
+    between_graph_and_verdict(&config());
+    between_graph_and_verdict(&Config {
+        sweep_in_pause: true,
+        ..config()
+    });
+}
+
+fn between_graph_and_verdict(config: &Config) {
     thread_local!(static FOUND: RefCell<Option<Cc<Native>>> = const { RefCell::new(None) });
     /// Makes a pointer of a weak one.
     struct Finds(skinflint_gc::cc::Weak<Native>);
@@ -385,7 +468,7 @@ fn no_finalizer_runs_between_the_graph_of_counted_values_and_the_verdict() {
             let _ = self.0.collect();
         }
     }
-    let runtime = Runtime::new(config());
+    let runtime = Runtime::new(config.clone());
     let cycles = runtime.cycles();
     let (a, b) = (
         runtime.tenant("a", usize::MAX),

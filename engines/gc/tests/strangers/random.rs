@@ -55,7 +55,7 @@ counted! {
     }
 }
 
-/// The edges of a node in the model. `None` for a list: its guard was leaked.
+/// The edges of a node in the model. `None` for a list: its guard was leaked, and what is in it is told no more.
 #[derive(Clone, Default)]
 struct Edges {
     tenant: usize,
@@ -64,8 +64,8 @@ struct Edges {
     boxed: Option<Vec<u64>>,
     weak: Option<u64>,
     pair: Option<(u64, u64)>,
-    cross: Vec<u64>,
-    native: Vec<u64>,
+    cross: Option<Vec<u64>>,
+    native: Option<Vec<u64>>,
 }
 
 #[derive(Clone, Default)]
@@ -97,6 +97,8 @@ impl Edges {
             tenant,
             list: Some(Vec::new()),
             boxed: Some(Vec::new()),
+            cross: Some(Vec::new()),
+            native: Some(Vec::new()),
             ..Edges::default()
         }
     }
@@ -120,6 +122,17 @@ fn fresh<'gc>(cx: Cx<'gc>, id: u64, dies: Option<Kept>) -> Gc<'gc, Node<'gc>> {
         dies: Opaque(dies),
     };
     cx.alloc(node).expect("memory")
+}
+
+impl Native {
+    fn fresh(id: u64) -> Native {
+        Native {
+            id,
+            text: text(id),
+            to: Field::default(),
+            next: Field::new(None),
+        }
+    }
 }
 
 fn of(tenant: usize) -> usize {
@@ -232,18 +245,18 @@ impl World {
                     write_weak(what, (&from, edges), (cx, right), ends, new);
                 }
                 9 => {
-                    if let Some(beside) = beside {
+                    if let (Some(beside), Some(ids)) = (beside, &mut edges.cross) {
                         let edge = cx.cross_edge(&kept[mate][&beside]).expect("its own");
                         from.cross.borrow_mut(right).push(edge);
-                        edges.cross.push(beside);
+                        ids.push(beside);
                     }
                 }
                 10 => {
-                    if let Some(native) = native {
+                    if let (Some(native), Some(ids)) = (native, &mut edges.native) {
                         let cc = self.natives[of(tenant)][&native].clone();
                         let held = cx.hold(cc).expect("its own");
                         from.native.borrow_mut(right).push(held);
-                        edges.native.push(native);
+                        ids.push(native);
                     }
                 }
                 11 => {
@@ -255,7 +268,12 @@ impl World {
                         edges.to.push(to);
                     }
                 }
-                12 => leak(&from, edges, right, target, to % 7),
+                12 => {
+                    // What only the guard that is leaked holds.
+                    let held = cx.hold(self.cycles[of(tenant)].cc(Native::fresh(new)));
+                    let held = held.expect("its own");
+                    leak(&from, edges, right, (target, held), to % 7);
+                }
                 // What nothing else leads to, neither before nor after the write.
                 13 => push(
                     &from.boxed,
@@ -321,9 +339,10 @@ impl World {
             if let Some(id) = open.pop() {
                 if nodes.insert(id) {
                     let edges = &self.nodes[&id];
-                    let lists = edges.list.iter().chain(&edges.boxed).flatten();
-                    open.extend(lists.chain(&edges.next).chain(&edges.cross));
-                    open_natives.extend(&edges.native);
+                    let lists = edges.list.iter().chain(&edges.boxed);
+                    let lists = lists.chain(&edges.cross).flatten();
+                    open.extend(lists.chain(&edges.next));
+                    open_natives.extend(edges.native.iter().flatten());
                 }
             } else if let Some(id) = open_natives.pop() {
                 if natives.insert(id) {
@@ -440,9 +459,12 @@ impl World {
                 );
                 open.extend(pair.value().filter(|_| alive.contains(&key)));
             }
-            let cross = node.cross.borrow();
-            assert_eq!(cross.len(), edges.cross.len());
-            for (edge, id) in cross.iter().zip(&edges.cross) {
+            let cross = edges.cross.as_ref().map(|ids| (node.cross.borrow(), ids));
+            for (cross, ids) in cross.iter() {
+                assert_eq!(cross.len(), ids.len());
+            }
+            let cross = cross.iter().flat_map(|(cross, ids)| cross.iter().zip(*ids));
+            for (edge, id) in cross {
                 let mate = tenant ^ 1;
                 crossing.push(self.tenants[mate].enter(|cx| {
                     let node = edge.open(cx).expect("its own");
@@ -450,9 +472,11 @@ impl World {
                     (mate, cx.keep(node, "compared"))
                 }));
             }
-            let held = node.native.borrow();
-            assert!(held.iter().map(|cc| cc.id).eq(edges.native.iter().copied()));
-            natives.extend(held.iter().map(|cc| (of(tenant), Cc::clone(cc))));
+            if let Some(ids) = &edges.native {
+                let held = node.native.borrow();
+                assert!(held.iter().map(|cc| cc.id).eq(ids.iter().copied()));
+                natives.extend(held.iter().map(|cc| (of(tenant), Cc::clone(cc))));
+            }
             let _ = cx;
         }
     }
@@ -546,17 +570,25 @@ fn write_weak<'gc>(
     }
 }
 
-/// Writes through a guard that is leaked, one time in seven.
+/// Writes through a guard that is leaked, or leaks one of what is not written, four times in seven.
 fn leak<'gc>(
     from: &Node<'gc>,
     edges: &mut Edges,
     right: Cx<'_>,
-    target: Gc<'gc, Node<'gc>>,
+    (target, native): (Gc<'gc, Node<'gc>>, Counted<'gc, Native>),
     chance: u64,
 ) {
     let (list, ids) = match chance {
         0 => (&from.list, &mut edges.list),
         1 => (&*from.boxed, &mut edges.boxed),
+        2 if edges.native.take().is_some() => {
+            let mut guard = from.native.borrow_mut(right);
+            guard.push(native);
+            return std::mem::forget(guard);
+        }
+        3 if edges.cross.take().is_some() => {
+            return std::mem::forget(from.cross.borrow_mut(right));
+        }
         _ => return,
     };
     if ids.take().is_some() {
@@ -577,7 +609,7 @@ impl Drop for Say {
 }
 
 /// How many times the seeds of every day, by `SKINFLINT_TIMES`: by hand, for millions of operations.
-fn times() -> u64 {
+pub(super) fn times() -> u64 {
     std::env::var("SKINFLINT_TIMES").map_or(1, |times| times.parse().expect("a number"))
 }
 
@@ -613,6 +645,22 @@ fn two_runtimes_collected_in_one_go() {
         ..Config::default()
     };
     runs(4, 3_000, &config);
+}
+
+#[test]
+fn two_runtimes_swept_within_the_pause() {
+    for (background, incremental) in [(false, None), (true, slices())] {
+        let config = Config {
+            sweep_in_pause: true,
+            background,
+            incremental,
+            verify: true,
+            poison: true,
+            mark_stack: Some(3),
+            ..Config::default()
+        };
+        runs(2, 3_000, &config);
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::heap::clock::Clock;
 use crate::heap::collect::{conclude, mark_all};
 use crate::heap::roots::From;
 use crate::heap::set::Collecting;
-use crate::heap::set::{Busy, NoUnwind, Refused, Roots, refuse};
+use crate::heap::set::{Busy, NoUnwind, Refused, Roots, lacks_heaps, refuse};
 use crate::heap::state::Marking;
 use crate::heap::state::{Heap, Pauses};
 use crate::heap::tracer::Tracer;
@@ -185,12 +185,18 @@ pub unsafe fn begin_marking(
     let mut flags = vec![false; first.world.numbers()];
     let mut members = Vec::new();
     for heap in set {
-        heap.abandon_marking();
-        heap.retire();
         // A heap that is named twice counts once.
         if !core::mem::replace(&mut flags[heap.id as usize], true) {
             members.push(Rc::downgrade(&heap.this()));
         }
+    }
+    // A finalizer has just made a heap (collect.L7): the caller asks again, with that one.
+    if lacks_heaps(set, &flags) {
+        return Ok(false);
+    }
+    for heap in set {
+        heap.abandon_marking();
+        heap.retire();
     }
     let mut tracer = Tracer::marking(flags.clone(), first.world.config.mark_stack);
     tracer.steps = Some(Box::default());
