@@ -404,7 +404,7 @@ fn held(args: &CargoTestArgs, tests: &[Test], tally: &mut Tally) -> Result<Vec<C
             checked.failed = Some(format!("the test failed ({})", done.status));
         }
         let is_held = tally.count(&checked);
-        if !args.json && !(args.quiet && is_held) {
+        if !(args.json || args.quiet && is_held) {
             let mut out = io::stdout().lock();
             out.write_all(skinflint_check::text(&checked).as_bytes())?;
             if checked.failed.is_some() {

@@ -715,6 +715,7 @@ fn marks(report: &Report) -> Vec<MarkRow> {
         time_ns: s * SECOND,
         live_usable_bytes: live * tenths / 10,
         live_blocks: 1000 * tenths,
+        peak_live_usable_bytes: live * tenths / 10,
         allocations: 90_000 * tenths,
         requested_bytes: 9 * MIB * tenths,
     })
