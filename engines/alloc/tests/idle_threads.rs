@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
-use skinflint_alloc::check::{check_invariants, hasten_purger, takes_from_idle};
+use skinflint_alloc::check::{check_invariants, hasten_purger, sweep_no_peak, takes_from_idle};
 use skinflint_alloc::{allow_purger, free, malloc, options, trim};
 
 const THREADS: usize = 200;
@@ -184,6 +184,8 @@ fn what_idle_threads_hold_goes_back() {
     // SAFETY: null is allowed.
     unsafe { options::begin(std::ptr::null()) };
     allow_purger(true);
+    // It would leave little to give back.
+    sweep_no_peak();
     let before_kb = rss_kb();
     // The purger first: later it sleeps for an hour.
     for by in [By::Purger, By::Trim] {

@@ -9,11 +9,17 @@
 use skinflint_base::sync::Ordering;
 
 use super::{idle, purger};
-use crate::heaps::{hints, pool, tls};
+use crate::heaps::{hints, pool, slow, tls};
 
 /// Makes the purger tick faster, for tests.
 pub fn hasten_purger(tick_ms: u32) {
     purger::set_tick_ms(tick_ms);
+}
+
+/// Has no peak sweep what threads hold, for tests of what else does.
+pub fn sweep_no_peak() {
+    // ORDER: a hint.
+    slow::PEAK_LOOK.store(u32::MAX, Ordering::Relaxed);
 }
 
 /// Starts the purger if it does not run, whether there is something to do or not.

@@ -278,10 +278,8 @@ fn what_nothing_can_be_loaded_into_is_refused_with_the_reason() {
     // What traces it is this process.
     let traced = Running::start(bench.command(program("talk")));
     // SAFETY: no memory is involved; it is let go when this thread ends.
-    assert_eq!(
-        unsafe { libc::ptrace(libc::PTRACE_SEIZE, traced.pid, 0, 0) },
-        0
-    );
+    let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, traced.pid, 0, 0) };
+    assert_eq!(seized, 0);
     refused(traced.pid, &["is tracing it", "end that first"]);
 }
 

@@ -85,6 +85,15 @@ fn pages() -> u32 {
     heaps().map(|heap| heap.pages.load(Ordering::Relaxed)).sum() // ORDER: numbers by themselves
 }
 
+/// Ends the work of threads when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed); // ORDER: a number by itself
+    }
+}
+
 /// See it fail: with ENOUGH at half a million, and without the barrier in `take_all`, blocks are given out twice within the
 /// first minute.
 #[test]
@@ -102,6 +111,8 @@ fn threads_at_work_lose_no_block_and_share_none_while_another_takes() {
         allow(true);
         let stop = AtomicBool::new(false);
         let wrong: usize = std::thread::scope(|scope| {
+            // Also if a check fails: the scope waits for its threads.
+            let end = End(&stop);
             let threads: Vec<_> = (1..=3).map(|thread| (thread, &stop)).collect();
             let threads: Vec<_> = threads
                 .into_iter()
@@ -117,7 +128,7 @@ fn threads_at_work_lose_no_block_and_share_none_while_another_takes() {
                     trim();
                 }
             }
-            stop.store(true, Ordering::Relaxed); // ORDER: numbers by themselves
+            drop(end);
             threads
                 .into_iter()
                 .map(|thread| thread.join().expect("ends"))
