@@ -30,6 +30,7 @@ use crate::options::NameOptions;
 
 pub const HELP: &str = "\
 Examples:
+  skinflint cargo-test                              # the same as: cargo skinflint test
   cargo skinflint test                              # budgets of skinflint.toml beside Cargo.toml
   cargo skinflint test --peak-live 1MiB             # the same budget for each test
   cargo skinflint test -p app --release -- cache::  # options of cargo test; tests with this in their name
