@@ -16,6 +16,7 @@
 use skinflint_base::sync::Ordering;
 use skinflint_pages::{PAGE, populate};
 
+use super::clean;
 use crate::mechanism::class;
 use crate::mechanism::heap::Heap;
 use crate::mechanism::span::Span;
@@ -58,7 +59,10 @@ impl Heap {
         let left = fresh & !(((1 << pages) - 1) << page);
         self.fresh[class].store(left as u16, Ordering::Relaxed); // ORDER: as above
         if pages > 1 {
-            populate::populate(start + page as usize * PAGE, pages as usize);
+            let from = start + page as usize * PAGE;
+            populate::populate(from, pages as usize);
+            // SAFETY: the lock is held, and resident they are clean no more (holes.O2).
+            unsafe { clean::forget_clean(self, span, from, from + pages as usize * PAGE) };
         }
     }
 }

@@ -96,9 +96,9 @@ fn a_realloc_to_an_address_that_no_program_has_is_damage() {
             .totals
             .reallocs
     };
-    assert_eq!(with((1 << 47) - 16, 16), 1);
-    assert_eq!(with(1 << 47, 16), 0);
-    assert_eq!(with(HEAP + 0x20, 1 << 47), 0);
+    assert_eq!(with((1 << 48) - 16, 16), 1);
+    assert_eq!(with(1 << 48, 16), 0);
+    assert_eq!(with(HEAP + 0x20, 1 << 48), 0);
     assert_eq!(with(0, 16), 0);
 }
 

@@ -280,7 +280,7 @@ fn a_block_that_is_moved_onto_another_ends_that_one() {
 
 #[test]
 fn what_lies_beyond_a_programs_addresses_is_damage() {
-    let limit = 1 << 47;
+    let limit = 1 << 48;
     for (addr, usable, is_there) in [
         (limit - 0x1000, 0x10, true),
         (limit, 0x10, false),
