@@ -170,7 +170,7 @@ impl Heap {
             let slots = pages as usize * 4096 / info.size as usize;
             let units = units_for(slots);
             let offset = pool.region.desc_alloc(units)?;
-            // Those that are clean are no peak before blocks are taken from them (clean.K1).
+            // Clean pages raise no peak until blocks are taken from them (clean.K1).
             pool.absent_pages += pages;
             let Some(run) = pool.take(pages, 1) else {
                 pool.region.desc_free(offset, units);
