@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   options ─► purger, pace ─► holes, trim ─► batch ─► the OS        reserve ─► cgroup        sample ─► stats ─► stats_text
-//!      ├─► names, parent              ├─► mesh     └─► rights
+//!      ├─► names, parent              ├─► mesh     └─► rights       sparse, peak: before a peak rises
 //!      └─► harden, fit, check        cold                      table: what heaps call of all this
 //! ```
 //!
