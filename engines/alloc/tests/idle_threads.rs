@@ -123,6 +123,16 @@ impl Waiting {
     }
 }
 
+/// Lets the threads, which all wait, end when it is dropped.
+struct Leave<'a>(&'a Waiting);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.end.store(true, Ordering::Relaxed); // ORDER: the barrier orders it
+        self.0.meet.wait();
+    }
+}
+
 fn threads_that_wait(by: By, kept: usize, most: usize, before_kb: usize) {
     // A tick of an hour is none.
     hasten_purger(if by == By::Purger { 20 } else { 3_600_000 });
@@ -140,43 +150,48 @@ fn threads_that_wait(by: By, kept: usize, most: usize, before_kb: usize) {
                 .expect("a thread");
         }
         waiting.meet.wait();
-        let floor_kb = floor_kb(&waiting.live.lock().expect("no panic"));
-        let each_kb = EACH_KB + if takes_from_idle() { 0 } else { OTHER_KB };
-        let most_kb = before_kb + THREADS * each_kb + floor_kb * 115 / 100;
-        let full_kb = rss_kb();
-        assert!(
-            full_kb > before_kb + THREADS * 100,
-            "{full_kb}: they hold nothing to give back"
-        );
-        let mut now_kb = full_kb;
-        for round in 0..if by == By::Trim { 2 } else { TRIES } {
-            if by == By::Trim {
-                trim();
-            } else {
-                std::thread::sleep(Duration::from_millis(5)); // CLOCK: poll step of a bounded wait
-            }
-            now_kb = rss_kb();
-            if now_kb <= most_kb {
-                break;
-            }
-            assert!(
-                !takes_from_idle() || by == By::Purger,
-                "one trim was not enough: {now_kb}"
-            );
-            // Seldom enough that they are idle in between, for the purger.
-            if !takes_from_idle() && round % 40 == 0 {
-                waiting.wake();
-            }
-        }
-        check_invariants(3).expect("while they wait");
-        waiting.end.store(true, Ordering::Relaxed); // ORDER: as above
-        waiting.meet.wait();
-        let each_kb = now_kb.saturating_sub(before_kb) / THREADS;
-        assert!(
-            now_kb <= most_kb,
-            "{by:?}, {kept} kept of {most} bytes at most: {each_kb} KB a thread, {now_kb} of at most {most_kb}"
-        );
+        // Also if a check fails: the scope waits for its threads.
+        let _leave = Leave(&waiting);
+        goes_back(&waiting, by, (kept, most), before_kb);
     });
+}
+
+/// Sees what they hold go back, while they wait.
+fn goes_back(waiting: &Waiting, by: By, (kept, most): (usize, usize), before_kb: usize) {
+    let floor_kb = floor_kb(&waiting.live.lock().expect("no panic"));
+    let each_kb = EACH_KB + if takes_from_idle() { 0 } else { OTHER_KB };
+    let most_kb = before_kb + THREADS * each_kb + floor_kb * 115 / 100;
+    let full_kb = rss_kb();
+    assert!(
+        full_kb > before_kb + THREADS * 100,
+        "{full_kb}: they hold nothing to give back"
+    );
+    let mut now_kb = full_kb;
+    for round in 0..if by == By::Trim { 2 } else { TRIES } {
+        if by == By::Trim {
+            trim();
+        } else {
+            std::thread::sleep(Duration::from_millis(5)); // CLOCK: poll step of a bounded wait
+        }
+        now_kb = rss_kb();
+        if now_kb <= most_kb {
+            break;
+        }
+        assert!(
+            !takes_from_idle() || by == By::Purger,
+            "one trim was not enough: {now_kb}"
+        );
+        // Seldom enough that they are idle in between, for the purger.
+        if !takes_from_idle() && round % 40 == 0 {
+            waiting.wake();
+        }
+    }
+    check_invariants(3).expect("while they wait");
+    let each_kb = now_kb.saturating_sub(before_kb) / THREADS;
+    assert!(
+        now_kb <= most_kb,
+        "{by:?}, {kept} kept of {most} bytes at most: {each_kb} KB a thread, {now_kb} of at most {most_kb}"
+    );
 }
 
 #[test]

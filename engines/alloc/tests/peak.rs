@@ -7,7 +7,6 @@
 //!
 //! One test: the peak is the process's.
 
-use std::sync::Barrier;
 use std::sync::mpsc::channel;
 
 use skinflint_alloc::check::check_invariants;
@@ -48,21 +47,22 @@ fn use_size(size: usize) {
 #[test]
 fn what_threads_hold_free_goes_before_others_raise_the_peak() {
     let before_kb = peak_kb();
-    let meet = Barrier::new(THREADS + 1);
     std::thread::scope(|scope| {
+        // Dropped with this closure, also if it panics: then the threads end.
+        let mut ends = Vec::new();
         for _ in 0..THREADS {
             let (done, wait) = channel();
-            let meet = &meet;
+            let (end, ended) = channel::<()>();
             let run = move || {
                 SIZES.for_each(|step| use_size(step * 192));
                 done.send(()).expect("the test waits");
-                meet.wait();
+                let _ = ended.recv();
             };
             let thread = std::thread::Builder::new().stack_size(64 << 10);
             thread.spawn_scoped(scope, run).expect("a thread");
+            ends.push(end);
             wait.recv().expect("a thread that has freed");
         }
-        meet.wait();
     });
     check_invariants(3).expect("at the end");
     let each_kb = (peak_kb() - before_kb) / THREADS;
