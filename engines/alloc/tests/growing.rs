@@ -5,7 +5,7 @@
 //!   thread   16 B ─► … ─► 60 KB, through every class ─► text ─┐ all meet with a text each ─► freed      round after round
 //! ```
 //!
-//! One test: the peak is the process's.
+//! One test: the peak is the process's. The purger is on, as in a program: without it no peak is swept, either.
 
 use std::sync::Barrier;
 
@@ -15,8 +15,8 @@ use skinflint_alloc::{allow_purger, free, realloc};
 const THREADS: usize = 64;
 const ROUNDS: usize = 12;
 const END: usize = 60_000;
-/// A thread's texts, its stack, its heap's own data, and what it may hold: a 64th of 4 MiB. Without the bound it is 475 and more.
-const EACH_KB: usize = 420;
+/// A thread's texts, its stack, its heap's own data, and what it may hold: a 64th of 4 MiB. With it 311 to 358, without the bound 422 and more, beside ten runnable threads.
+const EACH_KB: usize = 390;
 
 fn peak_kb() -> usize {
     let text = std::fs::read_to_string("/proc/self/status").expect("this process");
@@ -46,9 +46,12 @@ fn text(seed: usize) -> *mut u8 {
 
 #[test]
 fn what_growing_texts_leave_behind_is_bounded() {
-    allow_purger(false);
+    allow_purger(true);
     let before_kb = peak_kb();
+    let mut peaks_kb = Vec::new();
     for _ in 0..ROUNDS {
+        // The peak from here on: each round has one.
+        std::fs::write("/proc/self/clear_refs", "5").expect("the kernel of this process");
         let meet = Barrier::new(THREADS);
         std::thread::scope(|scope| {
             for seed in 1..=THREADS {
@@ -63,8 +66,11 @@ fn what_growing_texts_leave_behind_is_bounded() {
                 thread.spawn_scoped(scope, run).expect("a thread");
             }
         });
+        peaks_kb.push(peak_kb());
     }
     check_invariants(3).expect("at the end");
-    let each_kb = (peak_kb() - before_kb) / THREADS;
+    // The median: threads that lose their processor amid a `realloc` all hold two texts, and raise one round's.
+    peaks_kb.sort_unstable();
+    let each_kb = peaks_kb[ROUNDS / 2].saturating_sub(before_kb) / THREADS;
     assert!(each_kb < EACH_KB, "{each_kb} KiB a thread");
 }

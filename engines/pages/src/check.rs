@@ -52,7 +52,10 @@ impl Pool {
         )?;
         let touched = self.used_pages + self.dirty_pages + self.claimed_pages;
         hold(touched == self.touched_pages, "touched pages miscounted")?;
-        // (What was absent may have been touched since the last take: the maximum follows at the next.)
+        hold(
+            self.touched_max >= self.resident(),
+            "a maximum below what it is the maximum of",
+        )?;
         let sum = touched + self.clean_pages + self.hole_pages + self.lost_pages;
         hold(sum == self.known_pages, "pages do not add up to the heap")
     }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! C1  No search finds a claimed run: neighbours do not join it, `take` does not see it.
-//! C2  The touched pages, less those that the caller knows to be absent, pass their old maximum only while at most `slack_pages` dirty ones lie
-//!     unused: holes are purged before the resident memory grows.
+//! C2  The touched pages, less those that the caller knows to be absent, pass their old maximum only while at most
+//!     `slack_pages` dirty ones lie unused: holes are purged before the resident memory grows.
 //! C3  A program that has purged half its maximum for C2 without growing by as much works at its ceiling: what is
 //!     purged is wanted again. So `learned_pages` more may lie unused, an eighth of the maximum for each half purged, a
 //!     quarter at most; both are gradually forgotten.
@@ -147,10 +147,18 @@ impl Pool {
     /// Purges as many dirty pages as the touched pages are above their maximum, and no fewer than pay for the call
     /// (C2). The pages taken last are not resident yet, so purging after the take is as good as before it.
     #[inline]
-    pub fn hold_down(&mut self) {
+    pub(crate) fn hold_down(&mut self) {
         if self.resident() > self.touched_max {
             self.hold_down_slow();
         }
+    }
+
+    /// Takes down how many pages in use are not resident, as the caller knows. If there were more of them the last time, what
+    /// has been touched since may be a new maximum (C2).
+    #[inline]
+    pub fn set_absent(&mut self, pages: u32) {
+        self.absent_pages = pages;
+        self.hold_down();
     }
 
     /// Lowers the most pages that were touched: of a run that raised it so many never were. To be called after the run was

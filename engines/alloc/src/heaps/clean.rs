@@ -22,7 +22,7 @@ use crate::mechanism::span::Span;
 /// Number of such pages that blocks were taken from: each is a fault if it is touched.
 pub static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Pages by which the peak is passed before the pool is asked to hold it: its call costs what some ten pages' counts do.
+/// Pages by which the peak is passed before the pool is told of it: its call costs what some ten pages' counts do.
 const AT_ONCE: u32 = 16;
 
 /// Notes that no page of a span was touched: it was made of pages that read as zero. The heap's lock is held.
@@ -63,6 +63,6 @@ fn forget(heap: &Heap, span: &Span, clean: u16, (from, to): (usize, usize)) {
     // ORDER: hints.
     let resident = TOUCHED.load(Ordering::Relaxed).saturating_sub(holes);
     if resident >= MOST.load(Ordering::Relaxed) + AT_ONCE {
-        with_pool(heap.holder(), |pool| pool.hold_down()); // K1
+        with_pool(heap.holder(), |_| ()); // K1: it takes down what is absent
     }
 }

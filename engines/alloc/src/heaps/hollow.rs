@@ -1,4 +1,4 @@
-//! Heaps that nobody has and that hold nothing: two of their three pages go back, and those of their magazines' entries.
+//! Heaps that no thread and no tenant has and that hold nothing: two of their three pages go back, and those of their magazines' entries.
 //!
 //! ```text
 //!   heap   [ magazines ][ magazines │ counts, lock, links ][ lists, kept runs ]
@@ -11,8 +11,8 @@
 //!
 //! Q1  What goes reads as zero, which means the same as what was there: no span is listed, no run is kept, a magazine
 //!     without room is empty and full. Only the current spans differ: null stands for [`EMPTY_SPAN`], and only a heap that
-//!     nobody has may have that (heap.H2).
-//! Q2  It is made hollow and filled under its lock, and by nobody while it is in use: whoever adopts or claims it fills it
+//!     is not in use may have that (heap.H2).
+//! Q2  It is made hollow and filled under its lock, and never while it is in use: a thread that adopts or claims it fills it
 //!     under the lock first.
 //!
 //! [`EMPTY_SPAN`]: crate::mechanism::heap::EMPTY_SPAN
@@ -35,7 +35,7 @@ const _: () = assert!(core::mem::offset_of!(Heap, budget) >= PAGE);
 const _: () = assert!(core::mem::offset_of!(Heap, partial) <= 2 * PAGE);
 const _: () = assert!(core::mem::size_of::<Heap>() <= 3 * PAGE);
 
-/// Notes that a heap was left. Its lock is held, or nobody else has it.
+/// Notes that a heap was left. Its lock is held, or no other thread has it.
 pub fn leave(heap: &Heap) {
     // ORDER: the lock is held.
     heap.hollow.store(hollowness::LEFT, Ordering::Relaxed);
@@ -84,7 +84,7 @@ pub unsafe fn step(heap: &Heap, now: bool, batch: &mut Batch) -> bool {
     false
 }
 
-/// Makes a heap whole again that somebody is about to use. Its lock is held.
+/// Makes a heap whole again that is about to be used. Its lock is held.
 pub fn fill(heap: &Heap) {
     // ORDER: the lock is held.
     if heap.hollow.swap(hollowness::NO, Ordering::Relaxed) == hollowness::HOLLOW {
@@ -93,7 +93,7 @@ pub fn fill(heap: &Heap) {
     }
 }
 
-/// Reports whether nobody has the heap, and nothing is in it. Its lock is held.
+/// Reports whether the heap is not in use, and nothing is in it. Its lock is held.
 fn holds_nothing(heap: &Heap) -> bool {
     let is_zero = |counts: &[&skinflint_base::sync::AtomicU32]| {
         // ORDER: the lock is held.

@@ -3,7 +3,7 @@
 //! ```text
 //!   global ─► malloc, free ─► refill, events ─► spans ─► pool          thread, private, tenant, fork: whose a heap is
 //!                    └─ large ─► runs ──────────────────┘                └─ retire, revoke: what it gives up, what is taken
-//!   hollow: what remains of a heap that nobody has
+//!   hollow: what remains of a heap that is not in use
 //!   nodes: which memory is near      changes, hints: what the purger is to look at
 //!   slow: the table by which all of them reach the services
 //! ```

@@ -50,7 +50,7 @@ pub fn with_pool<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     // SAFETY: POOL_LOCK is held, so this is the only reference.
     let pool = unsafe { &mut *POOL.get() };
     runs::take_deferred(pool);
-    pool.absent_pages = HOLES.load(Ordering::Relaxed); // ORDER: a hint
+    pool.set_absent(HOLES.load(Ordering::Relaxed)); // ORDER: a hint
     let result = work(pool);
     publish(pool);
     POOL_LOCK.unlock();
