@@ -14,6 +14,7 @@ pub mod batch;
 pub mod cgroup;
 pub mod check;
 pub mod cold;
+mod credit;
 #[cfg(feature = "fit")]
 pub mod fit;
 pub mod forms;

@@ -34,7 +34,7 @@ use super::holes::round::Round;
 use super::mesh::Mesh;
 use super::pace::{Pace, Part};
 use super::trim::purge_some;
-use super::{check, hidden, idle, reserve, rights};
+use super::{check, credit, hidden, idle, reserve, rights};
 use crate::heaps::hints::{START_PAGES, STARTER};
 use crate::heaps::pool::with_pool;
 use crate::heaps::{slow, tls};
@@ -397,6 +397,7 @@ impl Work {
             self.demand.note(pool.reused_dirty_total)
         });
         self.keep = keep.unwrap_or(0);
+        credit::round();
     }
 
     fn walked(&mut self, most: u32, batch: &mut Batch) -> bool {
