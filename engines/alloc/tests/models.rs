@@ -128,13 +128,12 @@ impl Span {
         self.blocks[block].with_mut(|content| *content += 1);
         here();
         let note = Note::Shared(&self.notifying);
-        assert!(remote::free(
-            self,
-            &self.slot_bits.remote,
-            1 << block,
-            note,
-            here
-        ));
+        let tell = || {
+            if remote::notify(self, note) {
+                here();
+            }
+        };
+        assert!(remote::free(self, &self.slot_bits.remote, 1 << block, tell));
     }
 
     /// The owner: uses what was freed, and gives the span away once it is empty and on no stack.

@@ -241,23 +241,33 @@ pub static NOTIFYING: AtomicU32 = AtomicU32::new(0);
 /// Frees a block of another thread's heap, or of a heap without a thread, or from a thread without a heap. Cost: one
 /// locked instruction, and two more for the first such free since the owner last looked.
 unsafe fn free_remote(p: *mut u8, span: &Span) {
-    let Some(slot) = span.slot_of(p as usize) else {
-        return fault::report(Fault::Misaligned, p);
+    let Some(slot) = span.slot_at(p as usize) else {
+        return misaligned(p);
     };
+    // The slot behind the last is not live either (span.S8).
     if !span.is_live(slot) {
-        return fault::report(Fault::Double, p);
+        return not_live(p, span);
     }
     // SAFETY: the slot is below `slots`.
     let word = unsafe { &span.slot_bits(slot / 64).remote };
+    let freed = remote::free(span, word, 1 << (slot % 64), || tell(span));
+    if !freed {
+        fault::report(Fault::Double, p);
+    }
+}
+
+/// Notifies a span's owner, and hints at its pages, which stay until the block's bit is set (F2).
+#[cold]
+#[inline(never)]
+fn tell(span: &Span) {
     let heap = tls::get();
     // SAFETY: this thread's heap, which stays (pool.G4).
     let heap = (!heap.is_null() && !tls::is_ended(heap)).then(|| unsafe { &*heap });
     let note = heap.map_or(Note::Shared(&NOTIFYING), |heap| Note::Own(&heap.notifying));
-    let freed = remote::free(span, word, 1 << (slot % 64), note, || match heap {
-        Some(heap) => hints::hint_from(heap, span.pages()),
-        None => hints::hint(span.pages()),
-    });
-    if !freed {
-        fault::report(Fault::Double, p);
+    if remote::notify(span, note) {
+        match heap {
+            Some(heap) => hints::hint_from(heap, span.pages()),
+            None => hints::hint(span.pages()),
+        }
     }
 }

@@ -261,7 +261,9 @@ fn free_elsewhere(heap: &Heap, span: &Span, blocks: &[*mut u8]) -> u32 {
         // SAFETY: a slot of the span.
         let word = unsafe { &span.slot_bits(slot / 64).remote };
         let note = Note::Own(&heap.notifying);
-        assert!(remote::free(span, word, 1 << (slot % 64), note, || told += 1));
+        assert!(remote::free(span, word, 1 << (slot % 64), || {
+            told += u32::from(remote::notify(span, note));
+        }));
     }
     told
 }
