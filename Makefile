@@ -1,5 +1,6 @@
 # Everything by one word. `make` alone lists the words.
 #
+#   make docs      writes docs/commands.md: what the program says of its commands
 #   make demo      checks what is needed, builds, records sqlite3 at real work, prints where its memory is
 #   make quick     formatting, lints, rules, and the proofs of the crates that changed (three minutes)
 #   make test      what every change must pass: builds, tests, the rules of the repository (fifteen minutes)
@@ -50,7 +51,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc aarch64 aarch64-machine
+.PHONY: help docs quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc aarch64 aarch64-machine
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -139,6 +140,11 @@ test: deps
 test-long: deps
 	python3 -B tests/tiers.py long
 	@echo "make test-long: everything held"
+
+# The chapter that the program itself writes; a test holds that it is up to date. The other chapters are written by hand.
+docs:
+	$(CARGO) run --quiet --locked -p skinflint-cli --bin skinflint -- man --markdown > target/commands.md
+	mv target/commands.md docs/commands.md
 
 # The rules, and the proofs (tests/proofs.toml) of the crates that differ from origin/main.
 quick:
@@ -304,7 +310,7 @@ js-test: js-deps build js
 js-engine-test: js-deps
 	sh js/engine-tests.sh
 
-# The pictures of the README, of what `make demo` has written.
+# The pictures of README and docs/, of what `make demo` has written.
 screenshots: demo browser-deps
 	@mkdir -p docs/screenshots
 	timeout 300 node $(BROWSER)/screenshots.mjs $(DEMO)/sqlite3.html docs/screenshots

@@ -105,10 +105,10 @@ class Dist:
         """What there is to read, and the recipes of docs/install.md, at their paths of the checkout: links among them are whole."""
         for name in ("README.md", "CHANGELOG.md", "GLOSSARY.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"):
             self.place(name, folder, name)
-        docs = os.path.join(self.root, "docs")
-        for name in sorted(os.listdir(docs)):
-            if name.endswith(".md"):
-                self.place(f"docs/{name}", folder, f"docs/{name}")
+        for at, _, names in os.walk(os.path.join(self.root, "docs")):
+            for name in (os.path.relpath(os.path.join(at, name), self.root) for name in sorted(names)):
+                if name.endswith(".md"):
+                    self.place(name, folder, name)
         for name in (*FORMATS, *RECIPES):
             self.place(name, folder, name)
 

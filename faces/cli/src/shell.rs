@@ -1,7 +1,9 @@
 //! `skinflint completions` and `skinflint man`: what shells and `man` want to know, out of the commands themselves.
 //!
 //! ```text
-//!   args::command() ─► clap_complete ─► bash, zsh, fish        ─► clap_mangen ─► skinflint.1, skinflint-run.1 …
+//!   args::command() ─► clap_complete ─► bash, zsh, fish
+//!                   ├► clap_mangen ───► skinflint.1, skinflint-run.1 …
+//!                   └► its long help ─► docs/commands.md
 //! ```
 //!
 //! H1  Nothing is written by hand: what help says, the pages and completions say.
@@ -22,7 +24,19 @@ Examples:
 pub const MAN_HELP: &str = "\
 Examples:
   skinflint man run | man -l -
-  skinflint man --dir ~/.local/share/man/man1";
+  skinflint man --dir ~/.local/share/man/man1
+  skinflint man --markdown > commands.md";
+
+/// What stands above the commands in Markdown.
+const MARKDOWN_HEAD: &str = "\
+# Commands
+
+This chapter is what the program says of itself: `skinflint man --markdown` prints it, `make docs` writes it, and the tests hold
+that it is up to date. `skinflint help COMMAND` prints the same on a terminal, `skinflint man COMMAND` as a manual page.
+";
+
+/// How wide a terminal the help in Markdown is made for.
+const MARKDOWN_COLUMNS: usize = 100;
 
 #[derive(ClapArgs, Debug)]
 pub struct CompletionsArgs {
@@ -40,6 +54,10 @@ pub struct ManArgs {
     /// Write the pages of all commands into this folder instead
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub dir: Option<PathBuf>,
+
+    /// Print the help of all commands as one file of Markdown instead
+    #[arg(long, conflicts_with_all = ["command", "dir"])]
+    pub markdown: bool,
 }
 
 /// Prints a shell's completions.
@@ -58,6 +76,12 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result<u8> {
 /// # Errors
 /// If there is no such command, or a page cannot be written.
 pub fn man(args: &ManArgs, command: Command) -> Result<u8> {
+    if args.markdown {
+        io::stdout()
+            .lock()
+            .write_all(markdown(command).as_bytes())?;
+        return Ok(0);
+    }
     let mut pages = pages(command);
     if let Some(folder) = &args.dir {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -111,4 +135,35 @@ fn roff(page: &Command) -> Result<Vec<u8>> {
 
 fn write_page(page: &Command, file: &Path) -> Result<()> {
     std::fs::write(file, roff(page)?).with_context(|| file.display().to_string())
+}
+
+/// Returns the long help of the program and of its commands, a heading each.
+fn markdown(command: Command) -> String {
+    let mut text = MARKDOWN_HEAD.to_owned();
+    for page in pages(command) {
+        let title = page.get_bin_name().unwrap_or("skinflint").to_owned();
+        let mut page = page.term_width(MARKDOWN_COLUMNS);
+        let help = page.render_long_help().to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let lines = lines.join("\n");
+        text += &format!("\n## {title}\n\n```text\n{}\n```\n", lines.trim());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chapter_of_commands_is_what_help_says() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        let chapter = std::fs::read_to_string(file).expect("docs/commands.md");
+        let said = markdown(crate::args::command());
+        let pairs = chapter.lines().zip(said.lines());
+        for (number, (written, said)) in pairs.enumerate() {
+            assert_eq!(written, said, "docs/commands.md:{}: make docs", number + 1);
+        }
+        assert_eq!(chapter.len(), said.len(), "docs/commands.md: make docs");
+    }
 }

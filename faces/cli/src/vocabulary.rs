@@ -81,6 +81,7 @@ const WORDS: &[(&str, &str)] = &[
     ("load-timeout", "SECONDS"),
     ("malloc", "MALLOC"),
     ("mark-signal", "SIGNAL"),
+    ("markdown", ""),
     ("markdown", "FILE"),
     ("marked-budgets", ""),
     ("max-objects", "N"),
