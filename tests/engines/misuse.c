@@ -4,10 +4,13 @@
  *
  *     misuse ─► one line for each fault that was not told, and the number of those that were
  */
+#define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "skinflint_engines.h"
 
@@ -288,6 +291,36 @@ static void counted(void)
     EXPECT(skinflint_weak_release(weak), HANDLE, "released before");
 }
 
+/* In a child of fork, whose parent's bus has no thread here. */
+static void a_bus_of_its_own(void)
+{
+    HOLDS(skinflint_pressure_press(SKINFLINT_NEAR, 60000, NULL) == 0);
+    HOLDS(skinflint_pressure_open() == 1 && skinflint_pressure_open() == 0);
+    HOLDS(skinflint_pressure_press(SKINFLINT_NEAR, 60000, NULL) == 1);
+    HOLDS(skinflint_pressure_close() == 1 && skinflint_pressure_close() == 0);
+}
+
+static void no_bus_to_close(void)
+{
+    HOLDS(skinflint_pressure_level() == SKINFLINT_CALM);
+    HOLDS(skinflint_pressure_close() == 0 && skinflint_pressure_close() == 0);
+}
+
+static void in_a_child(void (*act)(void))
+{
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(120); /* one that waits for a thread that is not there */
+        missed = 0;
+        act();
+        fflush(stdout);
+        _exit(missed != 0);
+    }
+    int status = -1;
+    HOLDS(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void pressure(void)
 {
     EXPECT(skinflint_pressure_press(SKINFLINT_CRITICAL, 1000, NULL), ARGUMENT, "skinflint_pressure_open first");
@@ -296,6 +329,8 @@ static void pressure(void)
     EXPECT(skinflint_pressure_press(0, 1000, NULL), ARGUMENT, "level 0");
     EXPECT(skinflint_pressure_press(4, 1000, NULL), ARGUMENT, "level 4");
     EXPECT(skinflint_pressure_relieve(0, 1000, NULL), ARGUMENT, "0 bytes");
+    in_a_child(a_bus_of_its_own);
+    in_a_child(no_bus_to_close);
     HOLDS(skinflint_pressure_close() == 1 && skinflint_pressure_close() == 0);
 }
 

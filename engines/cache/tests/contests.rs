@@ -62,12 +62,36 @@ fn half_of_what_is_allowed_comes_in_and_a_byte_more_does_not() {
 }
 
 #[test]
-fn a_cache_whose_tables_alone_are_too_much_has_no_entry_and_is_sound() {
+fn a_cache_whose_tables_alone_are_too_much_has_neither_entry_nor_table() {
     let cache = cache(100);
-    put(&cache, 1, 0);
-    let stats = cache.stats();
-    assert_eq!(stats.entries, 0);
-    assert!(stats.own_bytes > 100, "{stats:?}");
+    for key in 0..10 {
+        assert!(!put(&cache, key, 0));
+        assert_eq!((cache.stats().entries, cache.bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn a_small_limit_holds_whatever_the_number_of_shards() {
+    for limit in [1_000, 2_000, 4_096, 8_192, 20_000, 40_000] {
+        for shards in [1, 4, 64] {
+            let cache: Arc<Cache<u64, Of>> = Cache::named("small")
+                .limit_bytes(limit)
+                .shards(shards)
+                .build();
+            for key in 0..2_000 {
+                put(&cache, key, 100 + key as usize % 7 * 30);
+                let stats = cache.stats();
+                assert!(
+                    stats.bytes + stats.own_bytes <= limit,
+                    "{shards}: {stats:?}"
+                );
+            }
+            assert!(
+                limit < 4_096 || cache.stats().entries > 0,
+                "{limit}, {shards}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -400,8 +400,8 @@ fn a_listener_is_told_of_each_entry_once_with_its_way() {
         }
     }
     compare(&ways, &cache.stats());
-    let ways_met = ways.lock().expect("no panic").len();
-    assert_eq!(ways_met, 7, "each way was met");
+    let ways_met = ways.lock().expect("no panic").clone();
+    assert_eq!(ways_met.len(), 7, "each way was met: {ways_met:?}");
 }
 
 #[test]
@@ -509,9 +509,17 @@ fn a_listener_that_panics_leaves_the_sums_of_a_budget_right() {
         usize::from(std::panic::catch_unwind(act).is_err())
     };
     let mut panics = 0;
+    // What both save decides how they share the budget, so most entries have a cost that no clock measured.
+    let put = |cache: &Blobs, key: u64| match key % 10 {
+        0 => drop(cache.get_or_make(key, |_| vec![0; 50])),
+        _ => {
+            assert!(cache.get(&key).is_none());
+            cache.insert(key, vec![0; 50], Duration::from_micros(3));
+        }
+    };
     for key in 0..3_000 {
-        panics += quietly(&|| drop(told.get_or_make(key, |_| vec![0; 50])));
-        panics += quietly(&|| drop(other.get_or_make(key, |_| vec![0; 50])));
+        panics += quietly(&|| put(&told, key));
+        panics += quietly(&|| put(&other, key));
         panics += match key % 500 {
             100 => quietly(&|| assert!(told.remove(&key))),
             200 => quietly(&|| assert!(told.clear() > 0)),

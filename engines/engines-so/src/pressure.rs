@@ -6,6 +6,7 @@
 //!
 //! B1  Each cache and each set joins a bus once: it is noted, and what is noted joins at opening, under one lock.
 //! B2  No lock is held during a round, or while a bus ends.
+//! B3  A child of fork has its parent's bus no more, which has no thread there: it counts as closed there, and the child may open one.
 //!
 //! Not here: signals, rounds and their order (`skinflint_cache::bus`).
 
@@ -39,6 +40,13 @@ static STATE: Mutex<State> = Mutex::new(State {
     bus: None,
     joins: Vec::new(),
 });
+
+impl State {
+    /// Returns the bus, unless it is a parent's (B3).
+    fn own(&self) -> Option<&Arc<Bus>> {
+        self.bus.as_ref().filter(|bus| bus.is_own())
+    }
+}
 
 /// The longest that a caller waits for a round: longer than any takes.
 const MOST_MS: u32 = 60_000;
@@ -100,16 +108,16 @@ impl Relief {
 pub extern "C" fn skinflint_pressure_open() -> c_int {
     guarded(|| {
         let mut state = state();
-        if state.bus.is_some() {
+        if state.own().is_some() {
             return Ok(0);
         }
         let new = Bus::start(Options::default())
             .map_err(|error| Failure::new(Code::Memory, format!("no bus: {error}")))?;
         new.hook_preloaded();
         let joined: Vec<_> = state.joins.iter().map(|one| (one.join)(&new)).collect();
-        state.bus = Some(Arc::new(new));
+        let parents = state.bus.replace(Arc::new(new));
         drop(state);
-        drop(joined);
+        drop((joined, parents));
         Ok(1)
     })
 }
@@ -119,7 +127,7 @@ pub extern "C" fn skinflint_pressure_open() -> c_int {
 pub extern "C" fn skinflint_pressure_close() -> c_int {
     guarded(|| {
         let open = state().bus.take();
-        let was = open.is_some();
+        let was = open.as_ref().is_some_and(|bus| bus.is_own());
         // B2: its thread may be in a function of the caller's.
         drop(open);
         Ok(c_int::from(was))
@@ -129,7 +137,7 @@ pub extern "C" fn skinflint_pressure_close() -> c_int {
 /// See skinflint_engines.h.
 #[unsafe(no_mangle)]
 pub extern "C" fn skinflint_pressure_level() -> c_int {
-    guarded(|| Ok(state().bus.as_ref().map_or(0, |bus| bus.level() as c_int)))
+    guarded(|| Ok(state().own().map_or(0, |bus| bus.level() as c_int)))
 }
 
 /// Has a round run, and writes what it brought.

@@ -103,15 +103,11 @@ fn a_heap_at_rest_is_collected_once_and_shrinks() {
     }
 }
 
-/// A tenant whose live objects became garbage after a collection, and that takes a little ten times a second, never
-/// rests, and is far from its threshold.
-#[test]
-fn a_trickle_does_not_keep_garbage() {
-    let runtime = Runtime::new(Config::default());
-    let tenant = runtime.tenant("a", usize::MAX);
-    let chain: Handle<Link<'static>> = tenant.enter(|cx| {
+/// Returns the first of so many that hold each other.
+fn chain(tenant: &Tenant, many: u64) -> Handle<Link<'static>> {
+    tenant.enter(|cx| {
         let mut first = None;
-        for number in 0..MANY {
+        for number in 0..many {
             let link = Link {
                 next: Slot::new(first),
                 numbers: [number; 12],
@@ -119,7 +115,16 @@ fn a_trickle_does_not_keep_garbage() {
             first = Some(cx.alloc(link).expect("memory"));
         }
         cx.keep(first.expect("the last"), "chain")
-    });
+    })
+}
+
+/// A tenant whose live objects became garbage after a collection, and that takes a little ten times a second, never
+/// rests, and is far from its threshold.
+#[test]
+fn a_trickle_does_not_keep_garbage() {
+    let runtime = Runtime::new(Config::default());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let chain = chain(&tenant, MANY);
     tenant.collect().expect("at rest");
     while !runtime.poll() {}
     let held = tenant.heap().holds().held_bytes;
@@ -140,6 +145,38 @@ fn a_trickle_does_not_keep_garbage() {
     assert!(holds.objects <= 50 * 10, "{holds:?}");
     let kept = holds.held_bytes + holds.dirty_bytes;
     assert!(cfg!(miri) || kept * 4 < held, "{held} before, {holds:?}");
+}
+
+/// A tenant that holds much and takes so little that a span outlasts the idle time: `objects` numbers of eight bytes
+/// every `seconds`. Returns the seconds of its collections, with their reasons.
+fn drips(seconds: u64, objects: u64, until: u64) -> Vec<(u64, Reason)> {
+    let runtime = Runtime::new(Config::default());
+    let tenant = runtime.tenant("a", usize::MAX);
+    let kept = chain(&tenant, 40_000);
+    tenant.collect().expect("at rest");
+    let mut when = Vec::new();
+    for now in 100..until {
+        if now % seconds == 0 {
+            tenant.enter(|cx| (0..objects).for_each(|number| drop(cx.alloc(number))));
+        }
+        let before = reasons(&tenant).len();
+        runtime.tick(now * SECOND);
+        let after = reasons(&tenant);
+        when.extend(after[before..].iter().map(|reason| (now, *reason)));
+    }
+    drop(kept);
+    when
+}
+
+#[test]
+fn a_few_small_objects_are_no_rest_and_no_reason_to_collect_ever_again() {
+    if cfg!(miri) {
+        return; // forty thousand objects, twenty minutes
+    }
+    // Ten a second: a span of theirs lasts 25 s. One in 30 s: longer than the idle time. Both live on, and free nothing.
+    let rarer = [120, 161, 242, 403, 724, 1325, 1926].map(|now| (now, Reason::Interval));
+    assert_eq!(drips(1, 10, 2_000), rarer);
+    assert_eq!(drips(30, 1, 2_000), rarer);
 }
 
 #[test]

@@ -227,38 +227,45 @@ impl Resident {
 
 /// Adds the allocator's figures. Returns what is resident of it, if it knows.
 pub(crate) fn figures(store: &mut Store) -> Option<Resident> {
-    match served() {
-        Served::Skinflint { stats, .. } => written(store, |buffer| {
-            // SAFETY: it writes at most `ROOM` bytes to the buffer, which has that room.
-            unsafe { stats(buffer.cast(), ROOM) }
-        }),
-        Served::Linked(allocator) => written(store, |buffer| {
-            // SAFETY: as above.
-            unsafe { (allocator.figures)(buffer, ROOM) }
-        }),
-        Served::Glibc { info, .. } => {
-            // SAFETY: may be called at any time.
-            of_glibc(&unsafe { info() }, store);
-            None
-        }
-        Served::Other => None,
+    let served = served();
+    if let Served::Glibc { info, .. } = served {
+        // SAFETY: may be called at any time.
+        of_glibc(&unsafe { info() }, store);
     }
+    written(served, |text| from_text("", text, store))
 }
 
-/// Adds the figures that `write` writes as text to a buffer of [`ROOM`] bytes; it returns the text's length.
-fn written(store: &mut Store, write: impl FnOnce(*mut u8) -> usize) -> Option<Resident> {
+/// Returns the bytes of live blocks, as the allocator says (A4). `None`: it does not say. Cost: glibc walks over its free
+/// blocks, ours writes all its figures.
+pub fn live_bytes() -> Option<u64> {
+    let served = served();
+    if let Served::Glibc { info, .. } = served {
+        // SAFETY: may be called at any time.
+        return Some(glibc_live(&unsafe { info() }));
+    }
+    written(served, |text| Figures(text).number("live", "usable_bytes"))
+}
+
+/// Passes the figures of an allocator of ours, as text, to `read`.
+fn written<R>(served: Served, read: impl FnOnce(&str) -> Option<R>) -> Option<R> {
     let buffer = sys::map_private(ROOM);
     if buffer.is_null() {
         return None;
     }
-    let length = write(buffer).min(ROOM - 1);
+    // SAFETY: both write at most `ROOM` bytes to the buffer, which has that room.
+    let length = unsafe {
+        match served {
+            Served::Skinflint { stats, .. } => stats(buffer.cast(), ROOM),
+            Served::Linked(allocator) => (allocator.figures)(buffer, ROOM),
+            Served::Glibc { .. } | Served::Other => 0,
+        }
+    };
     // SAFETY: the buffer is ours and has `ROOM` bytes; the text is ASCII and shorter, or is cut.
-    let text = unsafe { std::slice::from_raw_parts(buffer, length) };
-    let text = std::str::from_utf8(text).unwrap_or("");
-    let resident = from_text("", text, store);
+    let text = unsafe { std::slice::from_raw_parts(buffer, length.min(ROOM - 1)) };
+    let result = read(std::str::from_utf8(text).unwrap_or(""));
     // SAFETY: ours, and nothing refers to it any more.
     unsafe { sys::unmap(buffer, ROOM) };
-    resident
+    result
 }
 
 /// The text of `skinflint_stats_json`: one line, with sections one level deep.
@@ -404,11 +411,15 @@ fn in_use(figures: &Figures<'_>, out: &mut Out<'_>) -> Option<u64> {
 
 const SAID_ALLOCATED: &str = "Usable bytes of all live blocks, as the allocator says.";
 
+fn glibc_live(info: &libc::mallinfo2) -> u64 {
+    info.uordblks.saturating_add(info.hblkhd) as u64
+}
+
 fn of_glibc(info: &libc::mallinfo2, store: &mut Store) {
     let mut out = Out { store, process: "" };
     out.bytes(
         ALLOCATED,
-        info.uordblks.saturating_add(info.hblkhd) as u64,
+        glibc_live(info),
         "Bytes of blocks in use by glibc's mallinfo2: with their headers, and with what its thread caches hold.",
     );
     out.bytes(

@@ -394,7 +394,10 @@ pub fn tick(now_ns: u64) -> usize {
         if made != seen {
             tenant.looked.set((made, now_ns));
         }
-        let rested = made == seen && now_ns.saturating_sub(since) >= growth.idle_ns;
+        let amounts = (made - tenant.collected_made.get(), tenant.objects());
+        let enough =
+            interval.is_rest_enough(now_ns, growth.idle_ns, tenant.collections.get(), amounts);
+        let rested = made == seen && now_ns.saturating_sub(since) >= growth.idle_ns && enough;
         if made != tenant.collected_made.get() && (rested || passed) {
             let before = tenant.live_bytes();
             let reason = if rested {
@@ -405,9 +408,8 @@ pub fn tick(now_ns: u64) -> usize {
             local.collect_now(std::slice::from_ref(&tenant), reason);
             if rested {
                 tenant.give_back(0);
-            } else {
-                interval.collected(before, tenant.live_bytes());
             }
+            interval.collected(before, tenant.live_bytes());
             collected += 1;
         }
         tenant.interval.set(interval);

@@ -14,6 +14,8 @@
 //! B5  The caller of [`Bus::press`] and [`Bus::relieve`] waits for a bounded time.
 //! B6  No panic of the program's own code ends the thread: a listener, its destructor, the function of
 //!     [`Bus::on_event`]. None of it runs under a lock of the bus.
+//! B7  A child of fork has no such thread: its copy of a bus answers no call, waits for no thread when it is dropped, and
+//!     does not wake the parent's. The child may start one of its own.
 //!
 //! Cost at rest: a look at the group's room each second, where there is a limit; a tick each half second. No memory
 //! but the log and the listeners' list.
@@ -43,6 +45,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use skinflint_base::sync::{AtomicU32, Ordering};
+use skinflint_base::sys;
 
 pub use event::{Event, KEPT, Row, Source};
 pub use giveback::{Trim, resident};
@@ -110,6 +113,8 @@ struct Shared {
 pub struct Bus {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The process that started it (B7).
+    process: u32,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -159,6 +164,7 @@ impl Bus {
             Ok(thread) => Ok(Bus {
                 shared,
                 thread: Some(thread),
+                process: sys::getpid(),
             }),
             Err(error) => {
                 notifier.retire();
@@ -181,10 +187,11 @@ impl Bus {
     }
 
     /// Runs a round for a program that needs `wanted_bytes`, or was refused them: at [`Level::High`], so that listeners
-    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back, by
-    /// resident memory: of small values, which share their pages with others, several times as much is dropped. What it
-    /// brought is in the event; `press(Level::Critical)` drops everything. 0: it is unknown how much is needed, and the
-    /// round is at [`Level::Critical`].
+    /// drop about as much, the cheapest first, and those that are dearer are spared once enough has come back: to the
+    /// system, by resident memory, or to the allocator, by its count (glibc's malloc and ours have one; with others small
+    /// values, which share their pages, are dropped several times over). What it brought is in the event;
+    /// `press(Level::Critical)` drops everything. 0: it is unknown how much is needed, and the round is at
+    /// [`Level::Critical`].
     pub fn relieve(&self, wanted_bytes: usize, patience: Duration) -> Option<Event> {
         let level = match wanted_bytes {
             0 => Level::Critical,
@@ -209,6 +216,11 @@ impl Bus {
             .ask(level, wanted, patience.as_nanos() as u64)
             .then(|| locked(&self.shared.log).events().pop())
             .flatten()
+    }
+
+    /// Reports whether this is the process that started it, and not a child of fork (B7).
+    pub fn is_own(&self) -> bool {
+        self.process == sys::getpid()
     }
 
     /// Returns how short memory is.
@@ -271,6 +283,11 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
+        if !self.is_own() {
+            // B7. To detach it would be to write to the parent's thread's stack, which the child's next thread may have.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         // ORDER: the wake-up, a system call, comes after it; the thread looks after each. [reason: kernel]
         self.shared.ending.store(1, Ordering::Release);
         self.shared.notifier.wake();

@@ -12,7 +12,9 @@
 //! Q3  After a listener that dropped nothing memory is neither trimmed nor measured, unless the listener panicked: its
 //!     row says 0.
 //! Q4  What a listener says that it dropped is bounded by what was resident before, and decides nothing: resident
-//!     memory alone tells whether there is enough.
+//!     memory tells whether there is enough. Where the program asks for bytes (`relieve`), what the allocator has free
+//!     since then is enough as well, if it says: small values share their pages with others, so resident memory follows
+//!     only when nearly all are gone, and five caches dropped 100 MB for 20. Other signals are about resident memory.
 //!
 //! Not here: when there is a round (`level`), where signals come from (`watch`, `notifier`).
 
@@ -20,7 +22,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::event::{Event, Row};
+use skinflint_reporters::heap;
+
+use super::event::{Event, Row, Source};
 use super::giveback::{Trim, resident};
 use super::level::Level;
 use super::listener::{Ask, Listener, Rebuild};
@@ -85,13 +89,17 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
     let cost = |listener: &Arc<dyn Listener>| caught(|| listener.rebuild());
     let mut order: Vec<_> = listeners.iter().map(|one| (cost(one), one)).collect();
     order.sort_by_key(|(cost, _)| cost.unwrap_or(Rebuild::Lose));
-    let before = resident().unwrap_or(0);
-    let mut now = before;
+    let by_allocator = signal.source == Source::Program
+        && signal.wanted_bytes > 0
+        && signal.level < Level::Critical;
+    let live = || by_allocator.then(heap::live_bytes).flatten();
+    let (before, live_before) = (resident().unwrap_or(0), live().unwrap_or(0));
+    let (mut now, mut freed) = (before, 0);
     let mut rows: Vec<Row> = Vec::with_capacity(order.len());
     let mut spared = 0;
     for (cost, listener) in order {
         let rebuild = cost.unwrap_or(Rebuild::Lose);
-        let back = before.saturating_sub(now);
+        let back = before.saturating_sub(now).max(freed);
         let enough = match signal.wanted_bytes {
             _ if signal.level == Level::Critical => false,
             0 => rebuild >= Rebuild::Fetch,
@@ -122,6 +130,7 @@ pub fn run(listeners: &[Arc<dyn Listener>], what: What) -> Event {
         };
         if row.dropped_bytes > 0 || row.panicked {
             let trimmed = Instant::now();
+            freed = live().map_or(0, |now| live_before.saturating_sub(now) as usize);
             trim.run();
             row.trim_ns = trimmed.elapsed().as_nanos() as u64;
             let after = resident().unwrap_or(now);

@@ -6,8 +6,10 @@
 //!
 //! G1  Of the members above their floor the one that saves least gives, in saved time for each byte. Recent savings
 //!     count: they fade by half each time that new bytes amount to the budget's limit. What is made anew although it was
-//!     asked for lately counts like a hit, since with more room it would have been one: a ring that does not fit yet has
-//!     no hit. Of members that save as much the largest gives, whatever the order in which they joined.
+//!     there lately, and went for want of room, counts like a hit, since with more room it would have been one: a ring that
+//!     does not fit yet has no hit. Less than a hundredth of what making took lately counts as nothing, as for a placebo
+//!     (stats.V1): what one member saved long ago is a small number, and any number would be more than none for ever. Of
+//!     members that save as much the largest gives, whatever the order in which they joined.
 //! G2  The budget asks no member for what is below its floor. Floors that add up to more than the limit are the
 //!     program's mistake, and then the limit does not hold, which [`Budget::used_bytes`] shows.
 //! G3  One thread settles at a time, and as long as the limit does not hold and a member can give. Other threads that
@@ -29,7 +31,7 @@ pub trait Member: Send + Sync {
     fn bytes(&self) -> usize;
     /// Returns the bytes that are never taken from it.
     fn floor_bytes(&self) -> usize;
-    /// Returns the time that hits saved lately, or would have saved had there been room.
+    /// Returns the time that hits saved lately, or would have saved had there been room; 0 if it is next to nothing (G1).
     fn recent_ns(&self) -> u64;
     /// Halves that time.
     fn fade(&self);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! X1  `bytes + own_bytes <= allowed <= limit` after each call: entries as [`HeapBytes`] counts them, and the tables of
-//!     the cache by the allocator's count. Where a shard's part has no room for tables and an entry, the tables stay.
+//!     the cache by the allocator's count. Where a shard's part has no room for tables and an entry, it has neither.
 //! X2  After pressure `allowed` is what was left; it rises by an eighth of the limit with each tick while the level is
 //!     calm. So a cache is not emptied, filled and emptied again.
 //! X3  No lock is held while a value is made, cloned for another thread, or dropped; a clone under the lock is the
@@ -40,6 +40,7 @@
 mod budget;
 mod clock;
 mod flight;
+mod ghosts;
 mod index;
 mod listen;
 mod shard;
@@ -66,6 +67,8 @@ pub use listen::Why;
 use shard::{Before, Inserted, Shard, Trash};
 pub use stats::{ASKED_EACH, PAGE_NS, PLACEBO_LOOKUPS, PLACEBO_MISSES, Stats, Verdict};
 
+/// The least bytes of a shard, unless it is the only one: a table for a few entries takes some 1.6 KiB.
+const LEAST: usize = 8 << 10;
 /// Number of entries that go under one hold of the lock.
 const BATCH: usize = 64;
 /// The part of the limit that comes back with each tick in calm times: one in `RISE` (X2).
@@ -122,7 +125,8 @@ impl Builder {
     }
 
     /// Sets the number of shards, each with its own lock: a power of two. Each has its share of the limit, so an entry
-    /// may be at most half of that. Without it: one.
+    /// may be at most half of that; a small limit has fewer, so that each has 8 KiB, which tables take some of. Without
+    /// it: one.
     pub fn shards(mut self, shards: usize) -> Builder {
         self.shards = shards.next_power_of_two().clamp(1, 256);
         self
@@ -174,11 +178,15 @@ impl Builder {
             Some(budget) => self.limit.min(budget.limit_bytes()),
             None => self.limit,
         };
-        let each = limit / self.shards;
+        let shards = self
+            .shards
+            .min((limit / LEAST + 1).next_power_of_two() / 2)
+            .max(1);
+        let each = limit / shards;
         let lifetime_ms = self.lifetime_ms().unwrap_or(u64::MAX);
         let cache = Arc::new(Cache {
-            shards: (0..self.shards)
-                .map(|_| Mutex::new(Shard::new(each, lifetime_ms)))
+            shards: (0..shards)
+                .map(|_| Mutex::new(Shard::new(each, lifetime_ms, self.budget.is_some())))
                 .collect(),
             allowed: AtomicUsize::new(limit),
             limit,
@@ -212,9 +220,14 @@ struct Counts {
     removed: AtomicU64,
     made_ns: AtomicU64,
     saved_ns: AtomicU64,
+    /// What counts for a budget, faded: saved, or to be saved had there been room; and what making took.
     recent_ns: AtomicU64,
+    recent_made_ns: AtomicU64,
     busy: AtomicU64,
 }
+
+/// Has a shard let entries go: bytes, the most entries at a time, the entries. `true`: there may be more.
+type By<K, V> = fn(&mut Shard<K, V>, usize, usize, &mut Trash<K, V>) -> bool;
 
 fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Ordering::Relaxed); // ORDER: a statistic
@@ -421,7 +434,7 @@ where
         let mut trash = Trash::new();
         let (inserted, change) = {
             let mut shard = self.lock(hash);
-            if self.share.is_some() && shard.was_missed(hash) {
+            if shard.was_missed(hash) {
                 count(&self.counts.recent_ns, cost_ns);
             }
             let before = shard.bytes + shard.own_bytes();
@@ -433,6 +446,7 @@ where
         };
         count(&self.counts.inserted, 1);
         count(&self.counts.made_ns, cost_ns);
+        count(&self.counts.recent_made_ns, cost_ns);
         let refused = u64::from(inserted != Inserted::Kept);
         count(&self.counts.refused, refused);
         count(&self.counts.evicted, trash.0.len() as u64 - refused);
@@ -483,11 +497,17 @@ where
 
     /// Drops `bytes` bytes of entries, cold ones first, and the excess of the tables; returns the bytes dropped.
     pub fn release_bytes(&self, bytes: usize) -> usize {
-        self.release_until(bytes, self.bytes(), None)
+        self.release_until(bytes, self.bytes(), None, Shard::release)
     }
 
-    /// Drops each shard's part. `all`: the bytes of the whole cache.
-    fn release_until(&self, bytes: usize, all: usize, until: Option<Instant>) -> usize {
+    /// Drops each shard's part. `all`: the bytes of the whole cache. `by`: what says which entries go.
+    fn release_until(
+        &self,
+        bytes: usize,
+        all: usize,
+        until: Option<Instant>,
+        by: By<K, V>,
+    ) -> usize {
         let all = all.max(1);
         let mut dropped = 0;
         for shard in &self.shards {
@@ -499,7 +519,7 @@ where
             let has = held.bytes + held.own_bytes();
             let part = (bytes as u128 * has as u128).div_ceil(all as u128) as usize;
             drop(held);
-            dropped += self.release_shard(shard, part, until);
+            dropped += self.release_shard(shard, part, until, by);
         }
         dropped
     }
@@ -509,6 +529,7 @@ where
         shard: &Mutex<Shard<K, V>>,
         part: usize,
         until: Option<Instant>,
+        by: By<K, V>,
     ) -> usize {
         let mut dropped = 0;
         loop {
@@ -518,8 +539,10 @@ where
                 return dropped;
             };
             let own = held.own_bytes();
-            let more = held.release(part.saturating_sub(dropped), BATCH, &mut trash);
-            if !more {
+            let part = part.saturating_sub(dropped);
+            let more = by(&mut held, part, BATCH, &mut trash);
+            // Tables count: where entries were enough, they stay until they are wanted.
+            if !more && trash.bytes() < part {
                 held.shrink();
             }
             let shrunk = own.saturating_sub(held.own_bytes());
@@ -694,7 +717,7 @@ where
     fn release(&self, ask: Ask) -> usize {
         let until = Some(ask.until.min(Instant::now() + LOCK_WAIT));
         let has = self.bytes_until(until);
-        let dropped = self.release_until(ask.of(has), has, until);
+        let dropped = self.release_until(ask.of(has), has, until, Shard::release);
         self.set_allowed(has.saturating_sub(dropped).max(self.limit / 64), until);
         dropped
     }
@@ -740,18 +763,23 @@ where
     }
 
     fn recent_ns(&self) -> u64 {
-        self.counts.recent_ns.load(Ordering::Relaxed) // ORDER: a statistic
+        let saved = self.counts.recent_ns.load(Ordering::Relaxed); // ORDER: a statistic
+        let made = self.counts.recent_made_ns.load(Ordering::Relaxed); // ORDER: as above
+        match saved.saturating_mul(PLACEBO_MISSES) < made {
+            true => 0,
+            false => saved,
+        }
     }
 
     fn fade(&self) {
-        // ORDER: a statistic; a hit that comes between the two is lost to it.
-        let recent = self.counts.recent_ns.load(Ordering::Relaxed);
-        self.counts
-            .recent_ns
-            .fetch_sub(recent / 2, Ordering::Relaxed); // ORDER: as above
+        for sum in [&self.counts.recent_ns, &self.counts.recent_made_ns] {
+            // ORDER: a statistic; a hit that comes between the two is lost to it.
+            let recent = sum.load(Ordering::Relaxed);
+            sum.fetch_sub(recent.div_ceil(2), Ordering::Relaxed); // ORDER: as above
+        }
     }
 
     fn give(&self, bytes: usize) -> usize {
-        self.release_bytes(bytes)
+        self.release_until(bytes, Cache::bytes(self), None, Shard::give)
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! D1  `bytes` is the sum of all entries' bytes; each entry is in one queue, whose `bytes` and `count` are sums too.
-//! D2  After each call `bytes + own_bytes() <= allowed`, or there is no entry left.
+//! D2  After each call `bytes + own_bytes() <= allowed`; where tables alone are too much, there is neither entry nor table.
 //! D3  A scan cannot empty the main queue: an entry that was asked for once displaces none there.
 //!     A loop over more than fits keeps what fits, for the same reason.
 //! D4  An entry that is larger than the window is judged when it comes; it may be refused.
@@ -20,6 +20,9 @@
 //!     grows by a little, so that no entry goes that has not lost a contest.
 //! D8  No lookup finds an entry that has its lifetime behind it: the lookup that meets it takes it out. Its birth is
 //!     48 bits of milliseconds, which lie where a slot had room between two words: a cache without lifetimes pays none.
+//! D9  In a cache that shares a budget a key is known again whose entry went for want of room (`ghosts`).
+//! D10  What a budget takes is taken as at the bound, candidate by candidate. Taken from the cold end, a loop over more than
+//!     fits kept nothing, since its next key lies there.
 //!
 //! With D6, D7 and a window of a twentieth `loop` of `bench/cache` has 59 to 65 hits of 100 (hashes differ from run to
 //! run) and not 28, `zipf` 73.7 and not 71.2 (`cargo xtask bench cache`, 2026-11-22). Without the lead, without the
@@ -37,6 +40,7 @@
 
 use crate::buf::Buf;
 use crate::store::Why;
+use crate::store::ghosts::{self, Ghosts};
 use crate::store::index::Index;
 use crate::store::sketch::Sketch;
 
@@ -196,6 +200,8 @@ pub struct Shard<K, V> {
     free: u32,
     index: Index,
     sketch: Sketch,
+    /// Keys that went for want of room; `None`: no budget asks (D9).
+    ghosts: Option<Ghosts>,
     window: Queue,
     main: Queue,
     /// The most bytes that the shard may have, its own tables included.
@@ -207,10 +213,12 @@ pub struct Shard<K, V> {
 }
 
 impl<K: Eq, V> Shard<K, V> {
-    /// Creates an empty shard whose entries live for `lifetime_ms` milliseconds; `u64::MAX`: for ever.
-    pub fn new(allowed: usize, lifetime_ms: u64) -> Shard<K, V> {
+    /// Creates an empty shard whose entries live for `lifetime_ms` milliseconds; `u64::MAX`: for ever. `remembers`: it
+    /// knows keys again that went for want of room (D9).
+    pub fn new(allowed: usize, lifetime_ms: u64, remembers: bool) -> Shard<K, V> {
         Shard {
             lifetime_ms,
+            ghosts: remembers.then(Ghosts::default),
             slots: Buf::new(),
             free: NONE,
             index: Index::default(),
@@ -229,7 +237,8 @@ impl<K: Eq, V> Shard<K, V> {
 
     /// Returns the bytes of slots, index and sketch, by the allocator's count.
     pub fn own_bytes(&self) -> usize {
-        self.slots.usable_bytes() + self.index.bytes() + self.sketch.bytes()
+        let ghosts = self.ghosts.as_ref().map_or(0, Ghosts::bytes);
+        self.slots.usable_bytes() + self.index.bytes() + self.sketch.bytes() + ghosts
     }
 
     /// Passes each entry to `look`.
@@ -298,6 +307,11 @@ impl<K: Eq, V> Shard<K, V> {
         self.bytes -= slot.bytes;
         slot.after = self.free;
         self.free = at;
+        if let (Some(ghosts), Why::Displaced | Why::Refused | Why::Released) =
+            (&mut self.ghosts, why)
+        {
+            ghosts.note(hash);
+        }
         if let Some(entry) = slot.entry.take() {
             let bytes = slot.bytes;
             trash.0.push(Gone { entry, bytes, why });
@@ -339,10 +353,16 @@ impl<K: Eq, V> Shard<K, V> {
         self.slot(at).entry.as_ref().map(|(_, value)| value)
     }
 
-    /// Reports whether a key was asked for lately, beside the request that has it put in now: with more room it would
-    /// have been there.
-    pub(super) fn was_missed(&self, hash: u64) -> bool {
-        self.sketch.count(hash) > 1
+    fn ghost_places(&self) -> usize {
+        let each = self.bytes / self.count().max(1) + size_of::<Slot<K, V>>();
+        ghosts::places(self.allowed, each)
+    }
+
+    /// Reports whether an entry of this key went lately for want of room, and the key was looked up: with more of it that
+    /// lookup would have hit (D9). It is forgotten then, and so counts once.
+    pub(super) fn was_missed(&mut self, hash: u64) -> bool {
+        let went = self.ghosts.as_mut().is_some_and(|one| one.take(hash));
+        went && self.sketch.count(hash) > 0
     }
 
     /// Removes an entry.
@@ -388,9 +408,17 @@ impl<K: Eq, V> Shard<K, V> {
         self.bytes += bytes;
         let slots = &self.slots;
         self.index.add(hash, at, |other| slots[other as usize].hash);
-        self.sketch.reserve(self.window.count + self.main.count + 1);
+        let entries = self.window.count + self.main.count + 1;
+        self.sketch.reserve(entries);
+        let places = self.ghost_places();
+        self.ghosts.iter_mut().for_each(|one| one.reserve(places));
         self.link(at, Which::Window);
-        self.settle(at, trash)
+        let inserted = self.settle(at, trash);
+        if self.count() == 0 && self.is_over() {
+            // D2: the tables alone are too much.
+            self.shrink();
+        }
+        inserted
     }
 
     /// Returns a free slot. Where twice as many slots would be too much, the table grows by a sixteenth: a table that
@@ -454,7 +482,13 @@ impl<K: Eq, V> Shard<K, V> {
             self.contest(oldest, Why::Displaced, trash);
         }
         while self.is_over() && self.evict_one(new, trash) {}
-        Inserted::Kept
+        match trash.0.last_mut() {
+            Some(last) if self.slots[new as usize].entry.is_none() => {
+                last.why = Why::Refused;
+                Inserted::Refused
+            }
+            _ => Inserted::Kept,
+        }
     }
 
     /// Judges a candidate, linked into main, against the entries that would have to go for it, all together (D6).
@@ -565,10 +599,52 @@ impl<K: Eq, V> Shard<K, V> {
             .is_some()
     }
 
-    /// Lets entries go, cold ones first, until `bytes` bytes went; at most `most` entries. `true`: there may be more.
+    /// Lets entries go as if less were allowed, until `bytes` bytes went; at most `most` entries. `true`: there may be
+    /// more. What waits in the window is judged against main as it would be at the bound (D6, D10), and stays or goes; then
+    /// cold ones go.
+    pub fn give(&mut self, bytes: usize, most: usize, trash: &mut Trash<K, V>) -> bool {
+        let allowed = self.allowed;
+        while trash.bytes() + self.excess() < bytes && self.window.count > 1 {
+            if trash.0.len() >= most {
+                self.allowed = allowed;
+                return true;
+            }
+            let oldest = self.window.tail;
+            self.unlink(oldest);
+            self.link(oldest, Which::Main);
+            let wanted = self.slot(oldest).bytes.max(1);
+            self.allowed = (self.bytes + self.own_bytes()).saturating_sub(wanted);
+            let before = trash.0.len();
+            self.contest(oldest, Why::Released, trash);
+            let gone = trash.0[before..].iter_mut();
+            gone.for_each(|gone| gone.why = Why::Released);
+        }
+        self.allowed = allowed;
+        self.release(bytes, most, trash)
+    }
+
+    /// Returns the bytes of tables that [`Shard::shrink`] would give back, at least: those of the slots and the sketch.
+    fn excess(&self) -> usize {
+        let entries = self.count();
+        if entries == 0 {
+            self.own_bytes()
+        } else if self.shrinks() {
+            let slots = self.slots.usable_bytes() - entries * size_of::<Slot<K, V>>();
+            slots + self.sketch.excess(entries)
+        } else {
+            0
+        }
+    }
+
+    fn shrinks(&self) -> bool {
+        self.count() * 2 < self.slots.capacity()
+    }
+
+    /// Lets entries go, cold ones first, until `bytes` bytes went, or would have when the tables shrink; at most `most`
+    /// entries. `true`: there may be more.
     pub fn release(&mut self, bytes: usize, most: usize, trash: &mut Trash<K, V>) -> bool {
         let mut went = trash.bytes();
-        while went < bytes && self.count() > 0 {
+        while went + self.excess() < bytes && self.count() > 0 {
             if trash.0.len() >= most {
                 return true;
             }
@@ -611,8 +687,11 @@ impl<K: Eq, V> Shard<K, V> {
             self.slots = Buf::new();
             self.free = NONE;
             self.sketch.forget();
-        } else if self.count() * 2 < self.slots.capacity() {
+            self.ghosts.iter_mut().for_each(Ghosts::forget);
+        } else if self.shrinks() {
             self.sketch.shrink(self.count());
+            let places = self.ghost_places();
+            self.ghosts.iter_mut().for_each(|one| one.shrink(places));
             let mut order = Vec::with_capacity(self.count());
             for which in [Which::Main, Which::Window] {
                 let mut at = self.queue(which).tail;

@@ -41,7 +41,7 @@ impl Sketch {
 
     /// Makes room for `entries` entries, two words for each; the table at least doubles, or stays.
     pub fn reserve(&mut self, entries: usize) {
-        let words = (2 * entries).next_power_of_two().max(16);
+        let words = Sketch::words_for(entries);
         if self.words.is_empty() {
             self.words.resize(words, 0);
         }
@@ -97,9 +97,19 @@ impl Sketch {
             .unwrap_or(0)
     }
 
+    /// Returns the bytes that [`Sketch::shrink`] would give back.
+    pub fn excess(&self, entries: usize) -> usize {
+        let wanted = Sketch::words_for(entries);
+        self.words.len().saturating_sub(wanted) * size_of::<u64>()
+    }
+
+    fn words_for(entries: usize) -> usize {
+        (2 * entries).next_power_of_two().max(16)
+    }
+
     /// Gives back what `entries` entries do not need: two words become one, with the greater of their counts (S1).
     pub fn shrink(&mut self, entries: usize) {
-        let wanted = (2 * entries).next_power_of_two().max(16);
+        let wanted = Sketch::words_for(entries);
         while self.words.len() >= 2 * wanted {
             let half = self.words.len() / 2;
             let (low, high) = self.words.split_at_mut(half);

@@ -22,7 +22,8 @@ impl Heap {
     /// Makes a collection due, for a timer, if something was allocated since the last one, and either nothing for the
     /// time in the table, or that was longer ago than its interval. `now_ns` is from any clock that does not go back.
     pub fn tick(&self, now_ns: u64) -> Option<Reason> {
-        if let IdleAction::Collect(reason) = self.triggers.idle_action(now_ns) {
+        if let IdleAction::Collect(reason) = self.triggers.idle_action(now_ns, self.unused_bytes())
+        {
             self.triggers.raise(reason);
         }
         self.due()

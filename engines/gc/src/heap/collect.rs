@@ -188,7 +188,7 @@ pub(crate) fn conclude<'a>(
         };
         // What finalizers took within the pause (L3).
         let taken = heap.triggers.used_bytes.get().saturating_sub(before_bytes);
-        heap.triggers.collected(record, spent);
+        heap.triggers.collected(record, spent, heap.unused_bytes());
         heap.triggers.used_bytes.set(reach.bytes as usize + taken);
         let wanted = heap.wanted_bytes();
         heap.chunks.borrow_mut().set_reserve(wanted);

@@ -9,6 +9,9 @@
 //!     collections says which look that is.
 //! N2  A collection that frees little doubles the interval, so that a program which holds much and takes a little all
 //!     the time is not marked for nothing; a collection for growth says that times have changed.
+//! N3  A heap that rests is collected after its idle time, unless collections of the timer's freed little before and less
+//!     than a twentieth of what lives was taken since the last: then that time is doubled, too. Else a program that takes
+//!     an object each half minute would be marked each half minute.
 //!
 //! The reason: a page that has grown, and then only blinks a cursor, takes ten objects a second. No threshold is
 //! reached for hours, and the heap is never idle (`trigger`: Idle).
@@ -44,13 +47,26 @@ impl Interval {
         }
     }
 
+    /// Reports whether a heap that has rested for `idle_ns` is to be collected (N3). `taken` since the last collection,
+    /// `live` after it: in one unit, whichever.
+    pub fn is_rest_enough(
+        &mut self,
+        now_ns: u64,
+        idle_ns: u64,
+        collections: u64,
+        (taken, live): (u64, u64),
+    ) -> bool {
+        let much = taken.saturating_mul(LITTLE as u64) >= live;
+        much || self.doublings == 0 || self.has_passed(now_ns, idle_ns, collections)
+    }
+
     /// Returns its present length, in nanoseconds.
     pub fn length_ns(&self, first_ns: u64) -> u64 {
         let doubled = first_ns.saturating_mul(1 << self.doublings.min(32));
         doubled.min(MOST_NS.max(first_ns))
     }
 
-    /// Notes a collection that was done because it had passed, and left `after` of `before` bytes.
+    /// Notes a collection that a timer's look had found due, and that left `after` of `before` bytes.
     pub fn collected(&mut self, before: usize, after: usize) {
         let freed = before.saturating_sub(after);
         if freed < before.div_ceil(LITTLE) {
@@ -88,6 +104,22 @@ mod tests {
         // A clock that goes back, against its contract, makes nothing due.
         assert!(!interval.has_passed(0, FIRST, 8));
         assert!(!Interval::default().has_passed(u64::MAX, u64::MAX, 0));
+    }
+
+    #[test]
+    fn a_rest_is_enough_unless_it_was_in_vain_before_and_little_was_taken() {
+        let mut interval = Interval::default();
+        let mut enough =
+            |now: u64, taken| interval.is_rest_enough(now * SECOND, FIRST, 3, (taken, 1000));
+        assert!(enough(100, 0));
+        interval.has_passed(100 * SECOND, FIRST, 3);
+        interval.collected(1000, 1000);
+        let mut enough =
+            |now: u64, taken| interval.is_rest_enough(now * SECOND, FIRST, 3, (taken, 1000));
+        assert!(!enough(139, 49) && enough(139, 50));
+        assert!(enough(140, 0));
+        interval.begin_anew();
+        assert!(interval.is_rest_enough(101 * SECOND, FIRST, 3, (0, 1000)));
     }
 
     #[test]

@@ -144,12 +144,17 @@ impl Space {
         unused
     }
 
+    /// Returns the bytes of the rest of the span.
+    pub(crate) fn unused_bytes(&self) -> usize {
+        self.end.get().addr() - self.cur.get().addr()
+    }
+
     /// Takes back the rest of the span and puts the arena into its list. Returns the bytes of the rest.
     pub(crate) fn retire(&self) -> usize {
         let Some(arena) = self.arena.get() else {
             return 0;
         };
-        let unused = self.end.get().addr() - self.cur.get().addr();
+        let unused = self.unused_bytes();
         let head = arena.head();
         if unused > 0 {
             let first = arena.cell_of(self.cur.get().addr());

@@ -216,6 +216,11 @@ impl Heap {
         self.spaces().iter().map(|space| space.slack_bytes()).sum()
     }
 
+    /// Returns the bytes of the spans that are being filled, as far as they hold no object yet.
+    pub(super) fn unused_bytes(&self) -> usize {
+        self.spaces().iter().map(|space| space.unused_bytes()).sum()
+    }
+
     /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns
     /// the bytes of arenas.
     pub fn shrink(&self) -> usize {

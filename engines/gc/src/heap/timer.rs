@@ -58,7 +58,7 @@ impl Heap {
     pub(crate) fn give_back(&self) {
         if !self.collecting.get() && !self.is_finalizing() {
             self.shrink();
-            self.triggers.gave_back();
+            self.triggers.gave_back(self.unused_bytes());
         }
     }
 }
@@ -80,7 +80,7 @@ impl World {
     pub fn tick(&self, now_ns: u64) -> Vec<Rc<Heap>> {
         let mut due = Vec::new();
         for heap in self.heaps() {
-            match heap.triggers.idle_action(now_ns) {
+            match heap.triggers.idle_action(now_ns, heap.unused_bytes()) {
                 IdleAction::Collect(reason) => heap.triggers.raise(reason),
                 IdleAction::GiveBack => heap.give_back(),
                 IdleAction::Nothing => {}

@@ -80,7 +80,7 @@ pub struct Growth {
     /// Like `floor_bytes`, for the client's bytes. Their factor is `factor`.
     pub client_floor_bytes: usize,
     /// After this time without an allocation the heap is collected, if anything was allocated since the last
-    /// collection.
+    /// collection; later, where such collections freed little before and hardly anything was.
     pub idle_ns: u64,
     /// After this time since the last collection the heap is collected, if anything was allocated since, though it is
     /// not idle; doubled, up to ten minutes, each time that such a collection frees less than a twentieth
@@ -461,13 +461,18 @@ impl Triggers {
     }
 
     /// Returns what an idle heap requires, one from which nothing was taken between a look at least `idle_ns` ago and now;
-    /// of another heap, what the interval since the last collection requires.
-    pub(crate) fn idle_action(&self, now_ns: u64) -> IdleAction {
+    /// of another heap, what the interval since the last collection requires. `unused`: bytes that were taken and hold no
+    /// object yet. (By whole spans a program that takes ten small objects a second would rest between two of them.)
+    pub(crate) fn idle_action(&self, now_ns: u64, unused: usize) -> IdleAction {
         let growth = self.growth.get();
-        let taken = self.taken_total.get();
-        let anything = taken != self.collected_total.get();
+        let taken = self.taken_total.get() - unused as u64;
+        let since_last = taken.saturating_sub(self.collected_total.get());
+        let anything = since_last > 0;
+        let collections = self.collections.get();
         let mut interval = self.interval.get();
-        let passed = interval.has_passed(now_ns, growth.interval_ns, self.collections.get());
+        let passed = interval.has_passed(now_ns, growth.interval_ns, collections);
+        let amounts = (since_last, self.live_bytes.get() as u64);
+        let rest_is_enough = interval.is_rest_enough(now_ns, growth.idle_ns, collections, amounts);
         self.interval.set(interval);
         let restless = if passed && anything {
             IdleAction::Collect(Reason::Interval)
@@ -481,8 +486,10 @@ impl Triggers {
         }
         if now_ns.saturating_sub(since_ns) < growth.idle_ns {
             restless
-        } else if anything {
+        } else if anything && rest_is_enough {
             IdleAction::Collect(Reason::Idle)
+        } else if anything {
+            restless
         } else if self.given_total.get() != Some(taken) {
             IdleAction::GiveBack
         } else {
@@ -502,9 +509,10 @@ impl Triggers {
         self.set_thresholds(growth.threshold_by(factor, live), live);
     }
 
-    /// Notes that everything that is free was given back.
-    pub(crate) fn gave_back(&self) {
-        self.given_total.set(Some(self.taken_total.get()));
+    /// Notes that everything that is free was given back. `unused`: as in [`Triggers::idle_action`].
+    pub(crate) fn gave_back(&self, unused: usize) {
+        self.given_total
+            .set(Some(self.taken_total.get() - unused as u64));
     }
 
     /// Returns the bytes that will be taken before the next collection when one that began then leaves `live` bytes; by
@@ -542,7 +550,12 @@ impl Triggers {
     }
 
     /// Sets new thresholds after a collection; nothing is due. The record gets its threshold, and where that came from.
-    pub(crate) fn collected(&self, mut record: Collection, spent: Option<Spent>) -> Collection {
+    pub(crate) fn collected(
+        &self,
+        mut record: Collection,
+        spent: Option<Spent>,
+        unused: usize,
+    ) -> Collection {
         let growth = self.growth.get();
         let since = record.started_ns.saturating_sub(self.last_ns.get());
         self.last_ns.set(record.started_ns);
@@ -565,12 +578,15 @@ impl Triggers {
         let client = self.client_bytes.get() as f64 * growth.factor.max(1.05);
         let client = (client as usize).max(growth.client_floor_bytes);
         self.client_threshold_bytes.set(client);
-        self.collected_total.set(self.taken_total.get());
+        self.collected_total
+            .set(self.taken_total.get() - unused as u64);
         self.due.set(None);
         self.begin.set(None);
         let mut interval = self.interval.get();
         match record.reason {
-            Reason::Interval => interval.collected(record.before_bytes, record.live_bytes),
+            Reason::Interval | Reason::Idle => {
+                interval.collected(record.before_bytes, record.live_bytes);
+            }
             Reason::Growth | Reason::ClientBytes => interval.begin_anew(),
             _ => {}
         }
@@ -621,22 +637,15 @@ mod tests {
         triggers.client(5 * MIB as isize);
         triggers.took(1);
         assert_eq!(triggers.due(), Some(Reason::ClientBytes));
-        let second = |n: u64| n * SECOND_NS;
-        assert_eq!(
-            triggers.idle_action(second(100)),
-            IdleAction::Nothing,
-            "the first look"
-        );
+        let look = |second: u64| triggers.idle_action(second * SECOND_NS, 0);
+        assert_eq!(look(100), IdleAction::Nothing, "the first look");
         let rested = IdleAction::Collect(Reason::Idle);
-        assert_eq!(triggers.idle_action(second(119)), IdleAction::Nothing);
-        assert_eq!(triggers.idle_action(second(120)), rested);
+        assert_eq!(look(119), IdleAction::Nothing);
+        assert_eq!(look(120), rested);
         triggers.took(1);
-        assert_eq!(
-            triggers.idle_action(second(121)),
-            IdleAction::Collect(Reason::Interval),
-            "something was taken, and it is long since anything was collected"
-        );
-        assert_eq!(triggers.idle_action(second(141)), rested);
+        // Something was taken, and it is long since anything was collected.
+        assert_eq!(look(121), IdleAction::Collect(Reason::Interval));
+        assert_eq!(look(141), rested);
     }
 
     /// A collection at this time that leaves `live` bytes.
@@ -660,7 +669,7 @@ mod tests {
             share: None,
             overflows: 0,
         };
-        triggers.collected(record, None);
+        triggers.collected(record, None, 0);
     }
 
     /// A program that takes a little each second: the seconds at which it is collected.
@@ -668,7 +677,7 @@ mod tests {
         let mut when = Vec::new();
         for now in seconds {
             triggers.took(10);
-            match triggers.idle_action(now * SECOND_NS) {
+            match triggers.idle_action(now * SECOND_NS, 0) {
                 IdleAction::Collect(Reason::Interval) => {
                     when.push(now);
                     collected(triggers, Reason::Interval, live);
@@ -696,12 +705,15 @@ mod tests {
         assert_eq!(trickle(&triggers, 1000..1030, 100 * MIB), [1020]);
         // Nothing taken since, nothing to do.
         assert_eq!(
-            triggers.idle_action(5000 * SECOND_NS),
+            triggers.idle_action(5000 * SECOND_NS, 0),
             IdleAction::Collect(Reason::Idle)
         );
         collected(&triggers, Reason::Idle, 100 * MIB);
-        triggers.gave_back();
-        assert_eq!(triggers.idle_action(9000 * SECOND_NS), IdleAction::Nothing);
+        triggers.gave_back(0);
+        assert_eq!(
+            triggers.idle_action(9000 * SECOND_NS, 0),
+            IdleAction::Nothing
+        );
         // And a table without an interval leaves a trickle alone.
         triggers.set_growth(
             Growth {
