@@ -373,7 +373,7 @@ dist: deps
 	nice -n 15 python3 -B packaging/dist.py $(if $(ONLY),--only "$(ONLY)")
 
 # Each package on a clean root, as another user, the checkout out of reach (as root, Debian's packages). ONLY=deb: some.
-dist-test:
+dist-test: $(if $(wildcard /usr/bin/chromium),browser-deps)
 	@sh bench/need.sh debootstrap:debootstrap lintian:lintian setpriv:util-linux rpm:rpm npm:npm sqlite3:sqlite3 \
 	  gcc:gcc pkg-config:pkgconf man:man-db go:golang-go systemd-analyze:systemd /usr/share/doc/python3-venv:python3-venv
 	nice -n 15 python3 -B packaging/dist_test.py $(if $(ONLY),--only "$(ONLY)")

@@ -59,6 +59,9 @@ def main():
     if not args.built and wanted != ["crates"]:
         build(dist)
         symbols.check(dist)
+    if len(wanted) == len(MAKERS):
+        # What an earlier version left is no package of this one, and would be in its checksums.
+        shutil.rmtree(dist.packages, ignore_errors=True)
     os.makedirs(dist.packages, exist_ok=True)
     for name in wanted:
         for path in MAKERS[name].make(dist):

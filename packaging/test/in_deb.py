@@ -2,7 +2,7 @@
 
     lintian; libraries that files need ─► packages that Depends names
     apt-get install ./*.deb ─► as a new user: demo.sh, reporters.py, man, completions ─► apt-get purge ─► before == after
-      libskinflint-dev ─► develop.sh: programs linked by pkg-config
+      libskinflint-dev ─► gtest.sh: GoogleTest held to budgets; develop.sh: programs linked by pkg-config
 
 Not here: that symbols are of 2.28 at most (symbols.py).
 """
@@ -38,9 +38,10 @@ su tester -c 'python3 -B /given/reporters.py'
 su tester -c 'LD_PRELOAD=libskinflint.so.1 grep -q libskinflint /proc/self/maps'
 su tester -c 'skinflint doctor' > /tmp/doctor.txt || test $? -eq 1
 grep -m 1 . /tmp/doctor.txt
+apt-get install -y --no-install-recommends /given/libskinflint-dev_*.deb > /tmp/apt.txt 2>&1 || { cat /tmp/apt.txt; exit 1; }
+su tester -c 'sh /given/gtest.sh'
 # Alone it has all that its programs need to be linked.
 apt-get purge -y skinflint > /tmp/apt.txt 2>&1 || { cat /tmp/apt.txt; exit 1; }
-apt-get install -y --no-install-recommends /given/libskinflint-dev_*.deb > /tmp/apt.txt 2>&1 || { cat /tmp/apt.txt; exit 1; }
 su tester -c 'sh /given/develop.sh'
 test -z "$(find ~tester -newer /tmp/before -type f)"
 apt-get purge -y libskinflint-dev libskinflint1 > /tmp/apt.txt 2>&1 || { cat /tmp/apt.txt; exit 1; }
@@ -73,7 +74,7 @@ def test(dist):
     yield f"lintian: no error, {lint.stdout.count('W: ')} warnings"
     for deb in debs:
         depends(dist, deb)
-    files = [*debs, *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist)]
+    files = [*debs, *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist), *places.suite(dist)]
     for suite in SUITES:
         for line in places.in_root(dist, suite, SCRIPT, files).splitlines():
             yield line

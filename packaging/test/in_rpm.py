@@ -1,7 +1,7 @@
 """rpm's packages: what they require, and the demo where rpm has installed them.
 
     rpm -qp --requires ─► nothing but glibc 2.28, libgcc, and each other
-    rpm --root ROOT -i ─► a clean root of Debian's ─► demo.sh, develop.sh as a new user ─► rpm -e ─► before == after
+    rpm --root ROOT -i ─► a clean root of Debian's ─► demo.sh, gtest.sh, develop.sh as a new user ─► rpm -e ─► before == after
 
 R1  A root of Fedora's cannot be had by Debian's means, so what dnf would do is not run here. rpm installs and removes the
     files, without a look at what other packages of the root provide (--nodeps): that is what the list of requirements is
@@ -56,8 +56,9 @@ cp -a /given/installed/. /
 echo /usr/lib64 > /etc/ld.so.conf.d/lib64.conf && ldconfig
 su tester -c 'sh /given/demo.sh /given/demo.sql'
 su tester -c 'PYTHONPATH=/usr/lib/skinflint python3 -B /given/reporters.py'
+su tester -c 'sh /given/gtest.sh'
 su tester -c 'LD_PRELOAD=libskinflint.so.1 grep -q libskinflint /proc/self/maps'
 su tester -c 'PKG_CONFIG_PATH=/usr/lib64/pkgconfig sh /given/develop.sh'
 """
-    given = [os.path.join(folder, "installed"), *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist)]
+    given = [os.path.join(folder, "installed"), *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist), *places.suite(dist)]
     yield from places.in_root(dist, "bookworm", script, given).splitlines()

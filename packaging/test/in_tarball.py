@@ -11,6 +11,7 @@ export PATH="$HOME/$(echo skinflint-*-x86_64-linux)/bin:$PATH"
 sh "$GIVEN/demo.sh" "$GIVEN/demo.sql"
 folder="$(dirname "$(dirname "$(command -v skinflint)")")"
 PYTHONPATH="$folder/lib/skinflint" /usr/bin/python3 -B "$GIVEN/reporters.py"
+FLAGS="-I$folder/include" sh "$GIVEN/gtest.sh"
 cc "$GIVEN/example.c" -o engines $(PKG_CONFIG_PATH="$folder/lib/pkgconfig" pkg-config --cflags --libs skinflint-engines)
 ./engines > said && grep -qx 'users: 3 ended, 2 in a circle; bob is gone' said
 rm engines said
@@ -27,5 +28,5 @@ echo "unpacked, copied as one file, and removed without a rest"
 
 
 def test(dist):
-    given = [places.package(dist, "-x86_64-linux.tar.xz"), *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist)]
+    given = [places.package(dist, "-x86_64-linux.tar.xz"), *places.own(dist, "demo.sh", "reporters.py"), *places.development(dist), *places.suite(dist)]
     yield from places.as_nobody(dist, SCRIPT, given).splitlines()

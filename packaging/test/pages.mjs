@@ -1,6 +1,4 @@
-// What a page leaves behind, as a user of Playwright writes it; by hand: npm install playwright-core, Debian's chromium.
-//
-//   PATH of skinflint's package ─► node --test pages.mjs
+// What a page leaves behind, as a user of Playwright writes it; needs playwright-core and Debian's chromium.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { chromium } from "playwright-core";

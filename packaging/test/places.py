@@ -19,7 +19,7 @@ from parts import making
 
 NOBODY = 65534
 # What the demo runs, and what a user of the development package has.
-INCLUDED = "sqlite3,python3,gcc,libc6-dev,pkg-config"
+INCLUDED = "sqlite3,python3,gcc,g++,libc6-dev,libgtest-dev,pkg-config"
 
 
 def root(dist, suite):
@@ -90,9 +90,9 @@ def copied(path, folder):
         shutil.copy(path, folder)
 
 
-def ran(dist, *command):
+def ran(dist, *command, timeout=1800):
     """What a command printed, on both streams: where it fails, that is why."""
-    return dist.run(*command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800).stdout
+    return dist.run(*command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout).stdout
 
 
 def package(dist, ending):
@@ -106,6 +106,11 @@ def development(dist):
     """Paths of develop.sh and its programs."""
     files = [os.path.join(dist.packaging, "test", name) for name in ("develop.sh", "linked.c", "reported.c")]
     return [*files, os.path.join(dist.root, "tests/engines/example.c")]
+
+
+def suite(dist):
+    """Paths of gtest.sh and its suite."""
+    return [os.path.join(dist.packaging, "test/gtest.sh"), os.path.join(dist.root, "tests/gtest/cache_test.cpp")]
 
 
 def own(dist, *names):

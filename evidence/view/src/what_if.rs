@@ -9,6 +9,8 @@
 //! T1  All columns of a moment are of that moment; [`EXPLAINED`] explains their names, once below all tables.
 //! T2  Ratios are of the live bytes in the heading.
 //! T3  What is not known is a dash, and names are data (view.V4).
+//! T4  What is promised of an allocator is an interval: with what it needs itself, and without what large blocks perhaps had
+//!     not touched. Where the intervals of two overlap, none of them is called less.
 //!
 //! Not here: figures (what-if), JSON (serde).
 
@@ -27,7 +29,7 @@ pub const EXPLAINED: &str = "\
 slop: usable bytes beyond those asked for. floor: 4 KiB pages that hold a live block. never, spans, 4 KiB:
 resident if nothing, whole spans and runs, or every page without a live block is given back (glibc: nothing,
 the top of the heap, what malloc_trim gives back). held: what spans with survivors hold beyond the floor.
-meshing: what pairs of spans with no slot in common could share beyond that. Not simulated: metadata, caches
+meshing: what pairs of spans with no slot in common could share beyond that. Not in the tables: metadata, caches
 of threads, glibc's arenas of threads (with several a program holds more under it), huge pages, alignment.
 Blocks count as touched whole, large ones as far as snapshots saw them; where a range is said, the tables are of its
 high end. At the heap's peak most bytes live, as asked for; the peak of a report is of resident memory, and may be another
@@ -170,6 +172,47 @@ fn run(out: &mut String, what_if: &WhatIf) {
         rows.push(row);
     }
     table(out, &rows);
+    promise(out, what_if);
+}
+
+/// Says what the first policy and each other one of whose own memory something is known would hold at their most (T4).
+fn promise(out: &mut String, what_if: &WhatIf) {
+    let mut known = what_if
+        .policies
+        .iter()
+        .filter_map(|one| Some((one, one.most_held?)));
+    let Some((first, there)) = known.next() else {
+        return;
+    };
+    let range = |low: u64, high: u64| match bytes(low) == bytes(high) {
+        true => bytes(low),
+        false => format!("{} to {}", bytes(low), bytes(high)),
+    };
+    for (one, held) in known {
+        // Signed: what is saved at least, and at most.
+        let least = there.low_bytes as i64 - held.high_bytes as i64;
+        let most = there.high_bytes as i64 - held.low_bytes as i64;
+        let said = match (least >= 0, most >= 0) {
+            (true, _) => format!("{} less", range(least as u64, most as u64)),
+            (_, false) => format!("{} more", range(-most as u64, -least as u64)),
+            _ => format!(
+                "from {} less to {} more",
+                bytes(most as u64),
+                bytes(-least as u64)
+            ),
+        };
+        *out += &format!(
+            "With what it needs itself, at its most {} would hold {}, {} {}: {said}{}\n",
+            first.policy,
+            range(there.low_bytes, there.high_bytes),
+            one.policy,
+            range(held.low_bytes, held.high_bytes),
+            match what_if.heaps > 1 && first.policy == "glibc" {
+                true => ", and less beside what glibc has for threads",
+                false => "",
+            }
+        );
+    }
 }
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -208,6 +251,7 @@ fn table(out: &mut String, rows: &[Vec<String>]) {
 mod tests {
     use super::*;
     use skinflint_what_if::mesh::Mesh;
+    use skinflint_what_if::outcome::Held;
     use skinflint_what_if::pages::Residents;
 
     fn sample() -> WhatIf {
@@ -289,6 +333,33 @@ mod tests {
         let said =
             ", 1000 B to 3.91 KiB of it touched (no reading tells of 2.93 KiB in large blocks)\n";
         assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
+    fn what_an_allocator_would_hold_is_an_interval() {
+        let mut what_if = sample();
+        let held = |low_bytes, high_bytes| {
+            Some(Held {
+                low_bytes,
+                high_bytes,
+            })
+        };
+        what_if.policies[0].most_held = held(10 << 20, 10 << 20);
+        what_if.policies[1].most_held = held(7 << 20, 8 << 20);
+        let text = render(&what_if, "app.sft");
+        let said = "at its most a�[31mb would hold 10.0 MiB, longer-name 7.00 MiB to 8.00 MiB: 2.00 MiB to 3.00 MiB less\n";
+        assert!(text.replace("\u{1b}", "�").contains(said), "{text}");
+        what_if.policies[1].most_held = held(12 << 20, 13 << 20);
+        assert!(render(&what_if, "app.sft").contains(": 2.00 MiB to 3.00 MiB more\n"));
+        what_if.policies[1].most_held = held(9 << 20, 13 << 20);
+        let text = render(&what_if, "app.sft");
+        assert!(
+            text.contains(": from 1.00 MiB less to 3.00 MiB more\n"),
+            "{text}"
+        );
+        // Of one policy alone nothing is said.
+        what_if.policies[1].most_held = None;
+        assert!(!render(&what_if, "app.sft").contains("at its most"));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! K2  Chunks are multiples of 16 with 8 bytes of header, at least 32; a block begins 8 bytes behind its chunk's
 //!     start, so that blocks are separated by their headers.
 //! K3  `kept` holds chunks that are freed and not joined: thread-cache bins of [`CACHED_MAX`] each, and fast bins
-//!     until they are consolidated by a large request or a large free chunk. They pin the top, as they really do.
+//!     until they are consolidated: by a large request, a large free chunk, or before the heap would grow. They pin the
+//!     top, as they really do.
 //! K4  Purging whole spans means trimming here: pages above the top go back when there are more than the trim
 //!     threshold. Purging each page is what `malloc_trim(0)` would do all the time.
 //!
@@ -140,6 +141,14 @@ impl ChunkLayout {
         u64::from(self.end) * PAGE - self.top
     }
 
+    /// Takes the shortest free chunk that does, the lowest of equal ones.
+    fn take_free(&mut self, need: u64) -> Option<u64> {
+        let &(len, start) = self.by_len.range((need, 0)..).next()?;
+        self.remove(start, len);
+        self.insert(start + need, len - need);
+        Some(start)
+    }
+
     /// Moves the top up, and the end with it.
     fn raise(&mut self, by: u64, pages: &mut Pages) {
         self.top += by;
@@ -197,10 +206,15 @@ impl Layout for ChunkLayout {
         if need >= LARGE_REQUEST {
             self.consolidate(pages);
         }
-        if let Some(&(len, start)) = self.by_len.range((need, 0)..).next() {
-            self.remove(start, len);
-            self.insert(start + need, len - need);
+        if let Some(start) = self.take_free(need) {
             return Place(start + HEADER);
+        }
+        // The heap grows only when nothing that was freed does, fast bins among it.
+        if need + CHUNK_MIN > self.above() && self.fast > 0 {
+            self.consolidate(pages);
+            if let Some(start) = self.take_free(need) {
+                return Place(start + HEADER);
+            }
         }
         if need >= self.mmap_bytes && need > self.above() {
             return Place::DIRECT;
@@ -307,6 +321,26 @@ mod tests {
         // 2,000 bytes consolidate: the eighth is the top's neighbour.
         assert_eq!(heap.acquire(ask(2000), &mut pages).0, 7 * 32 + 8);
         assert_eq!(heap.fast, 0);
+    }
+
+    #[test]
+    fn what_fast_bins_have_is_joined_before_the_heap_grows() {
+        let (mut heap, mut pages) = (ChunkLayout::new(), Pages::new(0));
+        // 130 KiB of chunks of 32 bytes, and all but the seven cached ones in a fast bin: no other size takes them.
+        let places: Vec<Place> = (0..4160)
+            .map(|_| heap.acquire(ask(24), &mut pages))
+            .collect();
+        let end = heap.end;
+        for place in &places {
+            heap.release(*place, 24, &mut pages);
+        }
+        assert_eq!(heap.fast, 4153);
+        // Chunks of 64 bytes come from the top until it is used up, then from what is joined.
+        let more: Vec<u64> = (0..2000)
+            .map(|_| heap.acquire(ask(56), &mut pages).0)
+            .collect();
+        assert_eq!((heap.fast, heap.end), (0, end));
+        assert!(more.iter().skip(40).all(|place| *place < 4160 * 32));
     }
 
     #[test]

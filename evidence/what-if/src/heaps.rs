@@ -43,6 +43,12 @@ impl Heaps {
         self.of[index] = Some(heap as u32);
         heap as u32
     }
+
+    /// Returns the number of heaps so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.owners.len() as u64
+    }
+
     /// Returns the bytes that the table of threads holds.
     pub(crate) fn table_bytes(&self) -> usize {
         self.of.capacity() * 8

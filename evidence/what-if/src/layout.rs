@@ -69,6 +69,12 @@ pub trait Layout {
         0
     }
 
+    /// Returns the bytes that the allocator would describe its spans and pages with, where that is known
+    /// ([`Own`](crate::policy::Own)).
+    fn descriptor_bytes(&self) -> u64 {
+        0
+    }
+
     /// Returns what meshing could save now; `None` for a layout whose blocks have no fixed slots.
     fn mesh(&self, _pages: &Pages) -> Option<Mesh> {
         None

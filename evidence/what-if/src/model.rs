@@ -16,7 +16,7 @@
 use crate::chunks::ChunkLayout;
 use crate::layout::{Ask, Layout, Place};
 use crate::mesh::Mesh;
-use crate::outcome::{Average, Figures, Outcome};
+use crate::outcome::{Average, Figures, Held, Outcome};
 use crate::pages::{PAGE, Pages, Residents};
 use crate::policy::Policy;
 use crate::spans::SpanLayout;
@@ -50,6 +50,12 @@ pub(crate) struct Model {
     places: Vec<Place>,
     usable: u64,
     most: Residents,
+    /// The most bytes of descriptors: they are used again, and not given back.
+    descriptors: u64,
+    /// The bytes that perhaps are not touched yet (simulation.S3).
+    pub fresh: u64,
+    /// The most resident bytes in spans without them.
+    most_sure: u64,
     sums: Sums,
     at_peak: Figures,
     after_free: Option<Figures>,
@@ -75,6 +81,9 @@ impl Model {
             places: Vec::new(),
             usable: 0,
             most: Residents::default(),
+            descriptors: 0,
+            fresh: 0,
+            most_sure: 0,
             sums: Sums::default(),
             at_peak: Figures::default(),
             after_free: None,
@@ -112,12 +121,7 @@ impl Model {
                 .in_place(place, old.asked, new.asked, &mut self.pages),
         };
         if stays {
-            if place.is_direct() {
-                self.pages.undirect(old.touched.div_ceil(PAGE));
-                self.pages.direct(new.touched.div_ceil(PAGE));
-            } else {
-                self.pages.resize(place.0, old.touched, new.touched);
-            }
+            self.touch(place, old.touched, new.touched);
             self.usable = self.usable - before + self.layout.usable(place, new.asked);
             return self.settle(block, place);
         }
@@ -129,10 +133,17 @@ impl Model {
             }
             self.enter(to, new);
         } else {
-            // Both are resident while the bytes are copied.
-            self.enter(to, new);
+            // Both are resident while the bytes are copied, the new one as far as it is written then.
+            let written = Size {
+                touched: new.touched.min(old.touched),
+                ..new
+            };
+            self.enter(to, written);
             self.see_most();
             self.leave(place, old);
+            self.layout.release(place, old.asked, &mut self.pages);
+            self.touch(to, written.touched, new.touched);
+            return self.settle(block, to);
         }
         self.layout.release(place, old.asked, &mut self.pages);
         self.settle(block, to);
@@ -154,6 +165,16 @@ impl Model {
         self.usable += self.layout.usable(place, size.asked);
     }
 
+    /// Changes how much of a block is touched, from its start.
+    fn touch(&mut self, place: Place, old: u64, new: u64) {
+        if place.is_direct() {
+            self.pages.undirect(old.div_ceil(PAGE));
+            self.pages.direct(new.div_ceil(PAGE));
+        } else {
+            self.pages.resize(place.0, old, new);
+        }
+    }
+
     fn leave(&mut self, place: Place, size: Size) {
         match place.is_direct() {
             true => self.pages.undirect(size.touched.div_ceil(PAGE)),
@@ -173,7 +194,12 @@ impl Model {
     }
 
     fn see_most(&mut self) {
-        self.most = self.most.with(&self.pages.resident(), u64::max);
+        let now = self.pages.resident();
+        self.most_sure = self
+            .most_sure
+            .max((now.spans * PAGE).saturating_sub(self.fresh));
+        self.most = self.most.with(&now, u64::max);
+        self.descriptors = self.descriptors.max(self.layout.descriptor_bytes());
     }
 
     /// Notes that the state has lasted for `ns`, and that it is `now_ms` now.
@@ -238,10 +264,24 @@ impl Model {
     }
 
     /// Ends the simulation, and returns the result.
-    pub(crate) fn finish(mut self, requested: u64, ticket: u64, duration_ns: u64) -> Outcome {
+    pub(crate) fn finish(
+        mut self,
+        requested: u64,
+        ticket: u64,
+        duration_ns: u64,
+        heaps: u64,
+    ) -> Outcome {
         let average = |sum: u128| (sum / u128::from(duration_ns.max(1))) as u64;
         let [never, spans, holes] = self.sums.resident.map(average);
         self.look_for_mesh(ticket, 0);
+        let most_held = self.policy.own.map(|own| {
+            let most_bytes = self.most.spans * PAGE;
+            let (there, perhaps) = own.bytes(most_bytes, self.descriptors, heaps);
+            Held {
+                low_bytes: self.most_sure + there,
+                high_bytes: most_bytes + there + perhaps,
+            }
+        });
         Outcome {
             at_end: self.meshed(requested),
             policy: self.policy.name,
@@ -249,6 +289,7 @@ impl Model {
             at_peak: self.at_peak,
             after_free: self.after_free,
             most_resident: bytes(self.most),
+            most_held,
             average: (duration_ns > 0).then_some(Average {
                 slop_bytes: average(self.sums.slop),
                 floor_bytes: average(self.sums.floor),

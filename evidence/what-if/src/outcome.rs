@@ -68,6 +68,15 @@ pub struct Average {
     pub resident: Residents,
 }
 
+/// Bytes that are known within an interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Held {
+    /// The least.
+    pub low_bytes: u64,
+    /// The most.
+    pub high_bytes: u64,
+}
+
 /// A policy, and the result for the trace under it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Outcome {
@@ -83,6 +92,10 @@ pub struct Outcome {
     pub at_end: Figures,
     /// The most that was resident at any moment, by what is given back.
     pub most_resident: Residents,
+    /// The resident bytes of all that the allocator would hold at its most, with what it needs itself: whole spans and runs are
+    /// given back. The least is without what large blocks perhaps had not touched yet, the most with all that the allocator may
+    /// keep. `null` for a policy of whose own memory nothing is known.
+    pub most_held: Option<Held>,
     /// Averages over the run; `null` if the trace has no time.
     pub average: Option<Average>,
 }
@@ -102,6 +115,8 @@ pub struct WhatIf {
     pub faults: u64,
     /// The duration of the trace, nanoseconds.
     pub duration_ns: u64,
+    /// Heaps that the threads had, one after another: 1 if no two threads allocated at a time.
+    pub heaps: u64,
     /// The milliseconds for which pages lie unused before they are given back, if they are.
     pub delay_ms: u32,
     /// The moment with most requested bytes, the first of several.

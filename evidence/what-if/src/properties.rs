@@ -124,7 +124,7 @@ fn random_acts(policy: &Policy, delay_ms: u32, seed: u64) {
     judge.check(&model, seed);
     model.lasted(1, 0, now_ms + 100_000);
     // Nothing lives: all that can be given back is.
-    let end = model.finish(0, 0, 1);
+    let end = model.finish(0, 0, 1, 1);
     assert_eq!(
         (
             end.at_end.slop_bytes,

@@ -9,6 +9,9 @@
 //! S2  Figures of a moment are taken just before the next act that would end it, so that what idling gives back is
 //!     seen.
 //!
+//! S3  A large block counts as touched at once. What nothing shows to be so is `fresh`: of a block that came since the last
+//!     snapshot, beyond what was copied into it; of one of which no snapshot tells, always. It is doubt on what is resident.
+//!
 //! Not here: one policy's figures (`model.rs`).
 
 use hashbrown::{HashMap, HashSet};
@@ -22,7 +25,7 @@ use crate::layout::Layout;
 use crate::model::{Model, Size};
 use crate::outcome::{Level, SCHEMA, WhatIf};
 use crate::policy::Policy;
-use crate::touched::Touched;
+use crate::touched::{LARGE_BYTES, Touched};
 
 /// The number of parts that a step of time is cut into while pages wait to be given back.
 const TIME_STEPS: u64 = 8;
@@ -44,6 +47,8 @@ pub struct Options {
     pub end_ns: Option<u64>,
     /// How much of large blocks was touched; by default all.
     pub touched: Touched,
+    /// The tickets of snapshots, in their order: what was there at one is no longer fresh.
+    pub looks: Vec<u64>,
 }
 
 impl Default for Options {
@@ -55,6 +60,7 @@ impl Default for Options {
             thread_ends_ns: Vec::new(),
             end_ns: None,
             touched: Touched::default(),
+            looks: Vec::new(),
         }
     }
 }
@@ -65,6 +71,7 @@ impl Options {
         Options {
             thread_ends_ns: trace.threads.iter().map(|one| one.ended_ns).collect(),
             end_ns: trace.ending.as_ref().map(|ending| ending.time_ns),
+            looks: trace.snapshots.iter().map(|one| one.ticket).collect(),
             ..Options::default()
         }
     }
@@ -88,6 +95,10 @@ struct World {
     partly: HashMap<u32, u64, FxBuildHasher>,
     /// Numbers of large blocks that nothing tells of.
     untold: HashSet<u32, FxBuildHasher>,
+    /// Fresh bytes of large blocks, by number, their sum, and the next of `Options::looks`.
+    fresh: HashMap<u32, u64, FxBuildHasher>,
+    fresh_bytes: u64,
+    next_look: usize,
     gone: Vec<u32>,
     heaps: Heaps,
     now: Level,
@@ -116,6 +127,9 @@ impl Simulation {
                 sizes: Vec::new(),
                 partly: HashMap::default(),
                 untold: HashSet::default(),
+                fresh: HashMap::default(),
+                fresh_bytes: 0,
+                next_look: 0,
                 gone: Vec::new(),
                 heaps: Heaps::default(),
                 now: Level::default(),
@@ -155,7 +169,9 @@ impl Simulation {
         world.leave_low();
         world.see_tables();
         let (now, duration_ns) = (world.now, world.now.time_ns);
-        let finished = |model: Model| model.finish(now.requested_bytes, now.ticket, duration_ns);
+        let heaps = world.heaps.count();
+        let finished =
+            |model: Model| model.finish(now.requested_bytes, now.ticket, duration_ns, heaps);
         WhatIf {
             schema: SCHEMA,
             events: counts.events,
@@ -163,6 +179,7 @@ impl Simulation {
             unknown_releases: counts.unknown_frees,
             faults: counts.lost_frees + counts.lost_reallocs + counts.damaged_events,
             duration_ns,
+            heaps,
             delay_ms: world.options.delay_ms,
             at_peak: world.peak,
             after_free: world.low,
@@ -179,6 +196,7 @@ impl World {
     fn act(&mut self, context: &Context<'_>, act: &Act) {
         self.until(context.time_ns);
         self.acts += 1;
+        self.look_until(context.ticket);
         if self.acts.is_multiple_of(TABLES_ACTS) {
             self.see_tables();
         }
@@ -214,6 +232,11 @@ impl World {
         }
         self.numbers.insert((new.addr, new.serial), number);
         let to = self.resize(context, number, new);
+        let fresh = match after >= LARGE_BYTES {
+            true => to.touched.saturating_sub(before.touched),
+            false => 0,
+        };
+        self.freshen(number, fresh);
         let ends = &self.options.thread_ends_ns;
         let heap = self.heaps.of(new.thread(), self.now.time_ns, ends);
         for model in &mut self.models {
@@ -226,6 +249,38 @@ impl World {
             self.see_peak();
         } else {
             self.see_low();
+        }
+    }
+
+    /// Takes what snapshots before this event saw out of what is fresh (S3).
+    fn look_until(&mut self, ticket: u64) {
+        let before = self.next_look;
+        while self
+            .options
+            .looks
+            .get(self.next_look)
+            .is_some_and(|at| *at < ticket)
+        {
+            self.next_look += 1;
+        }
+        if self.next_look > before && self.fresh_bytes > 0 {
+            let untold = &self.untold;
+            self.fresh.retain(|number, _| untold.contains(number));
+            self.fresh_bytes = self.fresh.values().sum();
+        }
+    }
+
+    /// Notes how much of a large block is fresh; 0 for one that goes.
+    fn freshen(&mut self, number: u32, bytes: u64) {
+        if bytes > 0 || self.fresh_bytes > 0 {
+            let had = match bytes {
+                0 => self.fresh.remove(&number),
+                bytes => self.fresh.insert(number, bytes),
+            };
+            self.fresh_bytes = self.fresh_bytes + bytes - had.unwrap_or(0);
+        }
+        for model in &mut self.models {
+            model.fresh = self.fresh_bytes;
         }
     }
 
@@ -270,6 +325,9 @@ impl World {
             }
         };
         let size = self.resize(context, number, block);
+        if size.asked >= LARGE_BYTES {
+            self.freshen(number, size.touched);
+        }
         self.numbers.insert((block.addr, block.serial), number);
         let ends = &self.options.thread_ends_ns;
         let heap = self.heaps.of(block.thread(), self.now.time_ns, ends);
@@ -286,6 +344,9 @@ impl World {
             return;
         };
         let size = self.size(number);
+        if size.asked >= LARGE_BYTES {
+            self.freshen(number, 0);
+        }
         for model in &mut self.models {
             model.went(number, size);
         }
@@ -360,6 +421,7 @@ impl World {
             + self.gone.capacity() * 4
             + self.partly.allocation_size()
             + self.untold.allocation_size()
+            + self.fresh.allocation_size()
             + self.options.touched.table_bytes()
             + self.heaps.table_bytes();
         self.table_bytes = self.table_bytes.max(models + own);

@@ -68,7 +68,17 @@ pub(crate) struct SpanLayout {
     opened: u64,
     /// The bytes of bits and stacks.
     bits_bytes: usize,
+    /// The bytes of the descriptors that the allocator would have.
+    described_bytes: u64,
 }
+
+/// Returns the bytes of a span's descriptor in Skinflint's allocator: 40, and three words for each 64 slots and one more
+/// (S8 in engines/alloc/src/mechanism/span.rs), in lines of 64.
+fn described(slots: u32) -> u64 {
+    (40 + 24 * u64::from((slots + 1).div_ceil(64))).next_multiple_of(64)
+}
+/// The bytes of the allocator's map for each page (engines/alloc/src/mechanism/map.rs).
+const MAP_ENTRY: u64 = 4;
 
 impl SpanLayout {
     pub(crate) fn new(policy: &Policy, order: Order) -> SpanLayout {
@@ -83,6 +93,7 @@ impl SpanLayout {
             bin_of: Vec::new(),
             opened: 0,
             bits_bytes: 0,
+            described_bytes: 0,
         }
     }
 
@@ -138,6 +149,7 @@ impl SpanLayout {
             *last = (1 << (slots % 64)) - 1;
         }
         self.bits_bytes += bits.len() * 8;
+        self.described_bytes += described(slots);
         let span = Span {
             start,
             pages: length,
@@ -235,6 +247,7 @@ impl SpanLayout {
         self.close(index);
         let span = &mut self.spans[index as usize];
         let (start, length, class) = (span.start, span.pages, span.class);
+        self.described_bytes -= described(span.slots);
         let bits = std::mem::take(&mut span.bits);
         self.bits_bytes -= bits.len() * 8;
         // Stacks grow with use; a new span of this entry starts without one.
@@ -359,6 +372,10 @@ impl Layout for SpanLayout {
 
     fn spans(&self) -> u64 {
         (self.spans.len() - self.gone.len()) as u64
+    }
+
+    fn descriptor_bytes(&self) -> u64 {
+        self.described_bytes + self.of_page.len() as u64 * MAP_ENTRY
     }
 
     fn mesh(&self, pages: &Pages) -> Option<Mesh> {
