@@ -5,6 +5,7 @@
 //!                                   │ none     └ none ─► .symtab, .dynsym, PLT ─► function
 //!                                   ▼                          └ none ─► module+0x1234
 //!                              perf map ─► function         └ none ─► [jit] 0x…
+//!   frame of Python: code, unit ─► function, file, line
 //! ```
 //!
 //! S1  A module is opened when its first address is asked for, and only once.
@@ -26,6 +27,7 @@ mod itanium;
 mod locate;
 mod module;
 mod perf_map;
+mod python;
 mod scopes;
 mod sources;
 mod symbols;
@@ -34,5 +36,5 @@ pub use demangle::{demangle, demangle_whole, short_name};
 pub use error::SourceError;
 pub use frame::Frame;
 pub use module::{ModuleSummary, Source};
-pub use sources::{NameSources, must_be_folders};
+pub use sources::{Frames, NameSources, must_be_folders};
 pub use symbols::{SymbolOptions, Symbols, TRUNCATED_PC};
