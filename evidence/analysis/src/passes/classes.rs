@@ -13,6 +13,9 @@
 //! C4  jemalloc keeps 128 bytes for each slab, which is the fewest pages that blocks of a class fill: sixteen blocks
 //!     of 1,280 share what four of 1,024 do. So a smaller class may cost a part of what it saves.
 //!
+//! C5  A size is not why more was given than its class and a page: an alignment that was asked for, too, is. p7zip asks for
+//!     5 MiB at a multiple of 2 MiB, which glibc makes 6 MiB of: no size would have been given less.
+//!
 //! Not here: rounding of allocators that did not run ([`skinflint_sizes::Scheme`] as it is).
 
 use skinflint_sizes::Scheme;
@@ -58,6 +61,12 @@ impl Classes {
         }
         let at = self.seen.partition_point(|class| *class < size);
         self.seen.get(at).copied().unwrap_or(size)
+    }
+
+    /// Reports whether the allocator would give as much for the size alone (C5). Without a scheme that is not known, and taken for so.
+    pub fn explains(&self, size: u64, usable: u64) -> bool {
+        self.scheme
+            .is_none_or(|scheme| usable <= scheme.usable(size).saturating_add(PAGE))
     }
 
     /// Returns the largest class below `size`, seen or known; `None` below the smallest.
@@ -108,6 +117,10 @@ mod tests {
         assert_eq!(glibc.class_below(24), None);
         assert_eq!(glibc.class_below(41), Some(40));
         assert_eq!(glibc.head(), 8);
+        // 5 MiB, mapped: with its head it takes a page more; 6 MiB are what an alignment of 2 MiB costs (C5).
+        assert!(glibc.explains(5 << 20, (5 << 20) + 4096 - 16));
+        assert!(!glibc.explains(5 << 20, 6 << 20));
+        assert!(of("libown.so").explains(5 << 20, 6 << 20));
         // jemalloc: … 1,024, 1,280; a class itself has the one below it.
         let jemalloc = of("libjemalloc.so.2");
         assert_eq!(jemalloc.class_below(1350), Some(1280));

@@ -137,6 +137,9 @@ pub(super) fn shoes(
 
 /// Returns whether a request is a little above a round size, and what that costs under the allocator that ran.
 fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
+    if !classes.explains(key.size, key.usable) {
+        return None;
+    }
     let waste = key.usable.saturating_sub(key.size);
     if key.size < MIN_BASE {
         let base = classes.class_below(key.size)?;

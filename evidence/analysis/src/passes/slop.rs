@@ -219,7 +219,8 @@ fn trimmed(size: u64, classes: &Classes) -> Option<u64> {
 
 /// Reports whether there is a change to make: a size that can be cut down, or one to be kept with others.
 fn is_to_change(key: &CellKey, classes: &Classes) -> bool {
-    key.size <= ELEMENT_MAX || trimmed(key.size, classes).is_some()
+    let explained = classes.explains(key.size, key.usable);
+    key.size <= ELEMENT_MAX || explained && trimmed(key.size, classes).is_some()
 }
 
 /// Returns what the change saves of each block (P4).
