@@ -10,6 +10,7 @@
 //!   all *.rs    ──► circles::check (files of a crate that name each other in a circle)
 //!               ├─► labels::check (invariants: defined once, cited with their file)
 //!               └─► safe::check (safe functions of gc and cache: each in the audit)
+//!   all *.md    ──► book::check (docs/SUMMARY.md and the chapters; the length of README.md)
 //!   workspace   ──► edges::check  (cargo metadata against the table of floors)
 //!               └─► proofs::check (cargo metadata against tests/proofs.toml, and that against HACKING.md)
 //! ```
@@ -20,6 +21,7 @@
 //!
 //! Not here: what rustfmt and clippy already check.
 
+mod book;
 mod circles;
 mod clocks;
 mod edges;
@@ -103,6 +105,7 @@ pub fn run(root: &Path) -> Result<Vec<Fault>> {
     faults.extend(circles::check(&files, &read));
     faults.extend(labels::check(&files, &read));
     faults.extend(safe::check(&files, &read));
+    faults.extend(book::check(&files, &read));
     let metadata = workspace_metadata(root)?;
     faults.extend(edges::check(&metadata)?);
     faults.extend(edges::check_unused(&metadata)?);
@@ -138,9 +141,11 @@ fn check_file(root: &Path, file: &str, content: &str) -> Vec<Fault> {
         faults.extend(glossary::check(file, content));
     }
     if file.ends_with(".md") {
-        faults.extend(links::check(file, content, &|target| {
-            root.join(target).exists()
-        }));
+        let files = links::Files {
+            exists: &|target| root.join(target).exists(),
+            read: &|target| std::fs::read_to_string(root.join(target)).ok(),
+        };
+        faults.extend(links::check(file, content, &files));
     }
     faults
 }
