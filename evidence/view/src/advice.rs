@@ -45,7 +45,7 @@ const SHOWN_HOLDERS: usize = 5;
 /// Findings listed of one kind among those that give memory back, while there are others.
 const OF_ONE_KIND: usize = 3;
 /// A finding is worth a line from one part in this many of the whole.
-const WORTH: u64 = 500;
+pub(crate) const WORTH: u64 = 500;
 /// The number of columns before a title.
 const INDENT: usize = 14;
 
@@ -578,7 +578,7 @@ fn one_finding(
 
 /// Returns the moment at which free memory was seen, from the beginning of its finding: "At peak (1.000 s) the
 /// allocator …".
-fn moment(finding: &Finding) -> Option<&str> {
+pub(crate) fn moment(finding: &Finding) -> Option<&str> {
     let (when, _) = finding.what.split_once(" the allocator (")?;
     let is_moment = finding.kind == FindingKind::Retained && when.starts_with("At ");
     is_moment.then_some(when)
@@ -586,7 +586,7 @@ fn moment(finding: &Finding) -> Option<&str> {
 
 /// Reports whether resident memory was more than a fiftieth below the peak at the moment `At LABEL (time)`: what is given
 /// back then was not there yet at the peak, or is there again.
-fn is_below_the_peak(report: &Report, moment: &str) -> bool {
+pub(crate) fn is_below_the_peak(report: &Report, moment: &str) -> bool {
     let label = moment
         .strip_prefix("At ")
         .and_then(|rest| rest.rsplit_once(" ("));

@@ -31,6 +31,7 @@ mod style;
 pub mod text;
 mod through;
 pub mod units;
+mod verdict;
 pub mod what_if;
 
 pub use screen::clean;

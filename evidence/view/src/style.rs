@@ -27,7 +27,7 @@ impl Default for Style {
     fn default() -> Self {
         Style {
             width: 100,
-            height: 50,
+            height: 53,
             color: false,
             full_stacks: false,
             trace: None,

@@ -1,7 +1,7 @@
 //! The terminal screen: how complete the trace is, where resident memory is, what would give it back.
 //!
 //! ```text
-//!   program · completeness · books (a table whose rows add up) · findings · totals · files
+//!   program · completeness · verdict · books (a table whose rows add up) · findings · totals · files
 //! ```
 //!
 //! T1  Completeness comes before any figure.
@@ -11,7 +11,7 @@
 //! T4  If nothing was recorded, the screen says so; it is never good news.
 //!
 //! Not here: the findings (advice.rs), widths and inks (screen.rs), which frames matter (stack.rs), what pins free
-//! memory (pinned.rs), functions with all that they call (through.rs).
+//! memory (pinned.rs), functions with all that they call (through.rs), the sentence above the table (verdict.rs).
 
 use std::collections::HashMap;
 
@@ -27,6 +27,7 @@ use crate::stack;
 pub use crate::style::Style;
 use crate::through;
 use crate::units::{bytes, count, duration, percent, plural};
+use crate::verdict;
 
 /// A reading this long before the end is not that of the end.
 const STALE_NS: u64 = 50_000_000;
@@ -41,16 +42,24 @@ pub fn render(report: &Report, style: &Style) -> String {
         empty(&report.completeness, width, &mut lines);
         files(report, style, width, &mut lines);
     } else {
-        books(report, width, &mut lines);
         let mut foot = tail(report, width);
         files(report, style, width, &mut foot);
-        let taken = lines.len() + foot.len() + fewest_lines(report, style, width);
+        let mut reach = Vec::new();
+        reach::section(report, style.full_stacks, width, &mut reach);
+        let fewest = foot.len() + reach.len() + fewest_lines(report, style, width);
+        let mut table = Vec::new();
+        books(report, width, &mut table);
+        let taken = lines.len() + table.len() + fewest;
+        let room = style.height.saturating_sub(taken);
+        lines.extend(verdict(report, style.full_stacks, room, width));
+        lines.extend(table);
+        let taken = lines.len() + fewest;
         let room = (!style.full_stacks).then(|| style.height.saturating_sub(taken));
         // It gets half of what is left: details of findings and what pins free memory need some lines too.
         let through = through::section(report, room.map(|room| room / 2), width);
         let room = room.map(|room| room - through.len());
         pinned::section(report, room, width, &mut lines);
-        reach::section(report, style.full_stacks, width, &mut lines);
+        lines.extend(reach);
         let taken = lines.len() + foot.len() + through.len();
         let room = style.height.saturating_sub(taken);
         findings(report, style, width, room, &mut lines);
@@ -62,6 +71,17 @@ pub fn render(report: &Report, style: &Style) -> String {
         line.write(width, style.color, &mut out);
     }
     out
+}
+
+/// Returns the verdict; none where the screen has no room for it (T3).
+fn verdict(report: &Report, whole: bool, room: usize, width: usize) -> Vec<Line> {
+    let chosen = report.instants.get(report.at);
+    let is_near = |one| above_the_peak(report, one).is_some() || is_passed(report, one);
+    let verdict = verdict::lines(report, chosen.is_some_and(is_near), width);
+    match whole || verdict.len() <= room {
+        true => verdict,
+        false => Vec::new(),
+    }
 }
 
 fn nothing_recorded(report: &Report) -> bool {

@@ -10,7 +10,7 @@
 //!
 //! Not here: whether links of chapters lead somewhere (`links`), what chapters say.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::Fault;
 use super::links::{outside_of_fences, resolve, targets};
@@ -36,16 +36,15 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
     let Some(summary) = read(SUMMARY) else {
         return faults;
     };
-    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
+    let mut chapters = BTreeSet::new();
     for (index, line) in outside_of_fences(&summary) {
         for chapter in targets(line).iter().filter_map(|to| resolve(SUMMARY, to)) {
             let what = if !files.contains(&chapter) {
                 format!("{chapter} is not there: write the chapter, or take the line away")
-            } else if lines.contains_key(&chapter) {
-                format!("{chapter} is a chapter already: a chapter has one place")
-            } else {
-                lines.insert(chapter, index);
+            } else if chapters.insert(chapter.clone()) {
                 continue;
+            } else {
+                format!("{chapter} is a chapter already: a chapter has one place")
             };
             faults.push(Fault::new(SUMMARY, index + 1, RULE, what));
         }
@@ -54,7 +53,7 @@ pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fau
         file.starts_with("docs/") && file.ends_with(".md") && file.as_str() != SUMMARY
     };
     for file in files.iter().filter(is_chapter) {
-        if !lines.contains_key(file) {
+        if !chapters.contains(file) {
             let what = format!("no line of {SUMMARY} leads to this chapter: no reader finds it");
             faults.push(Fault::new(file, 0, RULE, what));
         }

@@ -91,3 +91,42 @@ fn other_moments_are_named_or_it_is_said_where_they_are() {
         "{text}"
     );
 }
+
+#[test]
+fn the_moment_at_which_most_was_kept_is_named_in_words() {
+    let mut report = small();
+    let kept = |kib: u64| Instant {
+        label: "most-kept".into(),
+        kind: InstantKind::MostKept,
+        time_ns: 1_433_000_000,
+        books: Some(Books {
+            resident_bytes: 30 * MIB,
+            rows: vec![BookRow {
+                id: "allocator-free".into(),
+                bytes: kib << 10,
+                ..BookRow::default()
+            }],
+            ..Books::default()
+        }),
+        ..Instant::default()
+    };
+    report.instants.push(kept(12 << 10));
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: the allocator kept most, 12.0 MiB free, 1.43 s after the start",
+    );
+    report.completeness.began_late = true;
+    has(
+        &lines_of(&report, false),
+        "  elsewhere: most, 12.0 MiB free, or not recorded, 1.43 s after the start",
+    );
+    report.completeness.began_late = false;
+    // What the pages do not confirm is not named.
+    let last = report.instants.len() - 1;
+    report.instants[last] = kept(4);
+    let lines = lines_of(&report, false);
+    assert!(
+        !lines.iter().any(|line| line.contains("kept")),
+        "{lines:#?}"
+    );
+}
