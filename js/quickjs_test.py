@@ -84,7 +84,7 @@ class QuickJs(unittest.TestCase):
     def test_a_failure_is_one_tabs(self):
         with tempfile.TemporaryDirectory() as folder:
             names = {"throws.js": "throw new RangeError('no')", "rejects.js": "Promise.reject(1)", "syntax.js": "let let",
-                     "large.js": "const all = []; for (;;) all.push('x'.repeat(1 << 16) + all.length)", "good.js": "print('good'); 7"}
+                     "null.js": "throw null", "large.js": "const all = []; for (;;) all.push('x'.repeat(1 << 16) + all.length)", "good.js": "print('good'); 7"}
             for name, text in names.items():
                 with open(os.path.join(folder, name), "w") as out:
                     out.write(text)
@@ -94,7 +94,8 @@ class QuickJs(unittest.TestCase):
         self.assertIn("RangeError: no", rows["throws.js"]["failure"]["text"])
         self.assertIn("nobody handled it: 1", rows["rejects.js"]["failure"]["text"])
         self.assertIn("SyntaxError", rows["syntax.js"]["failure"]["text"])
-        self.assertIsNotNone(rows["large.js"]["failure"])
+        self.assertIn("memory", rows["large.js"]["failure"]["text"], "an error of the engine's, or null where there is none")
+        self.assertIn("the limit is 16777216 bytes", rows["null.js"]["failure"]["text"])
         self.assertEqual((rows["good.js"]["output"], rows["good.js"]["result"]), (["good"], "7"))
 
     def test_options_of_boas_heaps_are_wrong_use(self):

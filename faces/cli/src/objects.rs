@@ -69,6 +69,14 @@ fn range(bounds: &[u64], index: usize) -> String {
     }
 }
 
+/// Names a span without "up to": `64 B`, `over 1.00 MiB`.
+fn within(bounds: &[u64], index: usize) -> String {
+    match bounds.get(index) {
+        Some(last) => bytes(*last),
+        None => range(bounds, index).replacen("above", "over", 1),
+    }
+}
+
 /// Says what is missing (J1).
 fn completeness(out: &mut String, reader: &Reader, profile: &Profile) {
     let damage = reader.damage();
@@ -116,7 +124,11 @@ fn completeness(out: &mut String, reader: &Reader, profile: &Profile) {
 fn text(reader: &Reader, profile: &Profile) -> String {
     let mut out = String::new();
     let info = reader.info();
-    let _ = writeln!(out, "{}  object trace, {}", info.program, info.source);
+    let source = match info.source.as_str() {
+        "" => "made in an unknown way",
+        source => source,
+    };
+    let _ = writeln!(out, "{}  object trace, {source}", info.program);
     completeness(&mut out, reader, profile);
     let all = &profile.all;
     let _ = writeln!(
@@ -130,7 +142,10 @@ fn text(reader: &Reader, profile: &Profile) -> String {
         bytes(all.survivors.bytes),
         count(profile.peak.objects),
         bytes(profile.peak.bytes),
-        plural(profile.collections, "collection"),
+        match profile.collections {
+            0 => "no collections noted".to_owned(),
+            collections => plural(collections, "collection"),
+        },
     );
     let rows = |groups: &[Group], name: &dyn Fn(usize) -> String| -> Vec<(String, Group)> {
         let named = groups.iter().enumerate();
@@ -190,19 +205,19 @@ fn tail(name: &str) -> String {
 fn table(out: &mut String, title: &str, rows: &[(String, Group)], all: &Group) {
     let _ = writeln!(
         out,
-        "\n{title:24}{:>14}{:>8}{:>12}{:>8}{:>12}{:>16}",
-        "objects", "", "bytes", "", "live on", "half died by"
+        "\n{title:24}{:>14}{:>8}{:>12}{:>8}{:>12}{:>18}",
+        "objects", "", "bytes", "", "live on", "half died within"
     );
     let sum = ("all".to_owned(), all.clone());
     for (name, group) in rows.iter().chain([&sum]) {
         let name = tail(name);
         let half = match group.half_life() {
-            Some(span) => range(&SPANS, span),
+            Some(span) => within(&SPANS, span),
             None => "lives on".into(),
         };
         let _ = writeln!(
             out,
-            "{name:24}{:>14}{:>8}{:>12}{:>8}{:>12}{half:>16}",
+            "{name:24}{:>14}{:>8}{:>12}{:>8}{:>12}{half:>18}",
             count(group.allocated.objects),
             percent(group.allocated.objects, all.allocated.objects),
             bytes(group.allocated.bytes),

@@ -45,6 +45,7 @@ pub(crate) struct Engine {
     pub(crate) state: Box<State>,
     /// The prelude's object.
     parts: JSValue,
+    limit_bytes: Option<usize>,
 }
 
 /// Why a program failed: what it threw, as text.
@@ -220,6 +221,7 @@ impl Engine {
             context,
             state,
             parts: js::JS_UNDEFINED,
+            limit_bytes,
         };
         let prelude = evaluate(context, include_bytes!("prelude.js"), "prelude");
         let function = |of, name: &core::ffi::CStr, arguments| {
@@ -256,7 +258,13 @@ impl Engine {
                 return Ok(value);
             }
             let thrown = js::JS_GetException(self.context);
-            let said = text(self.context, thrown);
+            // What the engine throws where there is no memory for an error, either.
+            let said = match self.limit_bytes.filter(|_| js::JS_IsNull(thrown)) {
+                Some(limit) => format!(
+                    "it threw null, as at the end of its memory: the limit is {limit} bytes"
+                ),
+                None => text(self.context, thrown),
+            };
             self.free(thrown);
             Err(said)
         }

@@ -153,11 +153,10 @@ fn host(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
     let found = places
         .iter()
         .find_map(|place| std::fs::canonicalize(place).ok());
-    let workspace = if name.contains("stock") {
-        "stock"
-    } else {
-        "skinflint"
-    };
+    let workspace = ["quickjs", "stock"]
+        .into_iter()
+        .find(|one| name.contains(one))
+        .unwrap_or("skinflint");
     found.with_context(|| {
         format!(
             "{name} is not built. In the source folder, run: cargo build --release --locked --manifest-path \
@@ -175,13 +174,17 @@ mod tests {
     fn a_host_is_found_beside_us_or_in_the_build_tree_or_the_line_that_builds_it_is_said() {
         let tree = tempfile::tempdir().expect("a folder");
         let own = tree.path().join("target/release/skinflint");
-        let error = host("skinflint-js-stock", None, &own)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("--manifest-path js/stock/Cargo.toml"),
-            "{error}"
-        );
+        for (name, workspace) in [
+            ("skinflint-js", "skinflint"),
+            ("skinflint-js-system", "skinflint"),
+            ("skinflint-js-stock-malloc", "stock"),
+            ("skinflint-js-quickjs", "quickjs"),
+            ("skinflint-js-quickjs-system", "quickjs"),
+        ] {
+            let error = host(name, None, &own).unwrap_err().to_string();
+            let manifest = format!("--manifest-path js/{workspace}/Cargo.toml");
+            assert!(error.contains(&manifest), "{error}");
+        }
         let built = tree.path().join("target/js/release/skinflint-js");
         std::fs::create_dir_all(built.parent().unwrap()).unwrap();
         std::fs::create_dir_all(own.parent().unwrap()).unwrap();

@@ -21,6 +21,7 @@ fn a_report_on_an_object_trace_adds_up() {
         "complete: 101 objects read",
         "50 died",
         "up to 128 B",
+        "half died within",
         "the runtime",
         "leaf",
         // The large one lives on.

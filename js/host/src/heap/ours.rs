@@ -96,7 +96,7 @@ pub fn start(settings: &Settings) -> Result<()> {
     if let Some(path) = &settings.record {
         let info = Info {
             program: "skinflint-js".to_owned(),
-            ..Info::default()
+            source: "recorded".to_owned(),
         };
         let file = Shared::create(path, &info)
             .with_context(|| format!("{}: cannot be written; name another file", path.display()))?;

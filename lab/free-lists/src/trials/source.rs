@@ -105,7 +105,10 @@ impl Source {
             Source::File(path) if is_object_trace(path) => {
                 let mut reader = Reader::open(path)?;
                 let script = script(&mut reader.by_ref().filter_map(step));
-                let source = format!("{}, {}", reader.info().program, reader.info().source);
+                let info = reader.info();
+                let said = [&info.program, &info.source].map(String::as_str);
+                let said: Vec<&str> = said.into_iter().filter(|one| !one.is_empty()).collect();
+                let source = said.join(", ");
                 Ready {
                     missing: missing(&reader, &script, most),
                     script,
