@@ -6,7 +6,7 @@
 //! Not here: where offsets come from (layout.rs), what is done with the frames (state.rs).
 
 use crate::MAX_CHAIN;
-use crate::layout::{Border, CODE_TABLE};
+use crate::layout::{Border, CODE_NAME, CODE_TABLE, TEXT_HASH};
 use crate::memory::Memory;
 use crate::runtime::{Refusal, Runtime};
 
@@ -24,7 +24,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    fn holds(&self, record: u64) -> bool {
+    #[inline(always)]
+    pub fn holds(&self, record: u64) -> bool {
         self.sp <= record && record < self.hi
     }
 }
@@ -37,6 +38,8 @@ pub(crate) struct Link {
     pub code: u64,
     /// The line table of the code.
     pub table: u64,
+    /// The hash of the qualified name of the code: an address says nothing of what lies there now.
+    pub name: u64,
     /// The record of the eval loop that runs it.
     pub record: u64,
     /// One more than the instruction, in code units: 0 is before the first.
@@ -160,7 +163,11 @@ fn by_shims<M: Memory>(
 
 /// Reads a frame; `None` if what it runs is no code.
 #[inline(always)]
-fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<Link>, Refusal> {
+pub(crate) fn link<M: Memory>(
+    memory: &M,
+    runtime: &Runtime,
+    frame: u64,
+) -> Result<Option<Link>, Refusal> {
     const OBJECT_TYPE: u64 = 8;
     const OBJECT_SIZE: u64 = 16;
     let layout = runtime.layout;
@@ -186,6 +193,7 @@ fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<L
         frame,
         code,
         table: word(code + CODE_TABLE)?,
+        name: word(word(code + CODE_NAME)?.wrapping_add(TEXT_HASH))?,
         unit: (bytes >> 1) as u32,
         first_line: first_line as u32,
         ..Link::default()
@@ -193,11 +201,11 @@ fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<L
 }
 
 #[inline(always)]
-fn byte<M: Memory>(memory: &M, at: u64) -> Result<u8, Refusal> {
+pub(crate) fn byte<M: Memory>(memory: &M, at: u64) -> Result<u8, Refusal> {
     let word = memory.word(at & !7).ok_or(Refusal::Frame)?;
     Ok((word >> ((at & 7) * 8)) as u8)
 }
 
 #[cfg(test)]
 #[path = "chain_tests.rs"]
-mod tests;
+pub(crate) mod tests;
