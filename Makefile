@@ -207,6 +207,8 @@ miri-short: miri-deps
 miri-test: miri-deps
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri \
 	  $(CARGO) +nightly miri test --locked -p skinflint-gc --lib --tests
+	cd shims && MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(CURDIR)/target/miri-shim \
+	  $(CARGO) +nightly miri test --locked -p boa_gc --test objects --test weak
 
 # Each workspace has a Cargo.lock of its own: cargo fmt does not leave the one it is called in.
 check:

@@ -27,9 +27,6 @@
 //!
 //! Not here: marking (the client marks), objects above half a page.
 
-// Miri has no reservations of address space.
-#![cfg(not(miri))]
-
 mod list;
 mod lists;
 pub mod live;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-use skinflint_base::sys::thread_cpu_ns;
+use skinflint_base::sys::{monotonic_ns, thread_cpu_ns};
 use skinflint_gc::Reason;
 
 use crate::ending::Doomed;
@@ -45,19 +45,27 @@ pub(crate) struct Log {
     pub(crate) start: Option<Instant>,
 }
 
+/// Returns the thread's processor time; under Miri, which has no such clock, the wall's.
+fn cpu_ns() -> u64 {
+    match cfg!(miri) {
+        true => monotonic_ns(),
+        false => thread_cpu_ns(),
+    }
+}
+
 /// The beginning of something, by the wall clock and by this thread's processor time.
 struct Begun(Instant, u64);
 
 impl Begun {
     fn now() -> Begun {
-        Begun(Instant::now(), thread_cpu_ns())
+        Begun(Instant::now(), cpu_ns())
     }
 
     /// Returns the nanoseconds since then by both clocks.
     fn elapsed(&self) -> (u64, u64) {
         (
             self.0.elapsed().as_nanos() as u64,
-            thread_cpu_ns().saturating_sub(self.1),
+            cpu_ns().saturating_sub(self.1),
         )
     }
 }

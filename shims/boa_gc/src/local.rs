@@ -114,8 +114,11 @@ pub(crate) fn get<'a>() -> &'a Local {
 
 #[cold]
 fn start<'a>() -> &'a Local {
-    let local: &'a Local = Box::leak(Box::new(Local::new()));
-    LOCAL.set(local);
+    // Not by a reference: `Owner` makes a box of this very pointer, which one of a reference may not become.
+    let made = Box::into_raw(Box::new(Local::new()));
+    LOCAL.set(made);
+    // SAFETY: it lives until the thread ends, and no code keeps it beyond a call.
+    let local = unsafe { &*made };
     // After the end of the thread's owner nothing can end it: then it stays.
     let _ = OWNER.try_with(|_| ());
     let default = local.add_tenant("default", usize::MAX);
