@@ -40,7 +40,9 @@ impl Names {
         let symbols = sources.symbols(&ancestor.path, modules);
         // What could be looked up for the trace itself can be here, unless it has gone meanwhile.
         let bare = |_| Symbols::new(modules, SymbolOptions::default());
-        self.ancestors.push((from, symbols.unwrap_or_else(bare)));
+        let symbols = symbols.unwrap_or_else(bare);
+        let codes = &ancestor.trace.codes;
+        self.ancestors.push((from, symbols.with_codes(codes)));
     }
 
     /// Returns the symbols that name an address, and the node in them (N1).

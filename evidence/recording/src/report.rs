@@ -127,6 +127,7 @@ impl Recording {
     /// # Errors
     /// If names cannot be looked for where `names` says.
     pub fn symbols(&self, names: &NameSources) -> Result<Symbols, Error> {
-        Ok(names.symbols(&self.path, &self.trace.modules)?)
+        let symbols = names.symbols(&self.path, &self.trace.modules)?;
+        Ok(symbols.with_codes(&self.trace.codes))
     }
 }

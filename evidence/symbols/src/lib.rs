@@ -5,6 +5,7 @@
 //!                                   │ none     └ none ─► .symtab, .dynsym, PLT ─► function
 //!                                   ▼                          └ none ─► module+0x1234
 //!                              perf map ─► function         └ none ─► [jit] 0x…
+//!   frame of Python: code, unit ─► function, file, line
 //! ```
 //!
 //! S1  A module is opened when its first address is asked for, and only once.
@@ -26,6 +27,7 @@ mod itanium;
 mod locate;
 mod module;
 mod perf_map;
+mod python;
 mod scopes;
 mod sources;
 mod symbols;

@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use skinflint_trace::Module;
+use skinflint_trace::{Code, Module, code_of};
 
 use crate::data;
 use crate::frame::{Frame, bare, outside};
 use crate::locate::SearchDirs;
 use crate::module::{self, ModuleSummary, Resolver};
 use crate::perf_map::PerfMap;
+use crate::python;
 
 /// Special address: the frames outside of here were not recorded.
 pub const TRUNCATED_PC: u64 = 1;
@@ -49,6 +50,7 @@ pub struct Symbols {
     cache: FxHashMap<(u32, u64), Arc<[Frame]>>,
     outside: u64,
     generated: PerfMap,
+    codes: Vec<Code>,
 }
 
 /// Stands for "no module" in the cache.
@@ -81,7 +83,14 @@ impl Symbols {
             cache: FxHashMap::default(),
             outside: 0,
             generated: PerfMap::read(&options.perf_maps),
+            codes: Vec::new(),
         }
+    }
+
+    /// Adds the codes of an interpreter that the trace has.
+    pub fn with_codes(mut self, codes: &[Code]) -> Symbols {
+        self.codes = codes.to_vec();
+        self
     }
 
     /// Returns the module that an address of a node belongs to: of those mapped there by then, the latest.
@@ -126,6 +135,14 @@ impl Symbols {
     pub fn frames_shared(&mut self, pc: u64, node: u32, is_return_address: bool) -> Arc<[Frame]> {
         if pc == TRUNCATED_PC {
             return Arc::new([bare("[truncated]".to_string(), "")]);
+        }
+        if let Some((id, unit)) = code_of(pc) {
+            let key = (NO_MODULE, pc);
+            let code = (id as usize)
+                .checked_sub(1)
+                .and_then(|at| self.codes.get(at));
+            let frame = || Arc::new([python::frame(code, unit)]);
+            return Arc::clone(self.cache.entry(key).or_insert_with(|| frame()));
         }
         let recorded = pc;
         let pc = pc.saturating_sub(u64::from(is_return_address));

@@ -76,10 +76,11 @@ impl Names {
 
     /// Returns the functions of a stack, innermost first.
     fn row(&mut self, trace: &Trace, node: NodeId) -> &str {
-        if trace.modules.len() != self.modules {
+        if trace.modules.len() + trace.codes.len() != self.modules {
             // A name is final only when the module is known.
-            self.modules = trace.modules.len();
-            self.symbols = Symbols::new(&trace.modules, self.options.clone());
+            self.modules = trace.modules.len() + trace.codes.len();
+            let symbols = Symbols::new(&trace.modules, self.options.clone());
+            self.symbols = symbols.with_codes(&trace.codes);
             self.rows.clear();
         }
         let is_over = self

@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 10;
+pub const LAYOUT: u32 = 11;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -222,7 +222,21 @@ pub struct ProcessHeader {
     pub asked_ns: AtomicU64,
     /// Modules that were opened past us and call the C library's allocator, while we stand in front of another one.
     pub deep_modules: AtomicU64,
+    /// Of a program with Python in it: [`FRAMES_READ`], or why frames of Python are not read: a number of
+    /// `skinflint_frames::Refusal`, or one of the `FRAMES_` reasons. 0 for other programs.
+    pub frames: AtomicU32,
+    /// The version of Python, as its `Py_Version` has it; 0 before 3.11.
+    pub frames_version: AtomicU32,
+    /// Captures whose frames of Python were not read: in signal handlers, on other stacks, too deep.
+    pub frames_unread: AtomicU64,
 }
+
+/// Frames of Python are read.
+pub const FRAMES_READ: u32 = 100;
+/// The recorder came into a running program.
+pub const FRAMES_ATTACHED: u32 = 101;
+/// Python was opened when the program ran.
+pub const FRAMES_LATE: u32 = 102;
 
 /// The recorder stopped because the collector did not answer.
 pub const GAVE_UP_SILENCE: u32 = 1;
@@ -320,6 +334,7 @@ const _: () = assert!(SLOTS_OFFSET + SLOTS * size_of::<SlotHeader>() <= HEADERS_
 const _: () = assert!(RING_WORDS.is_power_of_two() && FIRST_CAPACITY.is_power_of_two());
 const _: () = assert!(RECORD_WORDS > STACK_CHUNK + 1);
 const _: () = assert!(RECORD_WORDS > 8 + MODULE_PATH_BYTES / 8);
+const _: () = assert!(RECORD_WORDS > 1 + CODE_PIECE_BYTES / 8);
 
 /// Offset of the slot headers in a region, in bytes.
 pub const SLOTS_OFFSET: usize = 1024;
@@ -383,7 +398,8 @@ pub mod tag {
     /// `words`: the number of words to skip, this one included (R2).
     pub const PAD: u8 = 0;
     /// flags 8 | count 24 | keep 24, then `count` return addresses, outermost first: the thread's new
-    /// stack is its first `keep` frames and these.
+    /// stack is its first `keep` frames and these. An address with the bit [`super::USER`] is a frame of an
+    /// interpreter: slot of its code 38 | one more than the instruction, in code units 24.
     pub const STACK: u8 = 1;
     /// E: func 8 | address 48; size 32 | usable − size 32, or, with [`super::WIDE`], size, usable.
     pub const ALLOC: u8 = 2;
@@ -426,10 +442,33 @@ pub mod tag {
     pub const OWN: u8 = 20;
     /// The name of the thread, which is about to end: bytes 8, then two words of name.
     pub const NAME: u8 = 21;
+    /// A piece of what is copied of a code into one of the thread's slots: [`super::CODE_FIRST`] and
+    /// [`super::CODE_LAST`] 8 | slot 32 | bytes 16, then the bytes. The pieces of a code, one after another, are the
+    /// 32-bit numbers minor version, first line, bytes of the file, of the name and of the table, and bytes of a
+    /// character of the file (8 bits) and of the name (8 bits); then file, name and table.
+    pub const CODE: u8 = 22;
 }
 
 /// Bit of a `STACK` record: the outermost frames are missing.
 pub const STACK_TRUNCATED: u64 = 1 << 48;
+
+/// Bit of a word of a `STACK` record: a frame of an interpreter. No address of a program has it.
+pub const USER: u64 = 1 << 62;
+
+/// Returns the word of a frame of an interpreter.
+#[inline(always)]
+pub const fn user_word(slot: usize, unit: u32) -> u64 {
+    USER | (slot as u64) << 24 | (unit & 0xff_ffff) as u64
+}
+
+/// Bit of a `CODE` record: the first piece.
+pub const CODE_FIRST: u8 = 1;
+/// Bit of a `CODE` record: the last piece.
+pub const CODE_LAST: u8 = 2;
+/// The bytes before the texts of a code.
+pub const CODE_HEAD_BYTES: usize = 24;
+/// The most bytes of a piece of a code.
+pub const CODE_PIECE_BYTES: usize = 512;
 
 /// Bit 7 of the function byte of `ALLOC`: both sizes have a word of their own.
 pub const WIDE: u8 = 0x80;
@@ -468,6 +507,7 @@ pub fn record_words(first: u64) -> Option<usize> {
         tag::REMAP | tag::THREAD => 4,
         tag::MARK => 1 + (byte as usize).div_ceil(8),
         tag::MODULE => 8 + ((first & 0xffff) as usize).div_ceil(8),
+        tag::CODE => 1 + ((first & 0xffff) as usize).div_ceil(8),
         _ => return None,
     })
 }
@@ -493,6 +533,7 @@ mod tests {
         assert_eq!(record_words(word(tag::ALLOC, 1 | WIDE, 0x1234)), Some(3));
         assert_eq!(record_words(word(tag::MARK, 9, 4)), Some(3));
         assert_eq!(record_words(word(tag::MODULE, 20, 17)), Some(11));
+        assert_eq!(record_words(word(tag::CODE, 3, 7 << 16 | 9)), Some(3));
         assert_eq!(record_words(u64::MAX), None);
     }
 }

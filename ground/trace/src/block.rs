@@ -25,7 +25,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// The minor version of the format. A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 4;
+pub const MINOR: u16 = 5;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// The largest raw length of an event block, in bytes.
@@ -47,6 +47,7 @@ pub(crate) mod kind {
     pub(crate) const LOST: u8 = 10;
     pub(crate) const POINTERS: u8 = 11;
     pub(crate) const LOOK: u8 = 12;
+    pub(crate) const CODES: u8 = 13;
 }
 
 /// The header of a block.

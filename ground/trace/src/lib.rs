@@ -15,6 +15,7 @@ pub mod event;
 pub mod info;
 
 mod block;
+mod codes;
 mod decode;
 mod follow;
 mod look;
@@ -28,6 +29,7 @@ mod source;
 mod write;
 
 pub use block::{MAJOR, MINOR};
+pub use codes::{Code, USER_CODE, code_of, user_code};
 pub use encode::{EventEncoder, RawBlock};
 pub use event::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId};
 pub use follow::Follower;

@@ -62,11 +62,11 @@ pub(crate) fn end_of(start: u64, bytes: u64) -> Read<u64> {
         .ok_or(Malformed("a range that ends before it begins"))
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
 }
 
-fn get_text(from: &mut Cursor<'_>) -> Read<String> {
+pub(crate) fn get_text(from: &mut Cursor<'_>) -> Read<String> {
     Ok(String::from_utf8_lossy(from.get_bytes()?).into_owned())
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn put_record(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>)) {
     put_bytes(out, &record);
 }
 
-fn get_record<'a>(from: &mut Cursor<'a>) -> Read<Cursor<'a>> {
+pub(crate) fn get_record<'a>(from: &mut Cursor<'a>) -> Read<Cursor<'a>> {
     Ok(Cursor::new(from.get_bytes()?))
 }
 

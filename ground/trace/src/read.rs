@@ -26,6 +26,7 @@ use crate::block::{
     BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FILE_MAGIC, Header, MAJOR, Unpacker, kind,
     read_file_header,
 };
+use crate::codes::{Code, get_codes};
 use crate::event::NodeId;
 use crate::info::*;
 use crate::look::{Look, each_pointer, get_look};
@@ -141,6 +142,8 @@ pub struct Trace {
     pub threads: Vec<Thread>,
     /// The modules, in the order in which they were written.
     pub modules: Vec<Module>,
+    /// The codes of an interpreter that nodes name, by id less one; what is missing is empty.
+    pub codes: Vec<Code>,
     /// The marks, by index.
     pub marks: Vec<Mark>,
     /// In the order in which they were taken.
@@ -268,6 +271,7 @@ impl Trace {
                 process: ProcessInfo::default(),
                 threads: Vec::new(),
                 modules: Vec::new(),
+                codes: Vec::new(),
                 marks: Vec::new(),
                 rss: Vec::new(),
                 snapshots: Vec::new(),
@@ -541,7 +545,7 @@ impl Scan {
     }
 
     fn meta_block(&mut self, at: u64, header: &Header) -> Result<(), Malformed> {
-        if !(kind::PROCESS..=kind::LOOK).contains(&header.kind) {
+        if !(kind::PROCESS..=kind::CODES).contains(&header.kind) {
             return Ok(());
         }
         load(
@@ -614,6 +618,10 @@ impl Scan {
                 }
             }
             kind::LOOK => trace.looks.push(get_look(from)?),
+            kind::CODES => {
+                let lost: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
+                get_codes(from, &mut trace.codes, lost)?;
+            }
             _ => {}
         }
         Ok(())
@@ -685,6 +693,7 @@ fn kind_name(number: u8) -> &'static str {
         kind::LOST => "lost",
         kind::POINTERS => "pointers",
         kind::LOOK => "look",
+        kind::CODES => "codes",
         _ => "unknown",
     }
 }

@@ -24,6 +24,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use crate::block::{self, BLOCK_HEADER_BYTES, Header, MAX_EVENTS_RAW, MAX_META_RAW, kind};
+use crate::codes::{CODES_PER_BLOCK, Code, put_codes};
 use crate::encode::RawBlock;
 use crate::event::ThreadId;
 use crate::info::*;
@@ -202,6 +203,19 @@ impl<S: Sink> Writer<S> {
         let mut id = first_id;
         for part in nodes.chunks(NODES_PER_BLOCK) {
             self.meta(kind::NODES, |out| put_nodes(out, id, part))?;
+            id = id.wrapping_add(part.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Appends codes of an interpreter, `first_id …`; ids are dense from 1. Before the first node that names one.
+    ///
+    /// # Errors
+    /// If the medium refuses a block for the first time.
+    pub fn codes(&mut self, first_id: u32, codes: &[Code]) -> io::Result<()> {
+        let mut id = first_id;
+        for part in codes.chunks(CODES_PER_BLOCK) {
+            self.meta(kind::CODES, |out| put_codes(out, id, part))?;
             id = id.wrapping_add(part.len() as u32);
         }
         Ok(())

@@ -189,7 +189,7 @@ pub struct StackState {
     pub(crate) window: Window,
 }
 
-/// The frames of a capture that are new, outermost first.
+/// Frames of a capture, outermost first.
 #[derive(Clone, Copy)]
 pub struct Fresh<'a> {
     links: &'a [Edge],
@@ -217,6 +217,26 @@ impl<'a> Fresh<'a> {
             edge.ra.wrapping_add(u64::from(signal))
         })
     }
+
+    /// Returns the address at which the return address of a frame lies; 0 for a frame that there is not.
+    #[inline(always)]
+    pub fn slot(&self, index: usize) -> u64 {
+        self.links.get(index).map_or(0, |edge| edge.slot)
+    }
+
+    /// Returns the outermost frame that a signal interrupted.
+    pub fn first_signal(&self) -> Option<usize> {
+        let mut all = self.rests.iter();
+        all.position(|rest| rest.shape() & shape::SIGNAL != 0)
+    }
+
+    /// Returns the frames from the one at `index` on.
+    pub fn from(&self, index: usize) -> Fresh<'a> {
+        Fresh {
+            links: self.links.get(index..).unwrap_or(&[]),
+            rests: self.rests.get(index..).unwrap_or(&[]),
+        }
+    }
 }
 
 /// A captured stack, as a change to the one before.
@@ -225,6 +245,8 @@ pub struct Capture<'a> {
     pub keep: usize,
     /// The frames that follow inwards from there.
     pub fresh: Fresh<'a>,
+    /// All frames, the kept ones included.
+    pub all: Fresh<'a>,
     /// The number of all frames: `keep` and the fresh ones.
     pub total: usize,
     /// Why the outermost frame is the last.
@@ -579,15 +601,16 @@ impl StackState {
         self.stats.truncated += u64::from(self.end != End::Complete);
         self.stats.foreign += u64::from(foreign);
         // SAFETY: V5: keep <= total <= MAX_FRAMES.
-        let fresh = unsafe {
+        let frames = |from: usize| unsafe {
             Fresh {
-                links: self.links.get_unchecked(keep + 1..total + 1),
-                rests: self.rests.get_unchecked(keep + 1..total + 1),
+                links: self.links.get_unchecked(from + 1..total + 1),
+                rests: self.rests.get_unchecked(from + 1..total + 1),
             }
         };
         Capture {
             keep,
-            fresh,
+            fresh: frames(keep),
+            all: frames(0),
             total,
             end: self.end,
             foreign,

@@ -759,6 +759,9 @@ fn send_block(
     block: skinflint_trace::encode::RawBlock,
     output: &Output,
 ) {
+    if let Some((first, codes)) = tree.codes.take_fresh() {
+        output.send(index, Job::Codes(first, codes));
+    }
     if let Some((first, nodes)) = tree.take_fresh() {
         output.send(index, Job::Nodes(first, nodes));
     }

@@ -22,11 +22,13 @@
 
 mod allocator;
 mod arrivals;
+mod codes;
 pub mod control;
 mod dividing;
 mod drain;
 mod falls;
 mod folder;
+mod frames;
 mod held;
 mod kin;
 mod look;

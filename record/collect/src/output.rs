@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
-    Ending, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers, ProcessInfo,
-    RssSample, Snapshot, Thread, ThreadId, Writer,
+    Code, Ending, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers,
+    ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
 };
 
 /// The most jobs that may wait; beyond it the drain thread waits, and in the end the program.
@@ -26,6 +26,8 @@ pub enum Job {
     Begin(Box<ProcessInfo>, PathBuf, std::io::Result<Box<Writer>>),
     /// The file gets another name.
     Rename(PathBuf),
+    /// Codes of an interpreter, from this id on.
+    Codes(u32, Vec<Code>),
     /// Stack nodes from this id on.
     Nodes(u32, Vec<(u32, u64)>),
     /// Events.
@@ -201,6 +203,7 @@ fn write(trace: &mut Trace, job: Job) {
         return;
     };
     let result = match job {
+        Job::Codes(first, codes) => writer.codes(first, &codes),
         Job::Nodes(first, nodes) => writer.nodes(first, &nodes),
         Job::Events(block) => writer.events(block),
         Job::Modules(modules) => writer.modules(&modules),

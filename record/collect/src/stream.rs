@@ -4,10 +4,11 @@
 //!     words are several streams.
 //! X2  `stack[i]` is the node of the i-th outermost frame.
 
-use skinflint_base::ring::{ADDRESS, LONG, STACK_TRUNCATED, WIDE, record_words, tag};
+use skinflint_base::ring::{ADDRESS, LONG, STACK_TRUNCATED, USER, WIDE, record_words, tag};
 use skinflint_trace::encode::EventEncoder;
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
+use crate::codes::Slots;
 use crate::tree::Tree;
 
 /// The address that stands for frames that are missing at the outer end of a stack.
@@ -76,6 +77,8 @@ pub struct Stream {
     /// The number of events that the recorder reported lost here.
     pub lost: u64,
     stack: Vec<u32>,
+    /// The codes of the interpreter that its frames name.
+    codes: Slots,
     /// 1 if `stack[0]` stands for missing frames.
     base: usize,
     next_ticket: Option<u64>,
@@ -94,6 +97,7 @@ impl Stream {
             events: 0,
             lost: 0,
             stack: Vec::new(),
+            codes: Slots::default(),
             base: 0,
             next_ticket: None,
             start_ns,
@@ -147,6 +151,10 @@ impl Stream {
                 }
             }
             tag::REALLOC_CANCEL => EventKind::ReallocCancel { addr },
+            tag::CODE => {
+                self.codes.piece(first, &words[1..len], &mut tree.codes);
+                return len;
+            }
             _ => match self.rare(first, &words[..len], notes) {
                 Some(kind) => kind,
                 None => return len,
@@ -203,9 +211,10 @@ impl Stream {
             self.stack.truncate(keep + self.base);
         }
         let mut parent = self.stack.last().copied().unwrap_or(0);
-        for &pc in frames {
+        for &word in frames {
+            let pc = self.codes.pc(word);
             let (node, new) = tree.child(parent, pc);
-            if new && !is_known_code(pc) {
+            if new && pc < USER && !is_known_code(pc) {
                 notes.push(Note::UnknownCode(pc));
             }
             self.stack.push(node);

@@ -9,6 +9,8 @@
 //! R3  After code was unloaded, addresses in its range get new nodes: an id never changes its
 //!     meaning.
 
+use crate::codes::Codes;
+
 const FIRST_SLOTS: usize = 1 << 12;
 
 #[derive(Clone, Copy, Default)]
@@ -25,6 +27,8 @@ pub struct Tree {
     next_id: u32,
     /// The nodes that are not yet sent to the writer, in order of id.
     fresh: Vec<(u32, u64)>,
+    /// The codes that nodes of an interpreter's frames name.
+    pub codes: Codes,
 }
 
 impl Tree {
@@ -35,6 +39,7 @@ impl Tree {
             used: 0,
             next_id: 1,
             fresh: Vec::new(),
+            codes: Codes::default(),
         }
     }
 

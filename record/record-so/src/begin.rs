@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use skinflint_base::ring::LAYOUT;
 use skinflint_base::sys;
 
-use crate::{high_water, link, modules, notices, process, slots};
+use crate::{frames, high_water, link, modules, notices, process, slots};
 
 /// Makes this process known to the collector. Called by its only recording thread: at the first
 /// event of a program, or of a child of `fork`. Returns whether it is recorded.
@@ -61,6 +61,7 @@ pub fn begin() -> bool {
         header.layout.store(LAYOUT, Ordering::Relaxed); // ORDER: Relaxed; read once the process has ended.
     }
     high_water::begin();
+    frames::prepare();
     process::set_epoch();
     true
 }

@@ -39,6 +39,7 @@ mod begin;
 mod bounds;
 mod emit;
 mod filters;
+mod frames;
 mod high_water;
 mod hooks;
 mod link;

@@ -8,10 +8,12 @@
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use skinflint_base::loader;
 use skinflint_base::ring::{MODULE_PATH_BYTES, tag, word};
 use skinflint_unwind::{Finder, RuleCache};
 
 use crate::emit;
+use crate::frames;
 use crate::process;
 use crate::real;
 use crate::state::ThreadState;
@@ -182,6 +184,7 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
     // SAFETY: a frame of this thread lies in the object, so it stays loaded meanwhile, and so do
     // its link map and its headers.
     unsafe {
+        frames::met(&*found.link_map.cast::<loader::LinkMap>());
         let name = (*found.link_map).name;
         let path = if name.is_null() {
             c""

@@ -204,6 +204,8 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).in_operator = false;
         (*state).generation = generation();
         (*state).depth = 0;
+        (*state).first_signal = 0;
+        (*state).frames.forget();
         (*state).stack.invalidate();
     }
 }

@@ -18,7 +18,7 @@ use skinflint_unwind::{Capture, End, Registers, Sink, StackBounds};
 
 use crate::emit::{self, BEFORE_EVENT, before_event, end_event};
 use crate::state::ThreadState;
-use crate::{modules, process};
+use crate::{frames, modules, process};
 
 /// The words of the longest acquisition.
 const ACQUISITION: usize = 3;
@@ -57,7 +57,7 @@ unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
 
 /// Returns the first word of a `STACK` record of `count` frames after `keep`.
 #[inline(always)]
-fn stack_word(count: usize, keep: usize, end: End) -> u64 {
+pub fn stack_word(count: usize, keep: usize, end: End) -> u64 {
     let flags = if end == End::Complete {
         0
     } else {
@@ -75,7 +75,47 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
         let captured = capture(state, caller);
+        if frames::wants(state) {
+            return write_merged(state, &captured, caller);
+        }
         write_stack(state, &captured)
+    }
+}
+
+/// Writes what is new of a stack that may have frames of an interpreter, and the modules that it is the first to meet.
+///
+/// # Safety
+/// As for `write_stack`.
+#[inline(never)]
+unsafe fn write_merged(state: *mut ThreadState, captured: &Capture<'_>, caller: Caller) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let written = frames::write(state, captured, caller.sp);
+        if written && (*state).stack.stats.rules_made != (*state).rules_seen {
+            modules::notice(state, captured.fresh.iter());
+        }
+        written
+    }
+}
+
+/// Captures the stack and writes what is new of it, with the frames of an interpreter. Returns where the event that
+/// follows goes.
+///
+/// # Safety
+/// As for `capture`.
+#[inline(never)]
+unsafe fn merged(state: *mut ThreadState, caller: Caller) -> Option<Cursor> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let captured = capture(state, caller);
+        if !write_merged(state, &captured, caller) {
+            return None;
+        }
+        let cursor = (*state).ring.begin(BEFORE_EVENT + ACQUISITION);
+        if cursor.is_none() {
+            emit::count_lost();
+        }
+        cursor
     }
 }
 
@@ -132,12 +172,18 @@ pub unsafe fn acquired(
     usable: u64,
     caller: Caller,
 ) {
-    let mut sink = RingSink {
-        state,
-        cursor: None,
-    };
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        if frames::wants(state) {
+            if let Some(cursor) = merged(state, caller) {
+                write_acquisition(state, cursor, first, [size, usable]);
+            }
+            return;
+        }
+        let mut sink = RingSink {
+            state,
+            cursor: None,
+        };
         let (lo, hi) = (*state).stack_bounds;
         skinflint_unwind::capture_to(
             modules::rules(),
@@ -150,9 +196,25 @@ pub unsafe fn acquired(
             },
             &mut sink,
         );
-        let Some(cursor) = sink.cursor else {
-            return;
-        };
+        if let Some(cursor) = sink.cursor {
+            write_acquisition(state, cursor, first, [size, usable]);
+        }
+    }
+}
+
+/// Writes an acquisition behind its stack.
+///
+/// # Safety
+/// As for `stack`; there is room for it.
+#[inline(always)]
+unsafe fn write_acquisition(
+    state: *mut ThreadState,
+    cursor: Cursor,
+    first: u64,
+    [size, usable]: [u64; 2],
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
         let mut cursor = before_event(state, cursor);
         let slop = usable.wrapping_sub(size);
         if (size | slop) >> 32 == 0 {

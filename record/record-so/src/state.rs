@@ -12,6 +12,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
 
+use skinflint_frames::State as FrameState;
 use skinflint_unwind::StackState;
 
 use crate::ring::Ring;
@@ -58,8 +59,12 @@ pub struct ThreadState {
     pub in_operator: bool,
     /// The attach that it belongs to (`process::GENERATION`).
     pub generation: usize,
+    /// One more than the place of the outermost frame that a signal interrupted; 0 if there is none (frames.rs).
+    pub first_signal: usize,
     /// What the unwinder remembers.
     pub stack: StackState,
+    /// What is remembered of frames of an interpreter.
+    pub frames: FrameState,
 }
 
 /// Switches between INSIDE and RECORDING.

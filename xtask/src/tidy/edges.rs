@@ -44,6 +44,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("document-host", &["base", "gc", "cache", "reporters"]),
     ("malloc-so", &["base", "alloc"]),
     ("unwind", &[]),
+    // Frames of an interpreter, read where stacks are captured.
+    ("frames", &["base"]),
     // `base`: numbers by seed.
     ("objects", &["base", "framing"]),
     ("framing", &[]),
@@ -85,7 +87,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "sessions",
         &["base", "collect", "launch", "procfs", "unwind"],
     ),
-    ("record-so", &["base", "unwind"]),
+    ("record-so", &["base", "frames", "unwind"]),
     ("replay", &[]),
     // Counts calls between a program and the allocator under test; linked into nothing, as the recorder.
     ("probe-so", &["base"]),

@@ -9,6 +9,7 @@ use skinflint_base::ring::{GAVE_UP_FILTER, SLOTS};
 use skinflint_trace::{Ending, Exit, OriginKind};
 
 use super::Draining;
+use crate::frames;
 use crate::process::lock;
 use crate::server;
 
@@ -145,6 +146,9 @@ impl Draining {
             self.notes.push(format!(
                 "{deep} modules were not recorded: opened past the preloaded allocator"
             ));
+        }
+        if let Some(note) = frames::note(header) {
+            self.notes.push(note);
         }
         let regions = lock(&self.process.regions);
         let slots = regions

@@ -1,0 +1,143 @@
+//! Frames of Python: from a code and an instruction to a function, a file and a line.
+//!
+//! ```text
+//!   1 cccc lll  …      an entry of the line table of 3.11 and later: form c, units l + 1; then numbers of 6 bits a byte
+//! ```
+//!
+//! Y1  A table of any content is read in bounded time: an entry takes at least a byte.
+//! Y2  An entry without a line leaves the running line as it is.
+//!
+//! Not here: what a code is (`skinflint_trace::Code`).
+
+use skinflint_trace::Code;
+
+use crate::frame::{Frame, bare};
+
+/// The module that frames of Python are said to be of.
+const MODULE: &str = "[python]";
+
+/// Returns the frame of a code at an instruction, given as one more than its place in code units.
+pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
+    let Some(code) = code.filter(|code| !code.name.is_empty()) else {
+        return bare("[python function that was not copied]".into(), MODULE);
+    };
+    let before_first = code.first_line;
+    let line = match unit.checked_sub(1) {
+        Some(unit) => line(&code.lines, code.first_line, u64::from(unit)),
+        None => Some(before_first),
+    };
+    Frame {
+        function: code.name.clone(),
+        module: MODULE.into(),
+        file: Some(code.file.clone()).filter(|file| !file.is_empty()),
+        line: line.or(Some(before_first)).filter(|line| *line > 0),
+        inlined: false,
+    }
+}
+
+/// Returns the line of a unit; `None` if the table has none for it.
+fn line(table: &[u8], first_line: u32, unit: u64) -> Option<u32> {
+    const LONG: u8 = 14;
+    const NO_COLUMNS: u8 = 13;
+    const NONE: u8 = 15;
+    const ONE_LINE: std::ops::RangeInclusive<u8> = 10..=12;
+    let mut bytes = table.iter().copied().peekable();
+    let (mut running, mut units) = (i64::from(first_line), 0u64);
+    while let Some(head) = bytes.next() {
+        let form = head >> 3 & 15;
+        units += u64::from(head & 7) + 1;
+        if matches!(form, NO_COLUMNS | LONG) {
+            running = running.wrapping_add(signed(&mut bytes));
+        } else if ONE_LINE.contains(&form) {
+            running += i64::from(form - ONE_LINE.start());
+        }
+        if unit < units {
+            return match form {
+                NONE => None,
+                _ => u32::try_from(running).ok(),
+            };
+        }
+        while bytes.next_if(|byte| byte & 0x80 == 0).is_some() {}
+    }
+    None
+}
+
+/// Reads a number with its sign in the lowest bit, six bits a byte, lowest first; bit 6 says that another follows.
+fn signed(bytes: &mut impl Iterator<Item = u8>) -> i64 {
+    let (mut value, mut shift) = (0u64, 0);
+    for byte in bytes {
+        value |= u64::from(byte & 63).checked_shl(shift).unwrap_or(0);
+        shift += 6;
+        if byte & 64 == 0 || shift >= 60 {
+            break;
+        }
+    }
+    let size = (value >> 1) as i64;
+    if value & 1 == 0 { size } else { -size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(form: u8, units: u8) -> u8 {
+        0x80 | form << 3 | (units - 1)
+    }
+
+    /// Two units at line 10 (short form 0), one at 12 (form 12), two without a line, three at 9 (long, −3), one at 79.
+    fn table() -> Vec<u8> {
+        [
+            &[head(0, 2), 0x12][..],
+            &[head(12, 1), 3, 4],
+            &[head(15, 2)],
+            &[head(14, 3), 3 << 1 | 1, 0, 5, 6],
+            &[head(13, 1), 64 | (140 & 63), (140 >> 6) as u8],
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn each_form_of_an_entry_has_its_line() {
+        let line = |unit| line(&table(), 10, unit);
+        let wanted = [10, 10, 12, 0, 0, 9, 9, 9, 79, 0];
+        for (unit, wanted) in wanted.into_iter().enumerate() {
+            assert_eq!(line(unit as u64).unwrap_or(0), wanted, "unit {unit}");
+        }
+    }
+
+    #[test]
+    fn a_frame_has_function_file_and_line() {
+        let code = Code {
+            minor: 11,
+            first_line: 10,
+            file: "/srv/work.py".into(),
+            name: "Rows.make".into(),
+            lines: table(),
+        };
+        let at = |unit| frame(Some(&code), unit);
+        assert_eq!(
+            (at(3).function.as_str(), at(3).line),
+            ("Rows.make", Some(12))
+        );
+        assert_eq!(at(3).file.as_deref(), Some("/srv/work.py"));
+        assert_eq!(at(0).line, Some(10), "not begun");
+        assert_eq!(at(4).line, Some(10), "no line: the function's first");
+        assert!(frame(None, 3).function.starts_with('['));
+    }
+
+    #[test]
+    fn tables_of_any_content_are_read() {
+        for bytes in [
+            &[][..],
+            &[0x80],
+            &[0xf0],
+            &[0xff; 40],
+            &[0xe8, 0x7f, 0x7f, 0x7f],
+            &[0; 9],
+        ] {
+            for unit in [0, 7, u64::MAX] {
+                let _ = line(bytes, u32::MAX, unit);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The frames of a thread's last capture, and what of a stack with both kinds of frames is kept.
+//!
+//! ```text
+//!   native    [0] [1] [2] [3]           keep = 3
+//!   user          └ a b    └ c          a is as it was, b is not: natives up to b's place, and a, are kept
+//!   merged    [0] [1] a │ b [2] [3] c
+//! ```
+//!
+//! S1  `lists[which][..len]` are the frames that the ring has, outermost first; places rise inwards.
+//! S2  A slot of `known` holds the code that was copied to it last.
+//!
+//! Not here: the words of the ring (the recorder).
+
+use crate::chain::{Bounds, Link, walk};
+use crate::code::Code;
+use crate::memory::{Asked, Plain};
+use crate::runtime::{Refusal, Runtime};
+use crate::{CODE_SLOTS, MAX_CHAIN};
+
+/// The native frames of a capture, outermost first.
+pub trait Natives {
+    /// Returns the number of frames.
+    fn total(&self) -> usize;
+    /// Returns the number of outermost frames that are as they were.
+    fn keep(&self) -> usize;
+    /// Returns the address at which the return address into a frame is stored.
+    fn slot(&self, index: usize) -> u64;
+    /// Returns whether frame 0 is the outermost that there is.
+    fn is_whole(&self) -> bool;
+}
+
+/// What of the merged stack is kept, and how many frames it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Native frames that are kept.
+    pub natives: usize,
+    /// User frames that are kept.
+    pub users: usize,
+    /// All user frames.
+    pub all_users: usize,
+}
+
+/// A user frame of the newest capture.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    /// The slot of its code.
+    pub slot: usize,
+    /// One more than the instruction, in code units.
+    pub unit: u32,
+    /// Whether the slot held another code until now: it has to be copied.
+    pub is_new: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Known {
+    code: u64,
+    table: u64,
+    first_line: u32,
+    is_there: u32,
+}
+
+/// What is remembered of a thread; about 500 KB of address space, touched as deep as chains go (frames.P6).
+#[repr(C)]
+pub struct State {
+    which: usize,
+    len: usize,
+    lists: [[Link; MAX_CHAIN]; 2],
+    known: [Known; CODE_SLOTS],
+}
+
+impl State {
+    /// Returns whether the ring's stack has user frames.
+    #[inline(always)]
+    pub fn has_users(&self) -> bool {
+        self.len != 0
+    }
+
+    /// Forgets the stack and the codes: the ring is another one.
+    pub fn forget(&mut self) {
+        self.len = 0;
+        for known in &mut self.known {
+            known.is_there = 0;
+        }
+    }
+
+    /// Reads the chain, and makes it the remembered one. `proved`: the layout was proved. Returns the plan, and whether
+    /// there is a chain that was not read.
+    ///
+    /// # Errors
+    /// If the chain contradicts the layout. Then the remembered chain is as before.
+    ///
+    /// # Safety
+    /// `runtime` is this process's, [`Runtime::find`] found it; `sp` to `hi` is the running thread's stack, and
+    /// `natives` are its frames.
+    pub unsafe fn read(
+        &mut self,
+        runtime: &Runtime,
+        proved: bool,
+        (sp, hi): (u64, u64),
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        let thread = runtime.thread_state();
+        if thread == 0 {
+            return Ok((self.read_nothing(natives), false));
+        }
+        let to = &mut self.lists[1 - (self.which & 1)];
+        let bounds = Bounds { sp, hi };
+        let count = match proved {
+            true => walk(&Plain, runtime, thread, bounds, to),
+            false => walk(&Asked, runtime, thread, bounds, to),
+        }?;
+        let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
+        links.reverse();
+        place(links, natives);
+        let plan = self.turn(count.unwrap_or(0), natives);
+        Ok((plan, count.is_none()))
+    }
+
+    /// Makes no chain at all the remembered one.
+    pub fn read_nothing(&mut self, natives: &impl Natives) -> Plan {
+        self.turn(0, natives)
+    }
+
+    /// Makes the other list, of `len` frames, the remembered one.
+    fn turn(&mut self, len: usize, natives: &impl Natives) -> Plan {
+        let (before, after) = self.lists.split_at(1);
+        let (old, new) = match self.which & 1 {
+            0 => (&before[0], &after[0]),
+            _ => (&after[0], &before[0]),
+        };
+        let old = old.get(..self.len).unwrap_or(&[]);
+        let new = new.get(..len).unwrap_or(&[]);
+        let plan = plan(old, new, natives.keep());
+        self.which = 1 - (self.which & 1);
+        self.len = len;
+        plan
+    }
+
+    /// Returns whether there is such a user frame, and at most `after` native frames lie further out.
+    #[inline(always)]
+    pub fn is_after(&self, index: usize, after: usize) -> bool {
+        let list = self.lists[self.which & 1].get(..self.len);
+        list.and_then(|list| list.get(index))
+            .is_some_and(|link| link.after as usize <= after)
+    }
+
+    /// Returns a user frame of the remembered chain, by its place from the outermost. Its code then has the slot.
+    pub fn user(&mut self, index: usize) -> Option<User> {
+        let link = *self.lists[self.which & 1].get(..self.len)?.get(index)?;
+        let slot = slot_of(link.code);
+        let known = &mut self.known[slot];
+        let is_it = known.is_there != 0
+            && known.code == link.code
+            && known.table == link.table
+            && known.first_line == link.first_line;
+        if !is_it {
+            *known = Known {
+                code: link.code,
+                table: link.table,
+                first_line: link.first_line,
+                is_there: 1,
+            };
+        }
+        Some(User {
+            slot,
+            unit: link.unit,
+            is_new: !is_it,
+        })
+    }
+
+    /// Returns the code of a user frame of the newest capture.
+    pub fn code(&self, runtime: &Runtime, index: usize) -> Option<Code> {
+        let link = self.lists[self.which & 1].get(..self.len)?.get(index)?;
+        Some(Code::read(runtime, link.code, link.first_line))
+    }
+
+    /// Forgets a code that could not be copied.
+    pub fn forget_code(&mut self, slot: usize) {
+        if let Some(known) = self.known.get_mut(slot) {
+            known.is_there = 0;
+        }
+    }
+}
+
+/// Returns the slot of a code, by its address.
+fn slot_of(code: u64) -> usize {
+    ((code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % CODE_SLOTS
+}
+
+/// Finds the places of frames, outermost first, by their records. A record lies in the frame of the eval loop: below the
+/// return address that its caller's frame ends with, and above the one by which what it calls returns.
+fn place(links: &mut [Link], natives: &impl Natives) {
+    let total = natives.total();
+    let (mut last, mut after) = (0, 0);
+    for link in links {
+        if link.record != last {
+            last = link.record;
+            let (mut low, mut high) = (0, total);
+            while low < high {
+                let middle = (low + high) / 2;
+                match natives.slot(middle) >= last {
+                    true => low = middle + 1,
+                    false => high = middle,
+                }
+            }
+            // Further out than frame 0 of a cut stack: its eval loop is missing.
+            let is_beyond = low == 0 && !natives.is_whole();
+            after = match is_beyond {
+                true => 0,
+                false => (low + 1).min(total) as u32,
+            };
+        }
+        link.after = after;
+    }
+}
+
+fn plan(old: &[Link], new: &[Link], keep: usize) -> Plan {
+    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let limit = |list: &[Link]| {
+        list.get(same)
+            .map_or(usize::MAX, |link| link.after as usize)
+    };
+    let natives = keep.min(limit(old)).min(limit(new));
+    let common = new.get(..same).unwrap_or(&[]);
+    Plan {
+        natives,
+        users: common.partition_point(|link| link.after as usize <= natives),
+        all_users: new.len(),
+    }
+}

@@ -1,0 +1,392 @@
+//! Frames of Python among the native frames of a stack.
+//!
+//! ```text
+//!   first event ─► is there a runtime? ─► PROVING ─ some chains read with care ─► READING
+//!                        └─ none: OFF          └──── what contradicts its layout ────┴─► OFF, and why in the header
+//!   capture ─► chain ─► plan ─► STACK records of both kinds of frames; CODE records before the words that need them
+//! ```
+//!
+//! Y1  Chains are read only on the thread's own stack, and not in a handler that interrupted the interpreter: it may be
+//!     between two stores that belong together.
+//! Y2  The ring's stack has user frames only while `State::has_users`: a thread that was left with some writes its next
+//!     stack through here, too, whatever the mode.
+//!
+//! Not here: what a chain is (`skinflint_frames`), events (stacks.rs).
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use skinflint_base::loader::LinkMap;
+use skinflint_base::ring::{
+    CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PIECE_BYTES, FRAMES_ATTACHED, FRAMES_LATE,
+    FRAMES_READ, STACK_CHUNK, tag, user_word, word,
+};
+use skinflint_frames::{Code, Found, Natives, Plan, Runtime, State, Text};
+use skinflint_unwind::{Capture, End};
+
+use crate::stacks::stack_word;
+use crate::state::ThreadState;
+use crate::{emit, process, real};
+
+/// Nothing is read.
+const OFF: u8 = 0;
+/// Chains are read with care.
+const PROVING: u8 = 1;
+/// The layout is proved.
+const READING: u8 = 2;
+
+/// The chains that prove a layout.
+const PROOFS: u32 = 16;
+
+static MODE: AtomicU8 = AtomicU8::new(OFF);
+static PROVED: AtomicU32 = AtomicU32::new(0);
+/// What the header of this process says, and of a child of fork.
+static STATUS: AtomicU32 = AtomicU32::new(0);
+static VERSION: AtomicU32 = AtomicU32::new(0);
+
+struct Here(UnsafeCell<Option<Runtime>>);
+// SAFETY: written once by `prepare`, before any thread captures a stack.
+unsafe impl Sync for Here {}
+static HERE: Here = Here(UnsafeCell::new(None));
+
+/// Looks for a runtime, once, and says in the header of this process what came of it. The only recording thread calls it.
+pub fn prepare() {
+    // ORDER: Relaxed throughout; one thread, and others begin after it.
+    if STATUS.load(Ordering::Relaxed) == 0 && cfg!(target_arch = "x86_64") {
+        let Some(objects) = real::startup() else {
+            return;
+        };
+        // SAFETY: objects of the start are relocated before code of theirs runs, and stay.
+        let found = unsafe { Runtime::find(|name| objects.first(name, false)) };
+        let (status, version) = match found {
+            Found::Nothing => return,
+            Found::Refused(why, version) => (why as u32, version),
+            Found::Known(runtime, version) => {
+                // SAFETY: see `Here`.
+                unsafe { *HERE.0.get() = Some(runtime) };
+                MODE.store(PROVING, Ordering::Relaxed); // ORDER: as above.
+                (FRAMES_READ, version)
+            }
+        };
+        VERSION.store(version, Ordering::Relaxed); // ORDER: as above.
+        STATUS.store(status, Ordering::Relaxed);
+    }
+    publish(STATUS.load(Ordering::Relaxed)); // ORDER: as above.
+}
+
+/// Says that Python is in a module that code is met in, if it was not there when the program was started.
+///
+/// # Safety
+/// The module is loaded.
+pub unsafe fn met(module: &LinkMap) {
+    // ORDER: Relaxed throughout; the caller reports modules alone.
+    if STATUS.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    if unsafe { module.function(c"PyGILState_GetThisThreadState") }.is_null() {
+        return;
+    }
+    let status = match real::startup() {
+        Some(_) => FRAMES_LATE,
+        None => FRAMES_ATTACHED,
+    };
+    // SAFETY: as above; a constant of that type.
+    let version = unsafe {
+        let at = module.function(c"Py_Version").cast::<u32>();
+        at.as_ref().copied().unwrap_or(0)
+    };
+    VERSION.store(version, Ordering::Relaxed); // ORDER: as above.
+    STATUS.store(status, Ordering::Relaxed);
+    publish(status);
+}
+
+fn publish(status: u32) {
+    if let Some(header) = process::header() {
+        // ORDER: Relaxed for both; read once the process has ended.
+        let version = VERSION.load(Ordering::Relaxed);
+        header.frames_version.store(version, Ordering::Relaxed);
+        header.frames.store(status, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether a thread's stacks are written here (Y2). Cost: two loads.
+#[inline(always)]
+pub fn wants(state: *mut ThreadState) -> bool {
+    // SAFETY: state.H1. ORDER: Relaxed; a thread that sees the change one event late reads one chain more.
+    MODE.load(Ordering::Relaxed) != OFF || unsafe { (*state).frames.has_users() }
+}
+
+struct Captured<'a, 'b>(&'b Capture<'a>);
+
+impl Natives for Captured<'_, '_> {
+    fn total(&self) -> usize {
+        self.0.total
+    }
+
+    fn keep(&self) -> usize {
+        self.0.keep
+    }
+
+    fn slot(&self, index: usize) -> u64 {
+        self.0.all.slot(index)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.0.end == End::Complete
+    }
+}
+
+/// Writes what is new of a stack, with the frames of Python.
+///
+/// # Safety
+/// state.H1, RECORDING; `captured` is this thread's newest capture, from `sp` on.
+pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let plan = read(state, captured, sp);
+        let (natives, users) = (plan.natives, plan.users);
+        let keep = natives + users;
+        let total = captured.total + plan.all_users;
+        if keep == total && total == (*state).depth {
+            return true;
+        }
+        let mut pieces = Pieces {
+            state,
+            keep,
+            count: 0,
+            written: false,
+            end: captured.end,
+            words: [0; STACK_CHUNK],
+        };
+        let (mut at, mut user) = (natives, users);
+        let mut natives = captured.all.from(natives).iter();
+        loop {
+            while (*state).frames.is_after(user, at)
+                && let Some(next) = (*state).frames.user(user)
+            {
+                if next.is_new && !(pieces.flush() && copy(state, user, next.slot)) {
+                    return false;
+                }
+                if !pieces.put(user_word(next.slot, next.unit)) {
+                    return false;
+                }
+                user += 1;
+            }
+            let Some(pc) = natives.next() else { break };
+            if !pieces.put(pc) {
+                return false;
+            }
+            at += 1;
+        }
+        if (pieces.count != 0 || !pieces.written) && !pieces.flush_always() {
+            return false;
+        }
+        (*state).depth = total;
+    }
+    true
+}
+
+/// Reads the chain, and decides what is kept.
+///
+/// # Safety
+/// As for `write`.
+unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan {
+    let natives = Captured(captured);
+    // SAFETY: state.H1; see `Here`.
+    unsafe {
+        let frames: &mut State = &mut (*state).frames;
+        let mode = MODE.load(Ordering::Relaxed); // ORDER: Relaxed; as in `wants`.
+        let Some(runtime) = (*HERE.0.get()).as_ref().filter(|_| mode != OFF) else {
+            return frames.read_nothing(&natives);
+        };
+        // Y1: kept frames may hold a handler's, too.
+        let signal = &mut (*state).first_signal;
+        if *signal > captured.keep {
+            *signal = 0;
+        }
+        if *signal == 0
+            && let Some(index) = captured.fresh.first_signal()
+        {
+            *signal = captured.keep + index + 1;
+        }
+        if *signal != 0 || captured.foreign {
+            count_unread();
+            return frames.read_nothing(&natives);
+        }
+        let bounds = (sp, (*state).stack_bounds.1);
+        match frames.read(runtime, mode == READING, bounds, &natives) {
+            Ok((plan, unread)) => {
+                if unread {
+                    count_unread();
+                }
+                if mode == PROVING && plan.all_users != 0 {
+                    // ORDER: Relaxed; a count, and one chain more or less proves the same.
+                    let proved = PROVED.fetch_add(1, Ordering::Relaxed) + 1;
+                    if proved == PROOFS {
+                        // A refusal of another thread stays: it has changed the mode.
+                        let _ = MODE.compare_exchange(
+                            PROVING,
+                            READING,
+                            Ordering::Relaxed, // ORDER: Relaxed; guards no other data.
+                            Ordering::Relaxed,
+                        );
+                    }
+                }
+                plan
+            }
+            Err(why) => {
+                // ORDER: Relaxed for both; flags.
+                MODE.store(OFF, Ordering::Relaxed);
+                STATUS.store(why as u32, Ordering::Relaxed);
+                publish(why as u32);
+                frames.read_nothing(&natives)
+            }
+        }
+    }
+}
+
+#[cold]
+fn count_unread() {
+    if let Some(header) = process::header() {
+        header.frames_unread.fetch_add(1, Ordering::Relaxed); // ORDER: Relaxed; a counter.
+    }
+}
+
+/// The words of a stack on their way into `STACK` records.
+struct Pieces {
+    state: *mut ThreadState,
+    /// The frames before the first word.
+    keep: usize,
+    count: usize,
+    written: bool,
+    end: End,
+    words: [u64; STACK_CHUNK],
+}
+
+impl Pieces {
+    /// # Safety
+    /// state.H1, RECORDING; so for the others.
+    #[inline(always)]
+    unsafe fn put(&mut self, word: u64) -> bool {
+        if self.count == STACK_CHUNK {
+            // SAFETY: as the caller promises.
+            if !unsafe { self.flush() } {
+                return false;
+            }
+        }
+        if let Some(to) = self.words.get_mut(self.count) {
+            *to = word;
+            self.count += 1;
+        }
+        true
+    }
+
+    /// # Safety
+    /// As for `put`.
+    unsafe fn flush(&mut self) -> bool {
+        // SAFETY: as the caller promises.
+        self.count == 0 || unsafe { self.flush_always() }
+    }
+
+    /// # Safety
+    /// As for `put`.
+    unsafe fn flush_always(&mut self) -> bool {
+        // SAFETY: as the caller promises; the room is made for all words.
+        unsafe {
+            let Some(mut cursor) = (*self.state).ring.begin(1 + self.count) else {
+                emit::count_lost();
+                return false;
+            };
+            cursor.put(stack_word(self.count, self.keep, self.end));
+            for word in self.words.iter().take(self.count) {
+                cursor.put(*word);
+            }
+            (*self.state).ring.end(cursor);
+        }
+        self.keep += self.count;
+        self.count = 0;
+        self.written = true;
+        true
+    }
+}
+
+/// Copies the code of a user frame, which has the slot from now on.
+///
+/// # Safety
+/// state.H1, RECORDING; the frame is of the newest capture.
+#[cold]
+#[inline(never)]
+unsafe fn copy(state: *mut ThreadState, user: usize, slot: usize) -> bool {
+    // SAFETY: state.H1; see `Here`.
+    unsafe {
+        let runtime = (*HERE.0.get()).as_ref();
+        let frames: &mut State = &mut (*state).frames;
+        let Some(code) = runtime.and_then(|runtime| frames.code(runtime, user)) else {
+            return true;
+        };
+        let bytes = Bytes::of(&code);
+        let mut at = 0;
+        while at < bytes.total {
+            let len = (bytes.total - at).min(CODE_PIECE_BYTES);
+            let words = len.div_ceil(8);
+            let Some(mut cursor) = (*state).ring.begin(1 + words) else {
+                frames.forget_code(slot);
+                emit::count_lost();
+                return false;
+            };
+            let first = u8::from(at == 0) * CODE_FIRST;
+            let last = u8::from(at + len == bytes.total) * CODE_LAST;
+            let low = (slot as u64) << 16 | len as u64;
+            cursor.put(word(tag::CODE, first | last, low));
+            for index in 0..words {
+                cursor.put(bytes.word(at + index * 8));
+            }
+            (*state).ring.end(cursor);
+            at += len;
+        }
+    }
+    true
+}
+
+/// The bytes of a code, as `tag::CODE` has them.
+struct Bytes {
+    head: [u32; CODE_HEAD_BYTES / 4],
+    texts: [Text; 3],
+    total: usize,
+}
+
+impl Bytes {
+    fn of(code: &Code) -> Bytes {
+        let texts = [code.file, code.name, code.table];
+        let [file, name, table] = texts.map(|text| text.bytes as u32);
+        let widths = code.file.width | code.name.width << 8;
+        Bytes {
+            head: [code.minor, code.first_line, file, name, table, widths],
+            total: CODE_HEAD_BYTES + texts.iter().map(|text| text.bytes).sum::<usize>(),
+            texts,
+        }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let mut word = 0;
+        for index in 0..8 {
+            word |= u64::from(self.byte(at + index)) << (index * 8);
+        }
+        word
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        if let Some(number) = self.head.get(at / 4) {
+            return (number >> (at % 4 * 8)) as u8;
+        }
+        let mut at = at - CODE_HEAD_BYTES;
+        for text in &self.texts {
+            if at < text.bytes {
+                return text.byte(at);
+            }
+            at -= text.bytes;
+        }
+        0
+    }
+}
