@@ -142,8 +142,25 @@ pub fn stacks(trace: &Trace) -> Vec<StackNode> {
     (0..trace.node_count()).map(node).collect()
 }
 
+/// The frames of a stack that a report shows, where a script's interpreter has frames of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Shown {
+    /// The script's frames, and native ones inside the innermost of them; where there is none, all.
+    User,
+    /// Native frames.
+    Native,
+    /// All frames.
+    #[default]
+    Both,
+}
+
 /// A source of names for addresses.
 pub trait Symbolizer {
+    /// Returns which frames are shown.
+    fn shown(&self) -> Shown {
+        Shown::Both
+    }
+
     /// Returns the frames of one address: the innermost inlined frame first, the function that was really called
     /// last. `node` tells which of several modules that were mapped there one after another is meant, and of which
     /// process ([`Facts::ancestors`]). The result may be empty: the report then shows the address.

@@ -16,7 +16,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::block::INHERITED;
-use crate::facts::{StackNode, Symbolizer};
+use skinflint_trace::code_of;
+
+use crate::facts::{Shown, StackNode, Symbolizer};
 use crate::model::{Frame, Node, Report};
 
 /// The name of the stack under which blocks from before a fork are shown.
@@ -59,19 +61,25 @@ pub(crate) fn compact(
     Stacks { nodes, ancestors }: Stacks<'_>,
     symbolizer: &mut dyn Symbolizer,
 ) -> Renamed {
-    let used = used_nodes(report, nodes);
+    let hidden = Hidden::of(symbolizer.shown(), Stacks { nodes, ancestors });
+    let used = used_nodes(report, nodes, &hidden);
     let mut names = Names::default();
     let frame = names.frame(Frame::default());
     names.nodes.push(Node { parent: 0, frame });
     let mut new_ids = vec![0u32; nodes.len().max(1)];
     for (index, node) in nodes.iter().enumerate().skip(1) {
         if used[index] {
+            let parent = hidden.parent(nodes, index);
+            if hidden.hides(node) {
+                new_ids[index] = new_ids[parent];
+                continue;
+            }
             let begins = ancestors.binary_search(&(index as u32)).is_ok();
             let frames = match begins {
                 true => vec![inherited_frame()],
                 false => symbolizer.frames(node.pc, index as u32),
             };
-            new_ids[index] = names.add(new_ids[parent(node, index)], node.pc, frames);
+            new_ids[index] = names.add(new_ids[parent], node.pc, frames);
         }
     }
     let mut inherited = None;
@@ -110,7 +118,50 @@ fn parent(node: &StackNode, index: usize) -> usize {
     }
 }
 
-fn used_nodes(report: &mut Report, nodes: &[StackNode]) -> Vec<bool> {
+/// The frames that are not shown.
+///
+/// ```text
+///   trace    main ─ eval ─ PY a ─ eval ─ PY b ─ list_resize
+///   user                   PY a ─        PY b ─ list_resize
+/// ```
+struct Hidden {
+    shown: Shown,
+    /// For [`Shown::User`]: by node, the innermost frame of a script from it outwards; 0 if there is none.
+    user: Vec<u32>,
+}
+
+impl Hidden {
+    fn of(shown: Shown, Stacks { nodes, ancestors }: Stacks<'_>) -> Hidden {
+        let mut user = Vec::new();
+        if shown == Shown::User {
+            user.resize(nodes.len(), 0);
+            for (index, node) in nodes.iter().enumerate().skip(1) {
+                // What a fork gave begins with a frame that says so, which stays.
+                let begins = ancestors.binary_search(&(index as u32)).is_ok();
+                user[index] = match begins || code_of(node.pc).is_some() {
+                    true => index as u32,
+                    false => user[parent(node, index)],
+                };
+            }
+        }
+        Hidden { shown, user }
+    }
+
+    fn hides(&self, node: &StackNode) -> bool {
+        self.shown == Shown::Native && code_of(node.pc).is_some()
+    }
+
+    /// Returns the node whose frame comes next outwards.
+    fn parent(&self, nodes: &[StackNode], index: usize) -> usize {
+        let up = parent(&nodes[index], index);
+        match code_of(nodes[index].pc) {
+            Some(_) if self.shown == Shown::User => self.user[up] as usize,
+            _ => up,
+        }
+    }
+}
+
+fn used_nodes(report: &mut Report, nodes: &[StackNode], hidden: &Hidden) -> Vec<bool> {
     let mut used = vec![false; nodes.len()];
     each_node(report, &mut |id| {
         if let Some(flag) = used.get_mut(*id as usize) {
@@ -120,7 +171,7 @@ fn used_nodes(report: &mut Report, nodes: &[StackNode]) -> Vec<bool> {
     // The loop goes from the last to the first: a child is always seen before its parent.
     for index in (1..nodes.len()).rev() {
         if used[index] {
-            used[parent(&nodes[index], index)] = true;
+            used[hidden.parent(nodes, index)] = true;
         }
     }
     used

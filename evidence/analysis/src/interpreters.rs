@@ -6,9 +6,11 @@
 //!   AllocateUninitialized · Builtins_… · JS:^alloc node:buffer · JS:^load app.js ──► load
 //! ```
 //!
-//! I1  Nothing is passed over unless a perf map names functions of the language: without them the interpreter's own
-//!     functions are all that a stack tells.
+//! I1  Nothing is passed over unless functions of the language have names, as recorded or from a perf map: without them the
+//!     interpreter's own functions are all that a stack tells.
 //! I2  JavaScript files that Node brings (`node:…`) are the interpreter's, too.
+//! I3  So are the files of Python's standard library, if there are others; and where stacks have lines of Python, the
+//!     modules in C that it loads.
 //!
 //! Not here: functions that pass an allocation on in every program (plumbing.txt).
 
@@ -22,9 +24,22 @@ const GENERATED: [&str; 4] = ["Builtin:", "BytecodeHandler:", "Stub:", "RegExp:"
 
 /// Returns for each frame of a report whether it is an interpreter's own.
 pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
-    let python = report.frames.iter().any(|frame| frame.module == "[python]");
+    let python = report.frames.iter().any(is_of_python);
+    let lines = report
+        .frames
+        .iter()
+        .any(|frame| is_of_python(frame) && frame.line.is_some());
+    let others = report
+        .frames
+        .iter()
+        .any(|frame| is_of_python(frame) && !is_of_its_library(frame));
     let javascript = report.frames.iter().any(is_of_a_script);
-    let own = |frame: &Frame| python && is_pythons(frame) || javascript && is_v8s(frame);
+    let own = |frame: &Frame| {
+        python && is_pythons(frame)
+            || lines && is_loaded_by_python(frame)
+            || others && is_of_python(frame) && is_of_its_library(frame)
+            || javascript && is_v8s(frame)
+    };
     report.frames.iter().map(own).collect()
 }
 
@@ -32,6 +47,27 @@ fn is_pythons(frame: &Frame) -> bool {
     ["python", "libpython"]
         .iter()
         .any(|of| frame.module.starts_with(of))
+}
+
+fn is_of_python(frame: &Frame) -> bool {
+    frame.module == "[python]"
+}
+
+/// Reports whether a frame of Python is of a file that comes with it: not what was installed beside.
+fn is_of_its_library(frame: &Frame) -> bool {
+    let file = frame.file.as_deref().unwrap_or_default();
+    let is_installed = ["/site-packages/", "/dist-packages/"]
+        .iter()
+        .any(|of| file.contains(of));
+    file.starts_with("<frozen ") || file.contains("/lib/python3") && !is_installed
+}
+
+/// Reports whether a module is one that Python has loaded: its names say for which version, or which interface.
+fn is_loaded_by_python(frame: &Frame) -> bool {
+    [".cpython-3", ".abi3.so"]
+        .iter()
+        .any(|of| frame.module.contains(of))
+        || frame.module.starts_with("libffi.so")
 }
 
 /// Returns the rest of a name in a perf map that V8 has written for a function of a script: `^load /srv/app.js:1:21`.
@@ -110,6 +146,45 @@ mod tests {
             ),
         ];
         assert_eq!(own(&frames), [true, true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn what_comes_with_python_is_passed_over_for_what_does_not() {
+        let frame = |function: &str, module: &str, file: Option<&str>, line| Frame {
+            function: function.into(),
+            module: module.into(),
+            file: file.map(Into::into),
+            line,
+            ..Frame::default()
+        };
+        let python = |file, line| frame("f", "[python]", Some(file), line);
+        let mut frames = vec![
+            python("<frozen importlib._bootstrap>", Some(241)),
+            python("/usr/lib/python3.11/json/decoder.py", Some(353)),
+            frame(
+                "scan_once",
+                "_json.cpython-311-x86_64-linux-gnu.so",
+                None,
+                None,
+            ),
+        ];
+        let own = |frames: &[Frame]| {
+            own_frames(&Report {
+                frames: frames.to_vec(),
+                ..Report::default()
+            })
+        };
+        // There is nothing else that could be named.
+        assert_eq!(own(&frames), [false, false, true]);
+        frames.push(python(
+            "/usr/lib/python3/dist-packages/yaml/loader.py",
+            Some(1),
+        ));
+        frames.push(python("/srv/app.py", Some(7)));
+        assert_eq!(own(&frames), [true, true, true, false, false]);
+        // A perf map has no lines: what C does there is more than a function's name.
+        let frames = [frame("f", "[python]", None, None), frames[2].clone()];
+        assert_eq!(own(&frames), [false, false]);
     }
 
     #[test]

@@ -66,5 +66,5 @@ mod windows;
 
 pub use analyzer::Analyzer;
 pub use facts::{
-    AnalysisError, At, Facts, Limits, Options, StackNode, Symbolizer, WindowLimits, stacks,
+    AnalysisError, At, Facts, Limits, Options, Shown, StackNode, Symbolizer, WindowLimits, stacks,
 };

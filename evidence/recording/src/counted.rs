@@ -114,7 +114,7 @@ impl Recording {
     /// If names cannot be looked for where `names` says.
     pub fn named_stacks(&self, names: &NameSources) -> Result<(Facts, Names), Error> {
         let mut facts = Facts::of(&self.trace);
-        let mut named = Names::of(self.symbols(names)?);
+        let mut named = Names::of(self.symbols(names)?, names.frames);
         for ancestor in self.ancestors() {
             if let Some(from) = facts.add_ancestor(&stacks(&ancestor.trace)) {
                 named.inherit(from, ancestor, names);

@@ -10,9 +10,9 @@
 //!
 //! Not here: where names are looked for (`symbols`).
 
-use skinflint_analysis::Symbolizer;
 use skinflint_analysis::model::Frame;
-use skinflint_symbols::{NameSources, SymbolOptions, Symbols};
+use skinflint_analysis::{Shown, Symbolizer};
+use skinflint_symbols::{Frames, NameSources, SymbolOptions, Symbols};
 use skinflint_trace::Module;
 
 use crate::opened::Ancestor;
@@ -23,14 +23,20 @@ pub struct Names {
     pub own: Symbols,
     /// The names of its ancestors, by where their stacks begin among the report's, ascending.
     ancestors: Vec<(u32, Symbols)>,
+    shown: Shown,
 }
 
 impl Names {
     /// Creates the names of a trace by itself.
-    pub fn of(own: Symbols) -> Names {
+    pub fn of(own: Symbols, frames: Frames) -> Names {
         Names {
             own,
             ancestors: Vec::new(),
+            shown: match frames {
+                Frames::User => Shown::User,
+                Frames::Native => Shown::Native,
+                Frames::Both => Shown::Both,
+            },
         }
     }
 
@@ -73,6 +79,10 @@ fn is_same(one: &Module, other: &Module) -> bool {
 }
 
 impl Symbolizer for Names {
+    fn shown(&self) -> Shown {
+        self.shown
+    }
+
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
         let (symbols, node) = self.at(node_pc, node);
         let frames = symbols.frames_shared(node_pc, node, true);

@@ -105,7 +105,7 @@ impl Recording {
         }
         let mut bequest = Bequest {
             analyzer: &mut analyzer,
-            names: Names::of(self.symbols(names)?),
+            names: Names::of(self.symbols(names)?, names.frames),
             sources: names,
         };
         self.bequeath(&mut bequest);

@@ -191,6 +191,7 @@ fn counts_know_the_stacks_of_what_was_inherited() {
         sysroot: None,
         debuginfod: vec![],
         perf_maps: vec![],
+        frames: skinflint_symbols::Frames::Both,
         trouble: |_| {},
     };
     let (facts, _) = b.named_stacks(&sources).expect("sources");

@@ -36,5 +36,5 @@ pub use demangle::{demangle, demangle_whole, short_name};
 pub use error::SourceError;
 pub use frame::Frame;
 pub use module::{ModuleSummary, Source};
-pub use sources::{NameSources, must_be_folders};
+pub use sources::{Frames, NameSources, must_be_folders};
 pub use symbols::{SymbolOptions, Symbols, TRUNCATED_PC};

@@ -16,6 +16,18 @@ use crate::debuginfod;
 use crate::error::SourceError;
 use crate::symbols::{SymbolOptions, Symbols};
 
+/// The frames of a stack that a report shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Frames {
+    /// Those of the script, and what it called last.
+    User,
+    /// Those of the program's own code.
+    Native,
+    /// All.
+    #[default]
+    Both,
+}
+
 /// Where names of functions are looked for.
 #[derive(Clone, Debug)]
 pub struct NameSources {
@@ -27,6 +39,8 @@ pub struct NameSources {
     pub debuginfod: Vec<String>,
     /// Perf maps of the process; if none is named, the one that was kept beside the trace.
     pub perf_maps: Vec<PathBuf>,
+    /// Which frames are shown where a script has frames of its own.
+    pub frames: Frames,
     /// Told of a server that does not answer, in a sentence without its full stop.
     pub trouble: fn(&str),
 }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use skinflint_symbols::NameSources;
+use skinflint_symbols::{Frames, NameSources};
 
 #[derive(ClapArgs, Debug)]
 pub struct RecordOptions {
@@ -80,6 +80,11 @@ pub struct NameOptions {
     #[arg(long, value_name = "FILE")]
     pub perf_map: Vec<PathBuf>,
 
+    /// Which frames of stacks are shown where Python's own are known: both, user (Python's, and what the innermost called),
+    /// native
+    #[arg(long, value_name = "WHICH", default_value = "both")]
+    pub frames: Which,
+
     /// Folder that holds the recorded machine's files (/usr, /lib …), if it was another machine
     #[arg(long, value_name = "FOLDER")]
     pub sysroot: Option<PathBuf>,
@@ -93,6 +98,11 @@ impl NameOptions {
             sysroot: self.sysroot.clone(),
             debuginfod: self.debuginfod.clone(),
             perf_maps: self.perf_map.clone(),
+            frames: match self.frames {
+                Which::User => Frames::User,
+                Which::Native => Frames::Native,
+                Which::Both => Frames::Both,
+            },
             trouble: |why| say!("skinflint: {why}"),
         }
     }
@@ -128,6 +138,16 @@ pub struct AnalysisOptions {
     /// Colour: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: When,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Python's, and what the innermost called
+    User,
+    /// Those of the program's own code
+    Native,
+    /// All
+    Both,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

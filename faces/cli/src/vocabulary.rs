@@ -48,6 +48,7 @@ const WORDS: &[(&str, &str)] = &[
     ("fetch", ""),
     ("for", "SECONDS"),
     ("format", "FORMAT"),
+    ("frames", "WHICH"),
     ("free-here", ""),
     ("from", "MOMENT"),
     ("full-stacks", ""),

@@ -44,7 +44,7 @@ pub(crate) struct Link {
     pub first_line: u32,
     /// The number of native frames further out, its eval loop's included.
     pub after: u32,
-    reserved: u32,
+    pub reserved: u32,
 }
 
 type Walked = Result<Option<usize>, Refusal>;
@@ -197,3 +197,7 @@ fn byte<M: Memory>(memory: &M, at: u64) -> Result<u8, Refusal> {
     let word = memory.word(at & !7).ok_or(Refusal::Frame)?;
     Ok((word >> ((at & 7) * 8)) as u8)
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -229,3 +229,7 @@ fn plan(old: &[Link], new: &[Link], keep: usize) -> Plan {
         all_users: new.len(),
     }
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

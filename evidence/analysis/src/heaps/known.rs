@@ -67,7 +67,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "Py*",
             "_Py*",
         ],
-        change: "Record with PYTHONMALLOC=malloc in the environment: every object is then a block of malloc with its own stack. With Python 3.12 or later and -X perf, stacks have the functions of Python.",
+        change: "Record with PYTHONMALLOC=malloc in the environment: every object is then a block of malloc with its own stack, of functions and lines with Python 3.11 to 3.13.",
     },
     Known {
         name: "PHP's request heap (Zend)",
