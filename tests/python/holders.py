@@ -127,7 +127,7 @@ def wrapped(extra):
 
 async def awaited(number):
     held.append(bytearray(10_181))  # HOLD awaited
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # CLOCK: a sleep of nothing; the other tasks run meanwhile
     held.append(bytearray(10_191))  # HOLD awaited_later
     return number
 
@@ -177,6 +177,11 @@ def reused():
         text = "\n" * number + "def again(): return bytearray(10_261)\n"
         exec(compile(text, "again.py", "exec"), space)
         held.append(space["again"]())
+        del space
+    for number in range(COUNT):
+        space = {}
+        exec(f"def again_{number}(): return bytearray(10_271)\n", space)
+        held.append(space.popitem()[1]())
         del space
 
 

@@ -6,7 +6,7 @@
 //! Not here: where offsets come from (layout.rs), what is done with the frames (state.rs).
 
 use crate::MAX_CHAIN;
-use crate::layout::{Border, CODE_TABLE};
+use crate::layout::{Border, CODE_NAME, CODE_TABLE, TEXT_HASH};
 use crate::memory::Memory;
 use crate::runtime::{Refusal, Runtime};
 
@@ -37,6 +37,8 @@ pub(crate) struct Link {
     pub code: u64,
     /// The line table of the code.
     pub table: u64,
+    /// The hash of the qualified name of the code: an address says nothing of what lies there now.
+    pub name: u64,
     /// The record of the eval loop that runs it.
     pub record: u64,
     /// One more than the instruction, in code units: 0 is before the first.
@@ -186,6 +188,7 @@ fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<L
         frame,
         code,
         table: word(code + CODE_TABLE)?,
+        name: word(word(code + CODE_NAME)?.wrapping_add(TEXT_HASH))?,
         unit: (bytes >> 1) as u32,
         first_line: first_line as u32,
         ..Link::default()

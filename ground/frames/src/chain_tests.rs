@@ -57,6 +57,7 @@ impl Thread {
         let code = self.at(index);
         self.set(code + 8, self.at(CODE_TYPE));
         self.set(code + 16, units);
+        self.set(code + CODE_NAME, code);
         code
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Layout {
 pub(crate) const CODE_FILE: u64 = 112;
 pub(crate) const CODE_NAME: u64 = 128;
 pub(crate) const CODE_TABLE: u64 = 136;
+/// From a text to its hash, which the runtime keeps there once it knows it; names of codes are interned, and so have one.
+pub(crate) const TEXT_HASH: u64 = 24;
 
 const LAYOUTS: [Layout; 3] = [
     Layout {

@@ -18,7 +18,7 @@
 //! P3  A chain is written by the thread that runs it alone, and its frames keep their code alive: no lock is needed,
 //!     whichever thread has the interpreter's.
 //! P4  Chains of more than [`MAX_CHAIN`] frames are not read.
-//! P5  A frame is kept only if it and all frames outside of it have the same address, code, line table, instruction, record
+//! P5  A frame is kept only if it and all frames outside of it have the same address, code, name, line table, instruction, record
 //!     and place: one eval loop runs many functions from the same return address, and memory of frames and of code is
 //!     reused.
 //! P6  All-zero memory is a valid [`State`].

@@ -56,6 +56,7 @@ pub struct User {
 struct Known {
     code: u64,
     table: u64,
+    name: u64,
     first_line: u32,
     is_there: u32,
 }
@@ -153,11 +154,13 @@ impl State {
         let is_it = known.is_there != 0
             && known.code == link.code
             && known.table == link.table
+            && known.name == link.name
             && known.first_line == link.first_line;
         if !is_it {
             *known = Known {
                 code: link.code,
                 table: link.table,
+                name: link.name,
                 first_line: link.first_line,
                 is_there: 1,
             };

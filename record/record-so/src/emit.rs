@@ -7,8 +7,9 @@
 
 use core::sync::atomic::Ordering;
 
-use skinflint_base::ring::{Cursor, long_word, tag, word};
+use skinflint_base::ring::{Cursor, STACK_TRUNCATED, long_word, tag, word};
 use skinflint_base::sys;
+use skinflint_unwind::End;
 
 use crate::process;
 use crate::state::ThreadState;
@@ -92,6 +93,17 @@ unsafe fn stamp_slow(state: *mut ThreadState, mut cursor: Cursor, tick: u32) -> 
         cursor.put(long_word(tag::TIME, sys::monotonic_ns()));
         cursor
     }
+}
+
+/// Returns the first word of a `STACK` record of `count` frames after `keep`.
+#[inline(always)]
+pub fn stack_word(count: usize, keep: usize, end: End) -> u64 {
+    let flags = if end == End::Complete {
+        0
+    } else {
+        STACK_TRUNCATED
+    };
+    word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags
 }
 
 /// Publishes the event.

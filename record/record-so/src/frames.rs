@@ -24,9 +24,9 @@ use skinflint_base::ring::{
 use skinflint_frames::{Code, Found, Natives, Plan, Runtime, State, Text};
 use skinflint_unwind::{Capture, End};
 
-use crate::stacks::stack_word;
+use crate::emit::{self, stack_word};
 use crate::state::ThreadState;
-use crate::{emit, process, real};
+use crate::{process, real};
 
 /// Nothing is read.
 const OFF: u8 = 0;

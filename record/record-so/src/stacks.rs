@@ -12,11 +12,11 @@
 
 use core::sync::atomic::Ordering;
 
-use skinflint_base::ring::{Cursor, RECORD_WORDS, STACK_CHUNK, STACK_TRUNCATED, WIDE, tag, word};
+use skinflint_base::ring::{Cursor, RECORD_WORDS, STACK_CHUNK, WIDE, tag, word};
 use skinflint_base::sys;
 use skinflint_unwind::{Capture, End, Registers, Sink, StackBounds};
 
-use crate::emit::{self, BEFORE_EVENT, before_event, end_event};
+use crate::emit::{self, BEFORE_EVENT, before_event, end_event, stack_word};
 use crate::state::ThreadState;
 use crate::{frames, modules, process};
 
@@ -53,17 +53,6 @@ unsafe fn capture<'a>(state: *mut ThreadState, caller: Caller) -> Capture<'a> {
             },
         )
     }
-}
-
-/// Returns the first word of a `STACK` record of `count` frames after `keep`.
-#[inline(always)]
-pub fn stack_word(count: usize, keep: usize, end: End) -> u64 {
-    let flags = if end == End::Complete {
-        0
-    } else {
-        STACK_TRUNCATED
-    };
-    word(tag::STACK, 0, (count as u64) << 24 | keep as u64) | flags
 }
 
 /// Captures the stack and writes its new frames.
