@@ -24,7 +24,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    fn holds(&self, record: u64) -> bool {
+    #[inline(always)]
+    pub fn holds(&self, record: u64) -> bool {
         self.sp <= record && record < self.hi
     }
 }
@@ -162,7 +163,11 @@ fn by_shims<M: Memory>(
 
 /// Reads a frame; `None` if what it runs is no code.
 #[inline(always)]
-fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<Link>, Refusal> {
+pub(crate) fn link<M: Memory>(
+    memory: &M,
+    runtime: &Runtime,
+    frame: u64,
+) -> Result<Option<Link>, Refusal> {
     const OBJECT_TYPE: u64 = 8;
     const OBJECT_SIZE: u64 = 16;
     let layout = runtime.layout;
@@ -196,11 +201,11 @@ fn link<M: Memory>(memory: &M, runtime: &Runtime, frame: u64) -> Result<Option<L
 }
 
 #[inline(always)]
-fn byte<M: Memory>(memory: &M, at: u64) -> Result<u8, Refusal> {
+pub(crate) fn byte<M: Memory>(memory: &M, at: u64) -> Result<u8, Refusal> {
     let word = memory.word(at & !7).ok_or(Refusal::Frame)?;
     Ok((word >> ((at & 7) * 8)) as u8)
 }
 
 #[cfg(test)]
 #[path = "chain_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -8,14 +8,14 @@ use crate::runtime::tests::runtime;
 const CODE_TYPE: usize = 0;
 
 /// A thread's memory: a stack, frames elsewhere, codes.
-struct Thread {
+pub(crate) struct Thread {
     version: u32,
     words: Box<[u64; 4096]>,
     used: usize,
 }
 
 impl Thread {
-    fn new(version: u32) -> Thread {
+    pub(crate) fn new(version: u32) -> Thread {
         let words = Box::new([0; 4096]);
         // The first words are the type of codes, the state of the thread, then codes and frames; the stack is the end.
         Thread {
@@ -25,34 +25,42 @@ impl Thread {
         }
     }
 
-    fn at(&self, index: usize) -> u64 {
+    pub(crate) fn at(&self, index: usize) -> u64 {
         &raw const self.words[index] as u64
     }
 
-    fn take(&mut self, words: usize) -> usize {
+    pub(crate) fn take(&mut self, words: usize) -> usize {
         self.used += words;
         self.used - words
     }
 
-    fn runtime(&self) -> Runtime {
+    pub(crate) fn runtime(&self) -> Runtime {
         runtime(self.version, [self.at(CODE_TYPE); 3])
     }
 
-    fn state(&self) -> u64 {
+    pub(crate) fn state(&self) -> u64 {
         self.at(16)
     }
 
-    fn set(&mut self, at: u64, value: u64) {
+    pub(crate) fn set(&mut self, at: u64, value: u64) {
         let index = (at - self.at(0)) as usize / 8;
         self.words[index] = value;
     }
 
-    fn set_byte(&mut self, at: u64, value: u8) {
+    /// The stack, from its lowest word in use.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            sp: self.at(3000),
+            hi: self.at(4095) + 8,
+        }
+    }
+
+    pub(crate) fn set_byte(&mut self, at: u64, value: u8) {
         let (index, byte) = ((at - self.at(0)) as usize / 8, (at & 7) * 8);
         self.words[index] |= u64::from(value) << byte;
     }
 
-    fn code(&mut self, units: u64) -> u64 {
+    pub(crate) fn code(&mut self, units: u64) -> u64 {
         let index = self.take(40);
         let code = self.at(index);
         self.set(code + 8, self.at(CODE_TYPE));
@@ -61,7 +69,7 @@ impl Thread {
         code
     }
 
-    fn frame_at(&mut self, frame: u64, code: u64, unit: i64, previous: u64) -> u64 {
+    pub(crate) fn frame_at(&mut self, frame: u64, code: u64, unit: i64, previous: u64) -> u64 {
         let layout = layout_of(self.version).expect("known");
         self.set(frame + layout.code, code);
         self.set(frame + layout.previous, previous);
@@ -76,16 +84,13 @@ impl Thread {
     }
 
     /// A word of the stack: index 0 is the outermost.
-    fn stack(&self, index: usize) -> u64 {
+    pub(crate) fn stack(&self, index: usize) -> u64 {
         self.at(4095 - 16 * (index + 1))
     }
 
     fn walk(&self) -> (Walked, Vec<Link>) {
         let runtime = self.runtime();
-        let bounds = Bounds {
-            sp: self.at(3000),
-            hi: self.at(4095) + 8,
-        };
+        let bounds = self.bounds();
         let mut out = [[Link::default(); MAX_CHAIN]; 2];
         let plain = walk(&Plain, &runtime, self.state(), bounds, &mut out[0]);
         let asked = walk(&Asked, &runtime, self.state(), bounds, &mut out[1]);
@@ -96,9 +101,9 @@ impl Thread {
     }
 }
 
-const V11: u32 = 0x030b_02f0;
-const V12: u32 = 0x030c_01f0;
-const V13: u32 = 0x030d_00f0;
+pub(crate) const V11: u32 = 0x030b_02f0;
+pub(crate) const V12: u32 = 0x030c_01f0;
+pub(crate) const V13: u32 = 0x030d_00f0;
 
 /// Two calls of the eval loop; the outer runs two functions, the inner one. Returns the thread, its frames outermost
 /// first, and the records of both calls.

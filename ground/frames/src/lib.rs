@@ -32,6 +32,7 @@ mod chain;
 mod code;
 mod layout;
 mod memory;
+mod quick;
 mod runtime;
 mod state;
 

@@ -14,6 +14,7 @@
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
 use crate::memory::{Asked, Plain};
+use crate::quick::{self, Tail};
 use crate::runtime::{Refusal, Runtime};
 use crate::{CODE_SLOTS, MAX_CHAIN};
 
@@ -66,6 +67,7 @@ struct Known {
 pub struct State {
     which: usize,
     len: usize,
+    tail: Tail,
     lists: [[Link; MAX_CHAIN]; 2],
     known: [Known; CODE_SLOTS],
 }
@@ -105,8 +107,23 @@ impl State {
         if thread == 0 {
             return Ok((self.read_nothing(natives), false));
         }
+        self.read_of(runtime, thread, proved, Bounds { sp, hi }, natives)
+    }
+
+    /// Does what `read` does, for the chain of a thread's state.
+    #[inline(always)]
+    fn read_of(
+        &mut self,
+        runtime: &Runtime,
+        thread: u64,
+        proved: bool,
+        bounds: Bounds,
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        if proved && let Some(plan) = self.read_quick(runtime, thread, bounds, natives) {
+            return Ok((plan, false));
+        }
         let to = &mut self.lists[1 - (self.which & 1)];
-        let bounds = Bounds { sp, hi };
         let count = match proved {
             true => walk(&Plain, runtime, thread, bounds, to),
             false => walk(&Asked, runtime, thread, bounds, to),
@@ -114,8 +131,62 @@ impl State {
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         links.reverse();
         place(links, natives);
+        if let Some(outermost) = links.first() {
+            self.tail = quick::tail(runtime, outermost);
+        }
         let plan = self.turn(count.unwrap_or(0), natives);
         Ok((plan, count.is_none()))
+    }
+
+    /// Does what `read` does, if most of the chain is as it was.
+    #[inline(always)]
+    fn read_quick(
+        &mut self,
+        runtime: &Runtime,
+        thread: u64,
+        bounds: Bounds,
+        natives: &impl Natives,
+    ) -> Option<Plan> {
+        let (before, after) = self.lists.split_at_mut(1);
+        let (list, scratch) = match self.which & 1 {
+            0 => (before.first_mut()?, after.first_mut()?),
+            _ => (after.first_mut()?, before.first_mut()?),
+        };
+        let remembered = list.get(..self.len)?;
+        let walked = quick::walk(runtime, thread, bounds, (remembered, self.tail), scratch)?;
+        let total = walked.keep + walked.fresh;
+        let keep = natives.keep();
+        // A frame whose eval loop is not among the kept native frames has no place yet.
+        let kept = remembered.get(..walked.keep)?;
+        let same = kept.partition_point(|link| link.after as usize <= keep);
+        let gone = remembered
+            .get(same)
+            .map_or(usize::MAX, |link| link.after as usize);
+        let to = list.get_mut(walked.keep..total)?;
+        let from = scratch.get(..walked.fresh)?;
+        to.iter_mut()
+            .zip(from.iter().rev())
+            .for_each(|(to, link)| *to = *link);
+        place(list.get_mut(same..total)?, natives);
+        let next = list.get(same..total)?.first();
+        let next = next.map_or(usize::MAX, |link| link.after as usize);
+        // What was there before and is not verified may lie further out than what is there now; both limit what is kept.
+        let natives = keep.min(gone).min(next);
+        let kept = list.get(..same)?;
+        let users = match same > 0
+            && kept
+                .last()
+                .is_some_and(|link| link.after as usize <= natives)
+        {
+            true => same,
+            false => kept.partition_point(|link| link.after as usize <= natives),
+        };
+        self.len = total;
+        Some(Plan {
+            natives,
+            users,
+            all_users: total,
+        })
     }
 
     /// Makes no chain at all the remembered one.

@@ -1,6 +1,8 @@
 //! Plans of stacks of both kinds, against a judge that compares merged stacks frame by frame.
 
 use super::*;
+use crate::chain::tests::{Thread, V11, V12, V13};
+use crate::layout::{Border, layout_of};
 use skinflint_base::random::Random;
 
 /// Native frames, outermost first: the slot of each.
@@ -143,4 +145,149 @@ fn what_is_kept_is_the_same_in_both_stacks_and_as_much_as_can_be() {
         kept += keep;
     }
     assert!(kept > 20_000, "{kept}");
+}
+
+/// A frame of a chain as a test has it: which place of memory, which code, which unit, and whether a new call of the eval
+/// loop runs it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Made {
+    place: usize,
+    code: usize,
+    unit: i64,
+    begins: bool,
+}
+
+const DEPTH: usize = 40;
+
+/// Writes a chain, outermost first, over whatever was there. Call `n` of the eval loop has its record at `stack(4 + 2 n)`.
+fn write(thread: &mut Thread, version: u32, codes: &[u64], frames: &[u64], chain: &[Made]) {
+    let layout = layout_of(version).expect("known");
+    let clear = |thread: &mut Thread, at: u64| thread.set((at + layout.mark) & !7, 0);
+    let (mut previous, mut call, mut record) = (0, 0, 0);
+    for made in chain {
+        let frame = frames[made.place];
+        if made.begins {
+            let next = thread.stack(4 + 2 * call);
+            call += 1;
+            match layout.border {
+                Border::Cframe { previous, .. } => {
+                    let outer = if record == 0 {
+                        thread.state() + 200
+                    } else {
+                        record
+                    };
+                    thread.set(next + previous, outer);
+                }
+                Border::Shim { owner } => {
+                    thread.frame_at(next, codes[0], 0, previous);
+                    clear(thread, next);
+                    thread.set_byte(next + layout.mark, owner);
+                    previous = next;
+                }
+            }
+            record = next;
+        }
+        thread.frame_at(frame, codes[made.code], made.unit, previous);
+        clear(thread, frame);
+        if let Border::Cframe { frame: to, .. } = layout.border {
+            thread.set_byte(frame + layout.mark, u8::from(made.begins));
+            thread.set(record + to, frame);
+        }
+        previous = frame;
+    }
+    let first = match (layout.border, layout.through) {
+        (Border::Cframe { .. }, _) => record,
+        (_, Some(through)) => {
+            let cframe = thread.stack(120);
+            thread.set(cframe + through, previous);
+            cframe
+        }
+        _ => previous,
+    };
+    thread.set(thread.state() + layout.current, first);
+}
+
+fn state() -> Box<State> {
+    // SAFETY: all-zero memory is a valid state (frames.P6).
+    unsafe { Box::<State>::new_zeroed().assume_init() }
+}
+
+#[test]
+fn the_short_way_gives_what_the_whole_walk_gives() {
+    let mut random = Random::new(0xcafe);
+    for version in [V11, V12, V13] {
+        let mut thread = Thread::new(version);
+        let codes: Vec<u64> = (0..3).map(|_| thread.code(50)).collect();
+        let frames: Vec<u64> = (0..DEPTH + 8)
+            .map(|_| {
+                let index = thread.take(10);
+                thread.at(index)
+            })
+            .collect();
+        let runtime = thread.runtime();
+        let (mut quick, mut whole) = (state(), state());
+        let mut chain: Vec<Made> = Vec::new();
+        let mut short = 0;
+        for step in 0..4000 {
+            chain.truncate(chain.len() - random.below(4).min(chain.len() as u64) as usize);
+            if let Some(last) = chain.last_mut() {
+                last.unit = random.below(3) as i64 - 1;
+            }
+            if random.below(16) == 0 && !chain.is_empty() {
+                // What never happens while a frame runs, and does happen where memory is used again.
+                let at = random.below(chain.len() as u64) as usize;
+                chain[at].code = random.below(3) as usize;
+            }
+            while chain.len() < DEPTH && random.below(3) != 0 {
+                chain.push(Made {
+                    place: chain.len() + random.below(2) as usize * 8,
+                    code: random.below(3) as usize,
+                    unit: random.below(40) as i64,
+                    begins: chain.is_empty() || random.below(4) == 0,
+                });
+                let place = chain[chain.len() - 1].place;
+                if chain[..chain.len() - 1]
+                    .iter()
+                    .any(|made| made.place == place)
+                {
+                    chain.pop();
+                }
+            }
+            if random.below(8) == 0 {
+                // The name of a code changes, as if another lay there now.
+                thread.set(codes[0] + 24, random.below(2));
+            }
+            write(&mut thread, version, &codes, &frames, &chain);
+            let calls = chain.iter().filter(|made| made.begins).count();
+            let mut natives = Frames {
+                slots: (0..=calls).map(|n| thread.stack(2 + 2 * n) - 64).collect(),
+                keep: 0,
+                is_whole: true,
+            };
+            natives.keep = random.below(natives.slots.len() as u64 + 1) as usize;
+            let before = quick.lists[quick.which][..quick.len].to_vec();
+            let is_short = quick.read_quick(&runtime, thread.state(), thread.bounds(), &natives);
+            short += usize::from(is_short.is_some());
+            let plan = is_short.unwrap_or_else(|| {
+                let read =
+                    quick.read_of(&runtime, thread.state(), false, thread.bounds(), &natives);
+                read.expect("a chain").0
+            });
+            let read = whole.read_of(&runtime, thread.state(), false, thread.bounds(), &natives);
+            read.expect("a chain");
+            let now = &quick.lists[quick.which][..quick.len];
+            assert_eq!(now.len(), chain.len());
+            assert_eq!(
+                now,
+                &whole.lists[whole.which][..whole.len],
+                "{version:#x} step {step}"
+            );
+            assert_eq!(
+                plan,
+                super::plan(&before, now, natives.keep),
+                "{version:#x} step {step}"
+            );
+        }
+        assert!(short > 2000, "{short}");
+    }
 }
