@@ -78,7 +78,7 @@ impl Thread {
         frame
     }
 
-    fn frame(&mut self, code: u64, unit: i64, previous: u64) -> u64 {
+    pub(crate) fn frame(&mut self, code: u64, unit: i64, previous: u64) -> u64 {
         let index = self.take(10);
         self.frame_at(self.at(index), code, unit, previous)
     }

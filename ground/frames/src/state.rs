@@ -68,6 +68,8 @@ pub struct State {
     which: usize,
     len: usize,
     tail: Tail,
+    /// Whether a slot of `known` may hold a code.
+    has_codes: bool,
     lists: [[Link; MAX_CHAIN]; 2],
     known: [Known; CODE_SLOTS],
 }
@@ -79,11 +81,12 @@ impl State {
         self.len != 0
     }
 
-    /// Forgets the stack and the codes: the ring is another one.
+    /// Forgets the stack and the codes: the ring is another one. Touches nothing where there was no chain.
     pub fn forget(&mut self) {
         self.len = 0;
-        for known in &mut self.known {
-            known.is_there = 0;
+        if self.has_codes {
+            self.known.iter_mut().for_each(|known| known.is_there = 0);
+            self.has_codes = false;
         }
     }
 
@@ -228,6 +231,7 @@ impl State {
             && known.name == link.name
             && known.first_line == link.first_line;
         if !is_it {
+            self.has_codes = true;
             *known = Known {
                 code: link.code,
                 table: link.table,

@@ -291,3 +291,37 @@ fn the_short_way_gives_what_the_whole_walk_gives() {
         assert!(short > 2000, "{short}");
     }
 }
+
+#[test]
+fn a_slot_is_copied_to_once_and_again_after_it_was_forgotten() {
+    let mut thread = Thread::new(V11);
+    let code = thread.code(50);
+    let frame = thread.frame(code, 3, 0);
+    let made = [Made {
+        place: 0,
+        code: 0,
+        unit: 3,
+        begins: true,
+    }];
+    write(&mut thread, V11, &[code], &[frame], &made);
+    let natives = Frames {
+        slots: vec![thread.stack(2)],
+        keep: 0,
+        is_whole: true,
+    };
+    let runtime = thread.runtime();
+    let mut state = state();
+    let is_new = |state: &mut State| {
+        let read = state.read_of(&runtime, thread.state(), false, thread.bounds(), &natives);
+        assert_eq!(read.expect("a chain").0.all_users, 1);
+        assert!(state.is_after(0, 1) && !state.is_after(0, 0) && !state.is_after(1, 9));
+        state.user(0).expect("one").is_new
+    };
+    assert_eq!([is_new(&mut state), is_new(&mut state)], [true, false]);
+    state.forget();
+    assert!(!state.has_users());
+    assert_eq!([is_new(&mut state), is_new(&mut state)], [true, false]);
+    let slot = state.user(0).expect("one").slot;
+    state.forget_code(slot);
+    assert!(is_new(&mut state));
+}
