@@ -337,3 +337,50 @@ fn what_is_not_known_is_refused_aloud() {
     let text = bench.tool(["report", "main.sft"]).stdout;
     assert!(text.contains("native frames only: Python"), "{text}");
 }
+
+/// Programs that are no Python, though they say so, run on, and lose nothing but frames.
+#[test]
+fn chains_that_contradict_their_version_end_the_reading_and_not_the_program() {
+    let bench = Bench::new();
+    let program = bench.path("wrong");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-rdynamic", "-o"]).arg(&program);
+    cc.arg(root().join("tests/python/wrong.c"));
+    assert_eq!(said(&mut cc).as_deref(), Some(""));
+    let said = [
+        ("frame", 0, "Python 3.11.2: a frame's address was none"),
+        ("code", 0, "Python 3.11.2: a frame's code was none"),
+        ("late", 2048, "Python 3.11.2: a frame's code was none"),
+        ("right", 4096, ""),
+    ];
+    for (how, count, note) in said {
+        let done = bench.record([program.as_os_str(), how.as_ref()]);
+        assert_eq!(
+            (done.status.code(), done.stdout.as_str()),
+            (Some(0), "alive\n"),
+            "{how}"
+        );
+        let trace = Trace::open(bench.path("main.sft")).expect("a trace");
+        let symbols = Symbols::new(&trace.modules, SymbolOptions::default());
+        let mut symbols = symbols.with_codes(&trace.codes);
+        let (mut named, mut all) = (0, 0);
+        trace.events().for_each(|event| {
+            if let EventKind::Alloc { node, size, .. } = event.kind
+                && (5000..5000 + 4096).contains(&size)
+            {
+                let frames = user_frames(&trace, &mut symbols, node);
+                named += u32::from(matches!(&frames[..], [frame] if frame.function == "made"));
+                assert!(frames.is_empty() || frames.len() == 1);
+                all += 1;
+            }
+        });
+        assert_eq!((named, all), (count, 4096), "{how}");
+        let text = bench.tool(["report", "main.sft"]).stdout;
+        assert!(text.contains(note), "{how}: {text}");
+        assert_eq!(
+            text.contains("native frames only"),
+            !note.is_empty(),
+            "{text}"
+        );
+    }
+}
