@@ -77,7 +77,7 @@ def make(dist):
         os.remove(os.path.join(program, "usr/share/doc/skinflint", name))
     pages_packed(dist, program)
     python = os.path.join(program, "usr/lib/python3/dist-packages")
-    os.makedirs(python)
+    os.makedirs(python, exist_ok=True)
     os.symlink("../../skinflint/skinflint_report.py", os.path.join(python, "skinflint_report.py"))
     for part, name in NAMES.items():
         plain(folders[part])

@@ -68,8 +68,8 @@ def archive(dist):
 def linked(dist, folders, libdir):
     """What is not in the tree: names for the loader and the linker, the static library, pkg-config."""
     library, development = (os.path.join(folders[name], libdir) for name in (LIBRARY, DEVELOPMENT))
-    os.makedirs(library)
-    os.makedirs(os.path.join(development, "pkgconfig"))
+    os.makedirs(library, exist_ok=True)
+    os.makedirs(os.path.join(development, "pkgconfig"), exist_ok=True)
     own = os.path.relpath("/usr/lib/skinflint/libskinflint.so", "/" + libdir)
     os.symlink(own, os.path.join(library, "libskinflint.so.1"))
     os.symlink("libskinflint.so.1", os.path.join(development, "libskinflint.so"))

@@ -23,7 +23,7 @@ python -m skinflint --version
 LD_PRELOAD=$(python -c 'from skinflint import paths; print(paths.library())') grep -q 'libskinflint\.so' /proc/self/maps
 cp "$GIVEN/memory_test.py" test_memory.py
 pytest -q -p no:cacheprovider test_memory.py > pytest.txt || test $? -eq 1
-grep -E '^(FAILED|ERROR)' pytest.txt | sed 's/ - .*//' | sort -u > failed
+grep -E '^(FAILED|ERROR) [^ ]' pytest.txt | sed 's/ - .*//' | sort -u > failed
 printf 'FAILED test_memory.py::%s\n' test_fails_by_itself test_is_too_large test_leaves_something_behind | diff - failed || { cat pytest.txt; exit 1; }
 grep '3 failed, 3 passed' pytest.txt
 grep -q 'BROKEN' pytest.txt
@@ -36,7 +36,8 @@ pip uninstall --quiet --yes skinflint
 find venv -name __pycache__ -prune -o -print | sort > after
 diff before after
 # What Python and pytest have compiled, too.
-test -z "$(find venv -path '*skinflint*' -print | tee /dev/stderr)"
+left=$(find venv -path '*skinflint*' -print)
+test -z "$left" || { echo "$left"; exit 1; }
 echo "removed without a rest"
 """
 

@@ -33,7 +33,8 @@ def root(dist, suite):
     site = dist.said(*ask).splitlines()[0]
     partial = folder + ".partial"
     shutil.rmtree(partial, ignore_errors=True)
-    dist.run("debootstrap", "--variant=minbase", f"--include={INCLUDED}", suite, partial, site, stdout=subprocess.DEVNULL)
+    # What it mounts there goes with it, if it fails, too (W1): a removal would walk into it.
+    dist.run("unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={INCLUDED}", suite, partial, site, stdout=subprocess.DEVNULL)
     os.rename(partial, folder)
     making.write(stamp, INCLUDED)
     return folder

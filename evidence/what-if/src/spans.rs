@@ -72,8 +72,8 @@ pub(crate) struct SpanLayout {
     described_bytes: u64,
 }
 
-/// Returns the bytes of a span's descriptor in Skinflint's allocator (engines/alloc/src/mechanism/span.rs): 40, and three words
-/// for each 64 slots and one more, in lines of 64.
+/// Returns the bytes of a span's descriptor in Skinflint's allocator: 40, and three words for each 64 slots and the one bit
+/// behind them (engines/alloc/src/mechanism/span.rs), in lines of 64.
 fn described(slots: u32) -> u64 {
     (40 + 24 * u64::from((slots + 1).div_ceil(64))).next_multiple_of(64)
 }

@@ -22,6 +22,7 @@ mod culprits;
 pub mod figures;
 pub mod file;
 mod github;
+pub mod harness;
 pub mod history;
 mod judge;
 mod junit;

@@ -47,8 +47,8 @@ pub struct AttachArgs {
     #[arg(long)]
     pub paused: bool,
 
-    /// At marks and on detaching, stop the program and read its pointers: the report then lists, of the blocks acquired
-    /// meanwhile, those that nothing points to and those that only a cycle keeps
+    /// Find leaks: at marks and on detaching, stop the program and read its pointers; the report then lists, of the blocks
+    /// acquired meanwhile, those that nothing points to and those that only a cycle keeps
     #[arg(long)]
     pub reachable: bool,
 

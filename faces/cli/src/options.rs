@@ -44,8 +44,8 @@ pub struct RecordOptions {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub dark_matter: Option<String>,
 
-    /// At marks and at the end, stop the program and read its pointers: the report then lists the blocks that nothing
-    /// points to, and those that only a cycle keeps
+    /// Find leaks: at marks and at the end, stop the program and read its pointers; the report then lists the blocks that
+    /// nothing points to, and those that only a cycle keeps
     #[arg(long)]
     pub reachable: bool,
 

@@ -26,6 +26,7 @@ pub const HELP: &str = "\
 Examples:
   skinflint run -- python3 service.py
   skinflint run --at end --html server.html -- ./server --port 8080
+  skinflint run --reachable -- ./app                      # leaks: what nothing points to, and cycles
   skinflint run --preload libjemalloc.so.2 -- redis-server
   skinflint run --dark-matter --at loaded -- ./viewer     # what its own reporters leave out
 
