@@ -11,6 +11,8 @@
 
 use std::io;
 
+use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
+
 use crate::varint::Malformed;
 
 /// How a payload is stored.
@@ -21,6 +23,9 @@ pub mod codec {
     pub const ZSTD: u8 = 1;
 }
 
+/// More than a context for unpacking takes (96 KB in zstd 1.5).
+const CONTEXT_BYTES: usize = 160 << 10;
+
 /// Returns the checksum of stored bytes.
 #[inline]
 pub fn crc(stored: &[u8]) -> u32 {
@@ -28,7 +33,7 @@ pub fn crc(stored: &[u8]) -> u32 {
 }
 
 /// Compresses payloads; kept from block to block.
-pub struct Packer(zstd::bulk::Compressor<'static>);
+pub struct Packer(CCtx<'static>);
 
 impl Packer {
     /// Creates a packer of this zstd level.
@@ -36,7 +41,10 @@ impl Packer {
     /// # Errors
     /// If there is no memory for it.
     pub fn new(level: i32) -> io::Result<Packer> {
-        Ok(Packer(zstd::bulk::Compressor::new(level)?))
+        let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+        let level = CParameter::CompressionLevel(level);
+        context.set_parameter(level).map_err(failed)?;
+        Ok(Packer(context))
     }
 
     /// Appends what is stored for `raw` to `out`, and returns how it is stored (P1).
@@ -45,8 +53,8 @@ impl Packer {
     /// If zstd fails.
     pub fn pack(&mut self, raw: &[u8], out: &mut Vec<u8>) -> io::Result<u8> {
         let at = out.len();
-        out.resize(at + zstd::zstd_safe::compress_bound(raw.len()), 0);
-        let packed = self.0.compress_to_buffer(raw, &mut out[at..])?;
+        out.resize(at + zstd_safe::compress_bound(raw.len()), 0);
+        let packed = self.0.compress2(&mut out[at..], raw).map_err(failed)?;
         if packed < raw.len() {
             out.truncate(at + packed);
             return Ok(codec::ZSTD);
@@ -57,9 +65,25 @@ impl Packer {
     }
 }
 
+fn failed(code: usize) -> io::Error {
+    io::Error::other(zstd_safe::get_error_name(code))
+}
+
 /// Unpacks payloads; kept from block to block.
 #[derive(Default)]
-pub struct Unpacker(Option<zstd::bulk::Decompressor<'static>>);
+pub struct Unpacker(Option<DCtx<'static>>);
+
+/// Returns a context; `None` if there is no memory for one. What it takes is asked for by the program's own allocator first, which
+/// may have its own way to say that there is none: zstd's crate would panic.
+fn context() -> Option<DCtx<'static>> {
+    // Another thread may take what was there just now.
+    const TRIES: usize = 8;
+    (0..TRIES).find_map(|_| {
+        let room: Vec<u8> = Vec::with_capacity(CONTEXT_BYTES);
+        drop(std::hint::black_box(room));
+        DCtx::try_create()
+    })
+}
 
 impl Unpacker {
     /// Unpacks stored bytes into `raw`, whose old content is dropped (P2).
@@ -78,14 +102,13 @@ impl Unpacker {
             codec::RAW => raw.extend_from_slice(stored),
             codec::ZSTD => {
                 raw.reserve_exact(raw_len);
-                let fresh = || zstd::bulk::Decompressor::new().ok();
                 let zstd = match &mut self.0 {
                     Some(zstd) => zstd,
                     none => {
-                        none.insert(fresh().ok_or(Malformed("no memory to decompress a block"))?)
+                        none.insert(context().ok_or(Malformed("no memory to decompress a block"))?)
                     }
                 };
-                zstd.decompress_to_buffer(stored, raw)
+                zstd.decompress(raw, stored)
                     .map_err(|_| Malformed("a block does not decompress"))?;
             }
             _ => return Err(Malformed("a block is stored in an unknown way")),
