@@ -51,7 +51,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc aarch64 aarch64-machine
+.PHONY: help docs quick test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc aarch64 aarch64-machine
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -100,6 +100,10 @@ consumers-deps: test-deps
 
 consumers-test: consumers-deps
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers
+
+# The shells that completions are for.
+shell-deps: deps
+	@sh bench/need.sh bash:bash zsh:zsh fish:fish xz:xz-utils
 
 # Browsers, a display for those that need one, and what drives them.
 tabs-deps: deps
