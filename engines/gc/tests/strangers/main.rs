@@ -298,7 +298,8 @@ fn a_counted_value_that_is_forgotten_is_dropped_once() {
             })
         },
     ];
-    for forget in ways {
+    // The first leaves a value for good, which Miri calls a leak.
+    for forget in ways.into_iter().skip(usize::from(cfg!(miri))) {
         let runtime = Runtime::new(config());
         let a = runtime.tenant("a", usize::MAX);
         let cycles = runtime.cycles();
