@@ -144,6 +144,11 @@ def tables(result, names, tuned, subject):
         if rows:
             out.append(judge.table(f"{title}, ns per operation (CPU, median)", rows, names, "ns", subject, 1, 1))
             out.append(judge.table(f"{title}, peak RSS, MiB", rows, names, "peak", subject, 1 / 1024, 1))
+    rows = {**result.get("real", {}), **result.get("patterns", {})}
+    if result.get("real") and result.get("patterns"):
+        of = [(judge.mean_ratio(rows, subject, name, "cpu"), name) for name in names if name != subject]
+        each = ", ".join(f"{name}'s {ratio:.3f}" for (ratio, _), name in of if ratio is not None)
+        out.append(f"CPU, geometric mean over all {len(rows)} rows, patterns of one thread too: {subject}'s is of {each}")
     if result.get("idle"):
         out.append(idle.table(result["idle"], names + tuned, subject))
     if result.get("threads"):
