@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub struct Codes {
     known: HashMap<Code, u32>,
-    /// Those that were not sent yet; the last has the id `known.len()`.
+    /// The codes still to be sent, in the order of their ids. The newest id is `known.len()`.
     fresh: Vec<Code>,
 }
 
