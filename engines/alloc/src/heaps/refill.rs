@@ -114,6 +114,9 @@ impl Heap {
         changes::set_meshed(this, false);
         self.mags[this.class()].current.set(span);
         hints::hint_idle(self, this);
+        let turns = &self.turns[this.class()];
+        let more = turns.load(Ordering::Relaxed).saturating_add(1); // ORDER: the lock is held
+        turns.store(more, Ordering::Relaxed); // ORDER: as above
         let refills = self.refills.load(Ordering::Relaxed); // ORDER: the lock is held
         self.refills
             .store(refills.wrapping_add(1), Ordering::Relaxed); // ORDER: a statistic

@@ -121,6 +121,9 @@ pub unsafe fn release_current(heap: &Heap) {
         heap.empty_magazines();
         release_spans(heap, 0);
     }
+    for turns in &heap.turns {
+        turns.store(0, Ordering::Relaxed); // ORDER: the lock is held
+    }
 }
 
 /// Gives up a thread's free blocks of 1 KiB and more before it takes another span, if they are many: then their pages serve for

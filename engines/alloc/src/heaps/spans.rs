@@ -46,6 +46,12 @@ impl Heap {
         (self.pages.load(Ordering::Relaxed) / EMPTY_SHARE).clamp(EMPTY_PAGES.0, EMPTY_PAGES.1)
     }
 
+    /// Returns the pages that the class's next span should have. The heap's lock is held.
+    pub fn wanted_pages(&self, class: usize) -> u32 {
+        let turns = self.turns[class].load(Ordering::Relaxed); // ORDER: the lock is held
+        class::pages_for(class, self.pages.load(Ordering::Relaxed), turns) // ORDER: as above
+    }
+
     /// Makes a span from pages of the pool; null if the OS refuses. Pages of it that are not resident are clean.
     ///
     /// # Safety
@@ -79,7 +85,7 @@ impl Heap {
             }
             usage::SAMPLES => least_span(class),
             // ORDER: the lock is held (heap.H4).
-            _ => class::pages_for(class, self.pages.load(Ordering::Relaxed)),
+            _ => self.wanted_pages(class),
         };
         // SAFETY: as the caller promises.
         unsafe {

@@ -248,8 +248,10 @@ pub fn count() -> usize {
 /// Returns the pages that a new span of the class should have in a heap of `heap_pages` pages, by the pages that the
 /// heap has of the class (estimated by its share of all heaps' pages): between a 4th and a 16th of these, since
 /// untouched parts of a span cost nothing. By the number of all heaps together, the spans of many threads would be too
-/// long for each.
-pub fn pages_for(class: usize, heap_pages: u32) -> u32 {
+/// long for each. `turns`: spans of the class that the heap went through since it was last idle. Where blocks come and go
+/// in great numbers, few at a time, the population stays small, and spans of a page would be changed after every few
+/// blocks; each change costs as much as a hundred pairs.
+pub fn pages_for(class: usize, heap_pages: u32, turns: u8) -> u32 {
     // ORDER: hints.
     let population = u64::from(PAGES[class].load(Ordering::Relaxed));
     let all = u64::from(ALL_PAGES.load(Ordering::Relaxed)).max(1); // ORDER: as above
@@ -259,8 +261,18 @@ pub fn pages_for(class: usize, heap_pages: u32) -> u32 {
         64..=255 => 2,
         _ => 3,
     };
-    u32::from(get(class).pages[tier])
+    let busy = match turns {
+        0..TURNS_MIDDLING => 0,
+        TURNS_MIDDLING..TURNS_MANY => 1,
+        _ => 2,
+    };
+    u32::from(get(class).pages[tier.max(busy)])
 }
+
+/// Spans of a class after which a heap takes longer ones, and still longer ones.
+const TURNS_MIDDLING: u8 = 32;
+/// See [`TURNS_MIDDLING`].
+const TURNS_MANY: u8 = 128;
 
 /// Counts a span of the class that came (`pages > 0`) or went.
 pub fn population(class: usize, pages: i32) {
@@ -431,7 +443,7 @@ mod tests {
                 let class = base_class(64);
                 let [small, middling, large, most] = get(class).pages.map(u32::from);
                 assert_eq!([small, middling, large, most], [1, 4, 8, 16]);
-                assert_eq!(pages_for(class, 1_000), small, "there is none yet");
+                assert_eq!(pages_for(class, 1_000, 0), small, "there is none yet");
                 population(class, 300);
                 for (heap_pages, pages) in [
                     (0, small),
@@ -443,19 +455,36 @@ mod tests {
                     (256, most),
                     (1_000_000, most),
                 ] {
-                    assert_eq!(pages_for(class, heap_pages), pages, "{heap_pages}");
+                    assert_eq!(pages_for(class, heap_pages, 0), pages, "{heap_pages}");
                 }
+                // A class that a heap goes through fast has longer ones, though few, but never the longest by that.
+                population(class, -300);
+                for (turns, pages) in [
+                    (0, small),
+                    (TURNS_MIDDLING - 1, small),
+                    (TURNS_MIDDLING, middling),
+                    (TURNS_MANY - 1, middling),
+                    (TURNS_MANY, large),
+                    (u8::MAX, large),
+                ] {
+                    assert_eq!(pages_for(class, 1_000, turns), pages, "{turns} turns");
+                }
+                population(class, 300);
+                assert_eq!(pages_for(class, 256, u8::MAX), most);
                 // Of three quarters of all pages another class has, this one has a quarter.
                 population(base_class(4_096), 900);
-                assert_eq!(pages_for(class, 63), small);
-                assert_eq!(pages_for(class, 64), middling);
+                assert_eq!(pages_for(class, 63, 0), small);
+                assert_eq!(pages_for(class, 64, 0), middling);
                 repopulate(base_class(4_096), class, 300);
                 assert_eq!(
-                    (population_of(class), pages_for(class, 32)),
+                    (population_of(class), pages_for(class, 32, 0)),
                     (600, middling)
                 );
                 population(class, -600);
-                assert_eq!((population_of(class), pages_for(class, 1_000)), (0, small));
+                assert_eq!(
+                    (population_of(class), pages_for(class, 1_000, 0)),
+                    (0, small)
+                );
             },
         );
     }

@@ -24,7 +24,7 @@
 
 use core::cell::Cell;
 
-use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+use skinflint_base::sync::{AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::class::{self, MAX_CLASSES};
 use super::entry::Entry;
@@ -189,6 +189,8 @@ pub struct Heap {
     pub has_empty: [AtomicU64; MAX_CLASSES / 64],
     /// Pages of each class's current span that are not resident yet (fresh.Y1).
     pub fresh: [AtomicU16; MAX_CLASSES],
+    /// Spans of each class that the heap went through since it was last idle, at most 255 ([`class::pages_for`]).
+    pub turns: [AtomicU8; MAX_CLASSES],
     /// Large blocks that the heap's thread freed, kept for the next requests of their length (`cache`).
     pub kept: Kept,
     /// Blocks that its thread lately moved because they grew.

@@ -59,6 +59,38 @@ fn what_others_free_while_the_next_span_is_looked_for_is_not_lost() {
     thread::leave_cold(core::ptr::from_ref(heap).cast_mut());
 }
 
+/// A heap that goes through many spans of a class, of which few live at a time, takes longer ones, until it is idle.
+#[test]
+fn a_class_that_is_gone_through_fast_has_longer_spans_until_the_heap_is_idle() {
+    let _alone = alone();
+    let heap = own();
+    let class = class::base_class(1_024);
+    let pages_after = |spans: usize| {
+        for _ in 0..spans {
+            let (_, blocks) = taken(heap, class);
+            next_span(heap, class);
+            // SAFETY: live blocks, of a heap that is not this thread's.
+            blocks
+                .iter()
+                .for_each(|&block| unsafe { free::free(block) });
+        }
+        heap.wanted_pages(class)
+    };
+    let lengths = class::get(class).pages.map(u32::from);
+    assert_eq!(pages_after(8), lengths[0]);
+    assert_eq!(pages_after(200), lengths[2]);
+    locked(heap, || {
+        // SAFETY: the lock is held by its owner, which the test acts as.
+        unsafe {
+            events::drain(heap);
+            retire::release_current(heap);
+            heap.flush_empty();
+        }
+    });
+    assert_eq!(pages_after(8), lengths[0], "it was idle");
+    thread::leave_cold(core::ptr::from_ref(heap).cast_mut());
+}
+
 /// The freer notified the owner, the owner drained, and only then comes the freer's bit, the last of a full
 /// span (free.F2): the purger sees it, and puts the span where it belongs.
 #[test]
