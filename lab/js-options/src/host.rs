@@ -97,7 +97,11 @@ pub fn tell<E: Display>(
 /// the rest.
 pub fn write_programs(text: &mut String, outcomes: &[Outcome], shown: usize) {
     let failed = outcomes.iter().filter(|row| row.failure.is_some()).count();
-    let _ = writeln!(text, "{} programs, {failed} failed", outcomes.len());
+    let programs = match outcomes.len() {
+        1 => "1 program".to_owned(),
+        count => format!("{count} programs"),
+    };
+    let _ = writeln!(text, "{programs}, {failed} failed");
     for row in outcomes.iter().take(shown) {
         let end = if row.failure.is_some() {
             "failed"
