@@ -15,6 +15,7 @@ import unittest.mock
 
 import exact
 import forks
+import frames
 import instructions
 import kill
 import measure
@@ -165,6 +166,23 @@ class OverheadJudge(unittest.TestCase):
         failed = {}
         overhead.compare_output({"plain": [run(0, "a"), run(0, "b")], "skinflint": []}, failed)
         self.assertIn("plain", failed)
+
+
+class Frames(unittest.TestCase):
+    def judged(self, cpu=1.6, share=1.0, failed=None):
+        row = {"plain": {"cpu_s": 1.0, "peak_kb": 1.0}, "frames": {"cpu_s": cpu, "peak_kb": 1.0},
+               "objects": {"cpu_s": 9.0, "peak_kb": 1.0, "share": share}}
+        with unittest.mock.patch("builtins.print"):
+            verdicts = frames.judge({"json": (row, failed or {})}, ["plain", "frames", "objects"])
+        return [held for _, held in verdicts]
+
+    def test_bars_are_exact(self):
+        self.assertEqual(self.judged(), [True, True, True])
+        self.assertEqual(self.judged(cpu=1.601), [False, True, True])
+        for share in (0.949, 1.01):
+            self.assertEqual(self.judged(share=share), [True, False, True])
+        self.assertEqual(self.judged(failed={"objects": "crashed"}), [True, True, False])
+        self.assertEqual(self.judged(failed={"memray": "crashed"}), [True, True, True])
 
 
 class Instructions(unittest.TestCase):

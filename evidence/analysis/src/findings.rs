@@ -242,6 +242,7 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
         "live",
         "slop",
         "allocator-free",
+        "arena-free",
         "allocator-metadata",
         "heap-unseen",
     ]

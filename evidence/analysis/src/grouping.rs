@@ -29,6 +29,7 @@ use crate::fragments::functions::Pinned;
 use crate::frames::Renamed;
 use crate::heaps;
 use crate::known::{copies_to_grow, known_growth};
+use crate::makers;
 use crate::mappers::{self, WORTH_BYTES};
 use crate::merging::{merge, more_nodes};
 use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
@@ -239,6 +240,8 @@ struct Held {
     blocks: u64,
     /// The smallest and the largest block; `None` if that of a stack is not known.
     sizes: Option<(u64, u64)>,
+    /// Resident bytes by kind of a script's objects.
+    made: [u64; makers::KINDS.len()],
 }
 
 /// Removes findings on odd sizes of growing buffers. A buffer that grows passes through every size, and so through a
@@ -284,6 +287,9 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
             _ => None,
         };
         held.nodes.push((resident, site.node));
+        if let Some(kind) = makers::kind_of(report, site.node) {
+            held.made[kind] = held.made[kind].saturating_add(resident);
+        }
         held.resident = held.resident.saturating_add(resident);
         held.usable = held.usable.saturating_add(site.live_usable_bytes);
         held.blocks += site.live_blocks;
@@ -323,6 +329,13 @@ fn saved_by_function(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
     saved
 }
 
+/// Returns the kind of a script's objects that half of what a function holds are of, and their bytes.
+fn made_of(held: &Held) -> Option<(usize, u64)> {
+    let most = held.made.iter().copied().enumerate();
+    let (kind, of) = most.max_by_key(|&(kind, of)| (of, std::cmp::Reverse(kind)))?;
+    (of > 0 && of >= held.resident / 2).then_some((kind, of))
+}
+
 fn holder(mut held: Held, total: u64) -> Finding {
     held.nodes
         .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
@@ -349,12 +362,21 @@ fn holder(mut held: Held, total: u64) -> Finding {
             percent(held.resident, total)
         ),
         what: format!(
-            "{} given to the blocks of this function, from {}; {} of it resident.",
+            "{} given to the blocks of this function, from {}; {} of it resident.{}",
             bytes(held.usable),
             count(stacks, "stack"),
-            bytes(held.resident)
+            bytes(held.resident),
+            made_of(&held).map_or(String::new(), |(kind, of)| {
+                format!(" {} of it are {}.", bytes(of), makers::KINDS[kind].name)
+            })
         ),
-        change: "Not waste by itself: look here first if the program should hold less.".into(),
+        change: match made_of(&held) {
+            Some((kind, _)) => format!(
+                "Not waste by itself: look here first if the program should hold less. {}",
+                makers::KINDS[kind].change
+            ),
+            None => "Not waste by itself: look here first if the program should hold less.".into(),
+        },
         now_bytes: held.resident,
         blocks: held.blocks,
         confidence: Confidence::Certain,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   stack of a mapping   mmap · _mi_prim_alloc · mi_arena… · main ──► mimalloc: blocks are not seen
-//!   stack of a block     malloc · new_arena · … (python3)         ──► CPython's objects: PYTHONMALLOC=malloc
+//!   stack of a block     malloc · new_arena · … (python3)         ──► CPython's objects: --python-objects
 //! ```
 //!
 //! O1  A heap is identified by a function on the stack that got its memory, innermost first; in `chunks` for mappings

@@ -20,7 +20,7 @@
 //! Not here: instants and books (`schedule.rs`, `books.rs`).
 
 use rustc_hash::FxHashMap;
-use skinflint_trace::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId};
+use skinflint_trace::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId, is_arena};
 
 use crate::block::{Block, CellId, CellKey, INHERITED, NO_KEY};
 use crate::blocks::BlockMap;
@@ -399,6 +399,7 @@ impl Ledger {
                         node: node_or(node),
                         by_allocator,
                         by_break: flags == BREAK_FLAGS,
+                        arena: by_allocator && is_arena(flags),
                     },
                 );
                 if !by_allocator {
@@ -421,6 +422,7 @@ impl Ledger {
                     node: node_or(node),
                     by_allocator: false,
                     by_break: false,
+                    arena: false,
                 };
                 self.intervals.map(new_addr, new_len, owner.unwrap_or(own));
             }

@@ -38,6 +38,7 @@ mod known;
 pub mod ledger;
 #[cfg(test)]
 mod made;
+mod makers;
 mod mappers;
 pub mod maps;
 mod merging;

@@ -35,6 +35,8 @@ pub struct Owner {
     pub by_allocator: bool,
     /// Whether it was `brk` or `sbrk`: the memory is of the data segment.
     pub by_break: bool,
+    /// Whether it is an arena whose blocks are recorded (`trace::is_arena`).
+    pub arena: bool,
 }
 
 /// Intervals mapped through the dynamic linker (I1).
@@ -75,6 +77,19 @@ impl Intervals {
             }
         }
         by_node
+    }
+
+    /// Returns the arenas whose blocks are recorded, by address; those side by side as one.
+    pub fn arenas(&self) -> Vec<(u64, u64)> {
+        let mut arenas: Vec<(u64, u64)> = Vec::new();
+        for (&start, &(end, owner)) in &self.by_start {
+            match arenas.last_mut() {
+                _ if !owner.arena => {}
+                Some(last) if last.1 == start => last.1 = end,
+                _ => arenas.push((start, end)),
+            }
+        }
+        arenas
     }
 
     /// Returns the bytes of the data segment that the program itself took.
@@ -257,6 +272,7 @@ mod tests {
             node: NodeId(node),
             by_allocator: false,
             by_break: false,
+            arena: false,
         }
     }
 

@@ -371,7 +371,7 @@ pub struct Books {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BookRow {
-    /// Stable name: `live`, `slop`, `allocator-free`, `allocator-metadata`, `heap-unseen` (pages of the heap on which
+    /// Stable name: `live`, `slop`, `allocator-free`, `arena-free`, `allocator-metadata`, `heap-unseen` (pages of the heap on which
     /// no recorded block ever was), `mapped-files`, `stacks`, `program-maps` (anonymous memory the program mapped
     /// itself), `program-files` (files that it mapped itself), `shared`, `other-mappings`, `recorder`, `unclassified`.
     pub id: String,

@@ -300,6 +300,7 @@ mod tests {
             node: NodeId(1),
             by_allocator,
             by_break: false,
+            arena: false,
         };
         maps.map(64 * MIB, 4 * MIB, owner(false));
         maps.map(72 * MIB, 2 * MIB, owner(true));

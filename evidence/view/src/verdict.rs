@@ -96,6 +96,7 @@ fn name(row: &BookRow) -> String {
         // Of a program that was attached to it may also be in blocks from before.
         "allocator-free" if row.label.contains("recorded") => "free or not recorded",
         "allocator-free" => "free in the allocator",
+        "arena-free" => "free in Python's arenas",
         "heap-unseen" => "of the heap without a block",
         "slop" => "rounding",
         _ => &row.label,

@@ -380,6 +380,7 @@ impl Run {
             paused: false,
             dark_matter: None,
             reachable: false,
+            python_objects: false,
             level: 1,
             quiet: true,
             command: args.command.clone(),

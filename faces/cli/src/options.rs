@@ -49,6 +49,11 @@ pub struct RecordOptions {
     #[arg(long)]
     pub reachable: bool,
 
+    /// Record each object of Python (3.8 and later) of up to 512 bytes, which its own allocator serves, with the stack that
+    /// made it. Without it they are seen as arenas only
+    #[arg(long)]
+    pub python_objects: bool,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]

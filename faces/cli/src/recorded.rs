@@ -37,6 +37,7 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
         paused: options.paused,
         watched: asker.as_ref().and_then(Asker::watched),
         looks: options.reachable,
+        objects: options.python_objects,
         level: options.level,
     };
     let mut look = |session: &_, pid| {

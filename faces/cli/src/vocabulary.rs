@@ -120,6 +120,7 @@ const WORDS: &[(&str, &str)] = &[
     ("preload", "LIBRARY"),
     ("process", "NAME"),
     ("purge", ""),
+    ("python-objects", ""),
     ("quiet", ""),
     ("reachable", ""),
     ("record", "HAR"),

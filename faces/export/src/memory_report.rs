@@ -169,7 +169,7 @@ fn explicit_rows(books: &Books) -> Paths {
     let mut paths = Paths::default();
     for row in &books.rows {
         let prefix = match row.id.as_str() {
-            "allocator-free" | "allocator-metadata" | "heap-unseen" => {
+            "allocator-free" | "arena-free" | "allocator-metadata" | "heap-unseen" => {
                 format!("explicit/heap-overhead/{}", row.id)
             }
             "program-maps" | "stacks" => format!("explicit/{}", row.id),

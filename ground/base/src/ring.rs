@@ -53,7 +53,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 11;
+pub const LAYOUT: u32 = 12;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -98,6 +98,8 @@ pub struct SessionPage {
     pub patience_ms: AtomicU32,
     /// 1 if the collector looks at the program's pointers: the recorder then reports when the end begins.
     pub looks: AtomicU32,
+    /// 1 if small objects of Python are to be recorded as blocks of their own.
+    pub objects: AtomicU32,
 }
 
 /// Every event is recorded.
@@ -229,6 +231,8 @@ pub struct ProcessHeader {
     pub frames_version: AtomicU32,
     /// Captures whose frames of Python were not read: in signal handlers, on other stacks, too deep.
     pub frames_unread: AtomicU64,
+    /// [`OBJECTS_RECORDED`], or one of the `OBJECTS_` reasons; 0 if objects of Python were not asked for, or there is none.
+    pub objects: AtomicU32,
 }
 
 /// Frames of Python are read.
@@ -237,6 +241,15 @@ pub const FRAMES_READ: u32 = 100;
 pub const FRAMES_ATTACHED: u32 = 101;
 /// Python was opened when the program ran.
 pub const FRAMES_LATE: u32 = 102;
+
+/// Small objects of Python are recorded.
+pub const OBJECTS_RECORDED: u32 = 100;
+/// The functions by which an allocator can be replaced are not there, or this Python is too old.
+pub const OBJECTS_CLOSED: u32 = 1;
+/// The recorder came into a running program, or Python was opened when the program ran.
+pub const OBJECTS_LATE: u32 = 2;
+/// An arena could not be told from other memory.
+pub const OBJECTS_ARENA: u32 = 3;
 
 /// The recorder stopped because the collector did not answer.
 pub const GAVE_UP_SILENCE: u32 = 1;
@@ -372,6 +385,10 @@ pub struct Hello {
 
 /// The flags of a `MAP` record of memory that `brk` or `sbrk` took: `MAP_ANONYMOUS` without a type, which `mmap` refuses.
 pub const BREAK_FLAGS: u64 = 0x20;
+
+/// Beside the flags of a `MAP` record: an arena whose blocks are recorded one by one. `mmap` gives the bit a meaning
+/// with `MAP_HUGETLB` only.
+pub const ARENA_FLAG: u64 = 1 << 31;
 
 /// A process begins.
 pub const HELLO_PROCESS: u32 = 1;

@@ -24,10 +24,13 @@
 //! P6  All-zero memory is a valid [`State`].
 //! P7  What does not fit is refused, with a reason, and for good: a wrong offset would be a fault of the program.
 //!
+//! Beside that, and independent of it: which addresses are of arenas of the runtime's object allocator (arenas.rs).
+//!
 //! Not here: native frames (`unwind`), where frames are written (the recorder), lines (`symbols`).
 
 #![cfg_attr(not(test), no_std)]
 
+mod arenas;
 mod chain;
 mod code;
 mod layout;
@@ -36,6 +39,7 @@ mod quick;
 mod runtime;
 mod state;
 
+pub use arenas::{Arenas, Leaf, MOST_BYTES};
 pub use code::{Code, Text};
 pub use runtime::{Found, Refusal, Runtime};
 pub use state::{Natives, Plan, State, User};

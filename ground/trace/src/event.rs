@@ -20,6 +20,16 @@ use serde::{Deserialize, Serialize};
 /// The flags of memory that `brk` or `sbrk` took: `MAP_ANONYMOUS` without a type, which `mmap` refuses.
 pub const BREAK_FLAGS: u32 = 0x20;
 
+/// Beside the flags of a mapping: it is an arena of an allocator inside of the program, whose blocks are events, too.
+pub const ARENA_FLAG: u32 = 1 << 31;
+/// With this flag (`MAP_HUGETLB`), the bit above is a part of a size.
+const HUGE_FLAG: u32 = 0x40000;
+
+/// Reports whether the flags of a mapping say that it is an arena whose blocks are recorded.
+pub fn is_arena(flags: u32) -> bool {
+    flags & (ARENA_FLAG | HUGE_FLAG) == ARENA_FLAG
+}
+
 /// A stack: a node of the trace's stack tree. 0 is the root, the empty stack.
 ///
 /// A node is one frame (an address) and its caller's node. Ids are dense and a parent's id is
@@ -144,7 +154,7 @@ pub enum EventKind {
         len: u64,
         /// `prot` as passed.
         prot: u32,
-        /// `flags` as passed; [`BREAK_FLAGS`] for memory that `brk` or `sbrk` took.
+        /// `flags` as passed; [`BREAK_FLAGS`] for memory that `brk` or `sbrk` took; with [`ARENA_FLAG`] for an arena.
         flags: u32,
         /// Whether the call came from inside an allocation function, that is, from the allocator.
         by_allocator: bool,

@@ -31,7 +31,9 @@ mod write;
 pub use block::{MAJOR, MINOR};
 pub use codes::{Code, USER_CODE, code_of, user_code};
 pub use encode::{EventEncoder, RawBlock};
-pub use event::{AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId};
+pub use event::{
+    ARENA_FLAG, AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId, is_arena,
+};
 pub use follow::Follower;
 pub use info::*;
 pub use look::{

@@ -1,10 +1,13 @@
-//! What a process's recorder says of frames of Python, in words.
+//! What a process's recorder says of frames and objects of Python, in words.
 //!
 //! Not here: reading them (the recorder).
 
 use std::sync::atomic::Ordering;
 
-use skinflint_base::ring::{FRAMES_ATTACHED, FRAMES_LATE, FRAMES_READ, ProcessHeader};
+use skinflint_base::ring::{
+    FRAMES_ATTACHED, FRAMES_LATE, FRAMES_READ, OBJECTS_ARENA, OBJECTS_LATE, OBJECTS_RECORDED,
+    ProcessHeader,
+};
 
 /// Returns what a reader of the trace should know, if anything is missing.
 pub fn note(header: &ProcessHeader) -> Option<String> {
@@ -53,9 +56,36 @@ fn said(status: u32, version: u32, unread: u64) -> Option<String> {
     Some(format!("native frames only: {python}: {why}"))
 }
 
+/// Returns what a reader of the trace should know of small objects, if they were asked for and are not recorded.
+pub fn objects_note(header: &ProcessHeader) -> Option<String> {
+    // ORDER: Relaxed; the process has ended.
+    said_of_objects(header.objects.load(Ordering::Relaxed))
+}
+
+fn said_of_objects(status: u32) -> Option<String> {
+    let why = match status {
+        0 | OBJECTS_RECORDED => return None,
+        OBJECTS_LATE => "Python was opened while the program ran",
+        OBJECTS_ARENA => "an arena lies where none was expected",
+        _ => "this Python is older than 3.8, or does not show its allocator",
+    };
+    Some(format!(
+        "small objects of Python are not blocks of their own: {why}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_that_are_not_recorded_are_said() {
+        assert_eq!(said_of_objects(0), None);
+        assert_eq!(said_of_objects(OBJECTS_RECORDED), None);
+        let late = said_of_objects(OBJECTS_LATE).unwrap_or_default();
+        assert!(late.ends_with("opened while the program ran"), "{late}");
+        assert!(said_of_objects(skinflint_base::ring::OBJECTS_CLOSED).is_some());
+    }
 
     #[test]
     fn what_is_refused_is_said_with_its_version() {

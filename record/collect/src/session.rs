@@ -55,6 +55,8 @@ pub struct Options {
     pub watched: Option<Watched>,
     /// Whether the program is stopped at marks and at the end, and its pointers are read.
     pub looks: bool,
+    /// Whether small objects of Python are recorded as blocks of their own.
+    pub objects: bool,
 }
 
 /// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
@@ -195,6 +197,9 @@ impl Session {
                 .page()
                 .patience_ms
                 .store(held::PATIENCE_MS, Ordering::Relaxed);
+        }
+        if options.objects {
+            session.page().objects.store(1, Ordering::Relaxed); // ORDER: Relaxed; as above.
         }
         if options.looks {
             let page = session.page();

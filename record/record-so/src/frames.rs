@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use skinflint_base::loader::LinkMap;
 use skinflint_base::ring::{
     CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PIECE_BYTES, FRAMES_ATTACHED, FRAMES_LATE,
-    FRAMES_READ, STACK_CHUNK, tag, user_word, word,
+    FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag, user_word, word,
 };
 use skinflint_frames::{Code, Found, Natives, Plan, Runtime, State, Text};
 use skinflint_unwind::{Capture, End};
@@ -87,6 +87,7 @@ pub unsafe fn met(module: &LinkMap) {
     if unsafe { module.function(c"PyGILState_GetThisThreadState") }.is_null() {
         return;
     }
+    objects_are_late();
     let status = match real::startup() {
         Some(_) => FRAMES_LATE,
         None => FRAMES_ATTACHED,
@@ -99,6 +100,18 @@ pub unsafe fn met(module: &LinkMap) {
     VERSION.store(version, Ordering::Relaxed); // ORDER: as above.
     STATUS.store(status, Ordering::Relaxed);
     publish(status);
+}
+
+/// Says that small objects of a Python that was met late are not recorded, if they were asked for.
+fn objects_are_late() {
+    // ORDER: Relaxed throughout; set before the program began, and a flag that is read once the process has ended.
+    let wanted = process::session().is_some_and(|page| page.objects.load(Ordering::Relaxed) != 0);
+    if let Some(header) = process::header().filter(|_| wanted) {
+        let (none, late) = (0, OBJECTS_LATE);
+        let _ = header
+            .objects
+            .compare_exchange(none, late, Ordering::Relaxed, Ordering::Relaxed); // ORDER: as above.
+    }
 }
 
 fn publish(status: u32) {

@@ -46,6 +46,8 @@ mod link;
 mod marks;
 mod modules;
 mod notices;
+#[cfg(target_arch = "x86_64")]
+mod objects;
 mod patience;
 mod process;
 mod real;

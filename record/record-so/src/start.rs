@@ -14,6 +14,8 @@ use core::sync::atomic::Ordering;
 use skinflint_base::sys;
 
 use crate::hooks::{loading, process_ends};
+#[cfg(target_arch = "x86_64")]
+use crate::{hooks, objects};
 use crate::{process, real, thread, totals};
 
 extern "C" fn at_start() {
@@ -29,6 +31,8 @@ extern "C" fn at_start() {
     }
     if real::is_in_front() {
         loading::stand_in_for_extended();
+        #[cfg(target_arch = "x86_64")]
+        objects::prepare(hooks::objects::in_front_of);
     }
     process_ends::watch_the_end();
 }

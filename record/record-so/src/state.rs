@@ -61,6 +61,8 @@ pub struct ThreadState {
     pub generation: usize,
     /// One more than the place of the outermost frame that a signal interrupted; 0 if there is none (frames.rs).
     pub first_signal: usize,
+    /// Whether an arena of Python's objects is being mapped (objects.rs).
+    pub maps_arena: bool,
     /// What the unwinder remembers.
     pub stack: StackState,
     /// What is remembered of frames of an interpreter.

@@ -93,6 +93,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         attached: true,
         watched: None,
         looks: args.looks,
+        objects: false,
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);

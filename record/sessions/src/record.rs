@@ -37,6 +37,8 @@ pub struct Program<'a> {
     pub watched: Option<Watched>,
     /// Whether its pointers are read at marks and at its end.
     pub looks: bool,
+    /// Whether small objects of Python are recorded as blocks of their own.
+    pub objects: bool,
     /// Compression level of traces.
     pub level: i32,
 }
@@ -74,6 +76,7 @@ pub fn record(
         attached: false,
         watched: wanted.watched,
         looks: wanted.looks,
+        objects: wanted.objects,
     })
     .map_err(files::cannot_start)?;
     let mut command = Command::new(program);

@@ -20,6 +20,8 @@
 //!     Pages of a huge page that holds blocks are excepted: the kernel made them resident with the others. Without a
 //!     recording from birth, or the pages, nothing is told apart.
 //! K7  A mapping of a file, or of shared memory, is of the stack that mapped it (`backed.rs`).
+//! K8  An arena whose blocks are recorded one by one (`trace::is_arena`) has none of the allocator's headers. Its resident
+//!     bytes outside of blocks are a row of their own: neither malloc nor the program can use them otherwise.
 //!
 //! Cost: sorting the live blocks (`order.rs`), then three sweeps over them. Not here: which snapshot belongs to which instant.
 
@@ -185,6 +187,7 @@ pub fn close(
         read_ns: snapshot.time_ns,
         allocator: &process.allocator,
         glibc: process.allocator.starts_with("glibc"),
+        arenas: ledger.intervals().arenas(),
         blocks: order::by_address(blocks),
         pieces: Vec::new(),
         atoms: Vec::new(),
@@ -304,6 +307,8 @@ pub(super) struct Closing<'a> {
     read_ns: u64,
     allocator: &'a str,
     pub glibc: bool,
+    /// Arenas whose blocks are recorded (K8), by address.
+    arenas: Vec<(u64, u64)>,
     /// (address, cell, slot in the ledger), by address.
     blocks: Vec<Placing>,
     pub pieces: Vec<Piece>,
@@ -546,11 +551,18 @@ impl Closing<'_> {
     }
 
     fn header(&self, addr: u64, usable: u64) -> u64 {
-        if self.glibc {
+        if self.glibc && !self.is_of_arena(addr) {
             glibc_header(addr, usable)
         } else {
             0
         }
+    }
+
+    /// Reports whether a block lies in an arena (K8). Cost: nothing without arenas, else a search among them.
+    fn is_of_arena(&self, addr: u64) -> bool {
+        let behind = self.arenas.partition_point(|arena| arena.0 <= addr);
+        let last = behind.checked_sub(1).map(|at| self.arenas[at]);
+        last.is_some_and(|(_, end)| addr < end)
     }
 
     /// Returns stacks with blocks that are not resident, by whole pages.
@@ -671,6 +683,10 @@ impl Closing<'_> {
                 .filter(|((of, _), _)| *of == row)
                 .map(|((_, part), &bytes)| book_part(part, bytes))
                 .collect();
+            // Most programs have no arena that is looked into.
+            if row == Row::Arenas && all.is_empty() {
+                continue;
+            }
             books.rows.push(BookRow {
                 id: id.into(),
                 label: label.into(),

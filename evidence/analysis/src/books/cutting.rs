@@ -14,6 +14,8 @@ use super::closing::{Atom, Closing, Part, Piece, part_name};
 use super::rows::Row;
 use crate::maps::BlockPages;
 
+/// The name of arenas whose blocks are recorded.
+const ARENAS: &str = "arenas of Python's objects";
 /// The size of a huge page of this architecture, bytes.
 const HUGE: u64 = 2 << 20;
 
@@ -173,6 +175,7 @@ impl Closing<'_> {
         let free = (Row::Free, Part::Named(free_name(mapping)));
         let live = self.any_block(start, end);
         match self.ledger.intervals().owner(start) {
+            Some(owner) if owner.arena => (Row::Arenas, Part::Named(ARENAS.into())),
             // What the program itself took by brk is no heap of the allocator's, though it lies among its chunks.
             Some(owner) if owner.by_break && !owner.by_allocator && !live => {
                 match pages.any(start, end) {

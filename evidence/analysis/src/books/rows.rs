@@ -90,6 +90,7 @@ pub(super) enum Row {
     Live,
     Slop,
     Free,
+    Arenas,
     Metadata,
     Unseen,
     Files,
@@ -102,7 +103,7 @@ pub(super) enum Row {
     Unclassified,
 }
 
-pub(super) const ROWS: [(Row, &str, &str, &str); 13] = [
+pub(super) const ROWS: [(Row, &str, &str, &str); 14] = [
     (
         Row::Live,
         "live",
@@ -120,6 +121,12 @@ pub(super) const ROWS: [(Row, &str, &str, &str); 13] = [
         "allocator-free",
         "free, kept by the allocator",
         "Resident bytes of heap mappings ([heap], mapped by the allocator, or seen to hold blocks) that are neither live, slop nor known metadata, on pages that recorded blocks were on: released blocks, and pages not given back.",
+    ),
+    (
+        Row::Arenas,
+        "arena-free",
+        "free, kept by Python",
+        "Resident bytes of arenas of Python's object allocator in which no recorded object lives: released objects, pools that wait for their first object, headers of pools. Python gives an arena back when no object is left in it.",
     ),
     (
         Row::Metadata,

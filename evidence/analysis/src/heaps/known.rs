@@ -67,7 +67,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "Py*",
             "_Py*",
         ],
-        change: "Record with PYTHONMALLOC=malloc in the environment: every object is then a block of malloc with its own stack, of functions and lines with Python 3.11 to 3.13.",
+        change: "Record with --python-objects: every object is then a block with its own stack, of functions and lines with Python 3.11 to 3.13. PYTHONMALLOC=malloc in the environment does so, too, and changes how the program allocates.",
     },
     Known {
         name: "PHP's request heap (Zend)",

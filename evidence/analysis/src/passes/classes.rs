@@ -16,6 +16,9 @@
 //! C5  A size is not why more was given than its class and a page: an alignment that was asked for, too, is. p7zip asks for
 //!     5 MiB at a multiple of 2 MiB, which glibc makes 6 MiB of: no size would have been given less.
 //!
+//! C6  Objects of an arena whose blocks are recorded (Python's, of up to 512 bytes) come in steps of 16 bytes without a head:
+//!     sizes that glibc never gives. They are no classes of its, and no class of its is below them.
+//!
 //! Not here: rounding of allocators that did not run ([`skinflint_sizes::Scheme`] as it is).
 
 use skinflint_sizes::Scheme;
@@ -25,6 +28,8 @@ const GLIBC_HEAD: u64 = 8;
 /// The bytes that jemalloc keeps for an extent (its `edata_t`), and the pages that extents are made of (C4).
 const JEMALLOC_SLAB_HEAD: u64 = 128;
 const PAGE: u64 = 4096;
+/// The largest block of an arena (C6).
+const ARENA_MOST: u64 = 512;
 
 /// The size classes of an allocator; see the head of the file.
 pub(crate) struct Classes {
@@ -38,11 +43,12 @@ pub(crate) struct Classes {
 impl Classes {
     /// Learns the classes from the usable sizes of a trace; `allocator` is its recorded name.
     pub fn learn(allocator: &str, usable: impl Iterator<Item = u64>) -> Self {
+        let scheme = Scheme::for_allocator(allocator);
+        let glibc = scheme.is_some_and(|scheme| scheme.name == "glibc");
         let mut seen: Vec<u64> = usable.collect();
         seen.sort_unstable();
         seen.dedup();
-        let scheme = Scheme::for_allocator(allocator);
-        let glibc = scheme.is_some_and(|scheme| scheme.name == "glibc");
+        seen.retain(|usable| !(glibc && is_of_an_arena(*usable)));
         Self {
             seen,
             scheme,
@@ -61,6 +67,11 @@ impl Classes {
         }
         let at = self.seen.partition_point(|class| *class < size);
         self.seen.get(at).copied().unwrap_or(size)
+    }
+
+    /// Reports whether a block was given by an arena's allocator (C6), as far as its size tells.
+    pub fn is_of_an_arena(&self, usable: u64) -> bool {
+        self.head == GLIBC_HEAD && is_of_an_arena(usable)
     }
 
     /// Reports whether the allocator would give as much for the size alone (C5). Without a scheme that is not known, and taken for so.
@@ -86,6 +97,11 @@ impl Classes {
     pub fn head(&self) -> u64 {
         self.head
     }
+}
+
+/// Reports whether a usable size is one of an arena's and none of glibc's.
+fn is_of_an_arena(usable: u64) -> bool {
+    usable <= ARENA_MOST && usable != 0 && usable.is_multiple_of(16)
 }
 
 /// Returns the largest class of a scheme below a size. Cost: some sixty look-ups.
@@ -121,6 +137,13 @@ mod tests {
         assert!(glibc.explains(5 << 20, (5 << 20) + 4096 - 16));
         assert!(!glibc.explains(5 << 20, 6 << 20));
         assert!(of("libown.so").explains(5 << 20, 6 << 20));
+        // Sizes of Python's objects are among those that were seen, and are no classes of glibc's.
+        let mixed = Classes::learn("glibc 2.36", [24, 48, 56, 64, 512, 528, 1032].into_iter());
+        assert_eq!(mixed.class_below(60), Some(56));
+        assert_eq!(mixed.class_below(50), Some(40));
+        let are = [48, 56, 512, 520, 528].map(|usable| mixed.is_of_an_arena(usable));
+        assert_eq!(are, [true, false, true, false, false]);
+        assert!(!of("libjemalloc.so.2").is_of_an_arena(48));
         // jemalloc: … 1,024, 1,280; a class itself has the one below it.
         let jemalloc = of("libjemalloc.so.2");
         assert_eq!(jemalloc.class_below(1350), Some(1280));

@@ -137,7 +137,7 @@ pub(super) fn shoes(
 
 /// Returns whether a request is a little above a round size, and what that costs under the allocator that ran.
 fn shoe(key: &CellKey, classes: &Classes) -> Option<Shoe> {
-    if !classes.explains(key.size, key.usable) {
+    if !classes.explains(key.size, key.usable) || classes.is_of_an_arena(key.usable) {
         return None;
     }
     let waste = key.usable.saturating_sub(key.size);

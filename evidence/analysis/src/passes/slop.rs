@@ -126,7 +126,7 @@ pub(super) fn finish(
     let plain = |(cell, count): (CellId, CellBlocks)| {
         let key = context.cell(cell);
         let clownshoe = shoes.contains_key(&cell);
-        let plain = !clownshoe && key.usable > key.size;
+        let plain = !clownshoe && key.usable > key.size && !classes.is_of_an_arena(key.usable);
         (plain && is_to_change(&key, classes)).then_some((key, count))
     };
     let cells: Vec<_> = tally.counts().filter_map(plain).collect();

@@ -205,6 +205,7 @@ fn anonymous_memory_is_whose_mapping_it_is() {
         node: NodeId(1),
         by_allocator,
         by_break: false,
+        arena: false,
     };
     intervals.map(0x70_0000, 0x1000, owner(false));
     intervals.map(0x80_0000, 0x1000, owner(true));

@@ -404,3 +404,91 @@ fn what_the_program_took_by_brk_is_its_own() {
     assert_eq!(rows_of(taken(0x20, true)), ([2000, 0, 4 * 4096], 0));
     assert_eq!(rows_of(taken(0x22, false)), ([2000, 0, 4 * 4096], 1));
 }
+
+/// An arena of four pages, three of them resident, beside a page that the program mapped, in one mapping of the kernel's.
+#[test]
+fn an_arena_is_its_objects_and_what_python_keeps_free() {
+    let map = |ticket, addr, pages: u64, arena: bool| {
+        let kind = EventKind::Map {
+            node: NodeId(4),
+            addr,
+            len: pages * 4096,
+            prot: 3,
+            flags: if arena { 0x8000_0022 } else { 0x22 },
+            by_allocator: arena,
+        };
+        event(ticket, kind)
+    };
+    let rows_of = |more: &[Event]| {
+        let mut events = vec![
+            map(0, MAP, 4, true),
+            map(1, MAP + 4 * 4096, 1, false),
+            // Objects stand side by side: there is no header between them.
+            alloc(2, 3, MAP + 48, 41, 48),
+            alloc(3, 3, MAP + 96, 48, 48),
+            // On the page that is not resident.
+            alloc(4, 3, MAP + 2 * 4096, 512, 512),
+            // Of malloc: it has one.
+            alloc(5, 3, HEAP + 16, 24, 24),
+        ];
+        events.extend_from_slice(more);
+        let anon = mapping(MappingKind::Anon, MAP, 5, "", 4 * 4096);
+        let heap = mapping(MappingKind::Heap, HEAP, 1, "[heap]", 4096);
+        let mut facts = facts();
+        facts.process.allocator = "glibc 2.36".into();
+        facts.snapshots = vec![snapshot(
+            events.len() as u64,
+            SnapshotCause::Peak,
+            vec![
+                with_runs(anon, &[(MAP, 2 * 4096), (MAP + 3 * 4096, 2 * 4096)]),
+                with_runs(heap, &[(HEAP, 4096)]),
+            ],
+        )];
+        let report = analyse(facts, Options::default(), &events);
+        let books = report.instants[report.at].books.as_ref().unwrap();
+        assert_closed(books);
+        // The program itself mapped one page, and in the last case the arena's four, too.
+        let mapped: u64 = report.mappers.iter().map(|one| one.mapped_bytes).sum();
+        assert_eq!(mapped, if more.len() < 6 { 4096 } else { 5 * 4096 });
+        let rows = [
+            "live",
+            "slop",
+            "allocator-metadata",
+            "allocator-free",
+            "arena-free",
+            "program-maps",
+        ];
+        rows.map(|id| {
+            books
+                .rows
+                .iter()
+                .find(|row| row.id == id)
+                .map(|row| row.bytes)
+        })
+    };
+    let some = |bytes: [u64; 6]| bytes.map(Some);
+    let arena = 3 * 4096;
+    let of_heap = 4096 - 24 - 8;
+    assert_eq!(
+        rows_of(&[]),
+        some([41 + 48 + 24, 7, 8, of_heap, arena - 96, 4096])
+    );
+    // Nothing lives in it, and it is as large.
+    let freed = [MAP + 48, MAP + 96, MAP + 2 * 4096];
+    let freed: Vec<Event> = (6..).zip(freed).map(|(at, addr)| free(at, addr)).collect();
+    assert_eq!(rows_of(&freed), some([24, 0, 8, of_heap, arena, 4096]));
+    // What lies there later is no arena: a block has a header, and a program without arenas has no such row.
+    let gone = EventKind::Unmap {
+        addr: MAP,
+        len: 4 * 4096,
+        by_allocator: false,
+    };
+    let mut later = freed;
+    later.extend([
+        event(9, gone),
+        map(10, MAP, 4, false),
+        alloc(11, 3, MAP + 48, 48, 48),
+    ]);
+    let [live, _, headers, _, arenas, _] = rows_of(&later);
+    assert_eq!((live, headers, arenas), (Some(72), Some(16), None));
+}

@@ -11,6 +11,7 @@ const BOOK_COLORS = {
   live: "--c0",
   slop: "--c1",
   "allocator-free": "--c2",
+  "arena-free": "--c12",
   "allocator-metadata": "--c5",
   "heap-unseen": "--c10",
   "mapped-files": "--c3",

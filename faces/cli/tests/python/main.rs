@@ -10,6 +10,7 @@
 //!
 //! Not here: tables of lines (symbols), chains made by hand (frames), which versions there should be.
 
+mod objects;
 #[allow(dead_code)]
 #[path = "../whole/report.rs"]
 mod report;

@@ -150,6 +150,9 @@ impl Draining {
         if let Some(note) = frames::note(header) {
             self.notes.push(note);
         }
+        if let Some(note) = frames::objects_note(header) {
+            self.notes.push(note);
+        }
         let regions = lock(&self.process.regions);
         let slots = regions
             .iter()

@@ -5,7 +5,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 
-use skinflint_base::ring::{BREAK_FLAGS, tag, word};
+use skinflint_base::ring::{ARENA_FLAG, BREAK_FLAGS, tag, word};
 
 use skinflint_base::sys;
 
@@ -118,8 +118,12 @@ unsafe extern "C" fn mmap_recorded<const BY_NUMBER: bool>(
             && result != libc::MAP_FAILED
             && stacks::stack(state, Caller { sp, bp })
         {
-            let first = word(tag::MAP, by.flag(), result as u64);
-            let rights = (prot as u32 as u64) << 32 | flags as u32 as u64;
+            let (by_allocator, arena) = match (*state).maps_arena {
+                true => (1, ARENA_FLAG),
+                false => (by.flag(), 0),
+            };
+            let first = word(tag::MAP, by_allocator, result as u64);
+            let rights = (prot as u32 as u64) << 32 | flags as u32 as u64 | arena;
             emit::long(state, first, &[len as u64, rights]);
         }
         by.leave();

@@ -13,6 +13,8 @@ mod filters;
 pub mod loading;
 pub mod malloc;
 mod maps;
+#[cfg(target_arch = "x86_64")]
+pub mod objects;
 mod operators;
 pub mod process_ends;
 mod segments;
