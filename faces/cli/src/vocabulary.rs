@@ -11,6 +11,7 @@
 /// Each option, and the name of its value (empty: a flag).
 const WORDS: &[(&str, &str)] = &[
     ("advise", ""),
+    ("again", ""),
     ("all", ""),
     ("allocations", "LIMIT"),
     ("anonymize", ""),
@@ -120,6 +121,7 @@ const WORDS: &[(&str, &str)] = &[
     ("preload", "LIBRARY"),
     ("process", "NAME"),
     ("purge", ""),
+    ("quick", ""),
     ("quiet", ""),
     ("reachable", ""),
     ("record", "HAR"),
@@ -128,6 +130,7 @@ const WORDS: &[(&str, &str)] = &[
     ("replay", "HAR"),
     ("rest", "SECONDS"),
     ("retained", ""),
+    ("root", "FOLDER"),
     ("rows", "N"),
     ("runs", "N"),
     ("sample", "MS"),
