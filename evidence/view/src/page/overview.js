@@ -31,12 +31,13 @@ function beside(lost) {
     : `${figures.count(lost)} processes that it started were not recorded; of this one `;
 }
 
-/** What can go back, largest first: at most three findings, none up to a two-hundredth of resident memory. */
+/** What can go back, largest first: at most three findings, none below the five-hundredth part of
+ * resident memory from which the verdict counts them (advice.rs, WORTH). */
 function largestSavings(report) {
   const at = report.instants[report.at],
-    floor = at && at.books ? at.books.resident_bytes / 200 : 0;
+    floor = at && at.books ? at.books.resident_bytes / 500 : 0;
   return report.findings
-    .filter((f) => f.saved_bytes > floor && !(f.node === null && f.more_nodes.length))
+    .filter((f) => f.saved_bytes > 0 && f.saved_bytes >= floor && !(f.node === null && f.more_nodes.length))
     .sort((a, b) => b.saved_bytes - a.saved_bytes)
     .slice(0, 3);
 }

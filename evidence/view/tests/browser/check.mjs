@@ -36,7 +36,7 @@ await main(run, async () => {
         seen: box.top >= 0 && place.querySelector("p").getBoundingClientRect().bottom < innerHeight,
         fits: box.left >= 0 && box.right <= innerWidth && document.documentElement.scrollWidth <= innerWidth,
         before: box.bottom <= document.getElementById("books").getBoundingClientRect().top,
-        largest: savings.length <= 3 && savings.every((text, at) => text === figures.bytes(largestSavings(report)[at].saved_bytes)),
+        largest: savings.length > 0 && savings.length <= 3 && savings.every((text, at) => text === figures.bytes(largestSavings(report)[at].saved_bytes)),
         sorted: largestSavings(report).every((f, at, all) => !at || all[at - 1].saved_bytes >= f.saved_bytes),
       };
     });
