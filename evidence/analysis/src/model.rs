@@ -39,6 +39,9 @@ pub struct Report {
     pub program: Program,
     /// How complete the trace is: the first line of every view.
     pub completeness: Completeness,
+    /// What every view says before its tables: the parts of resident memory, what would go back, what holds most.
+    /// Empty if no snapshot belongs to the report's instant.
+    pub verdict: String,
     /// Counts over the whole run.
     pub totals: Totals,
     /// The moments for which there are figures. The end is always among them, and the peak if resident memory

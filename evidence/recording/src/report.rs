@@ -13,6 +13,7 @@ use skinflint_analysis::pass::Pass;
 use skinflint_analysis::{Analyzer, At, Facts, Options, WindowLimits, stacks};
 use skinflint_symbols::{NameSources, Symbols};
 use skinflint_trace::Event;
+use skinflint_view::text;
 
 use crate::error::Error;
 use crate::names::Names;
@@ -116,6 +117,7 @@ impl Recording {
         }
         let mut report = analyzer.finish(&mut names);
         report.analysed_by = format!("skinflint {}", env!("CARGO_PKG_VERSION"));
+        report.verdict = text::said(&report);
         Ok(Analysed {
             report,
             hints: names.own.hints(),

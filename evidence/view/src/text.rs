@@ -73,11 +73,20 @@ pub fn render(report: &Report, style: &Style) -> String {
     out
 }
 
+/// Returns the verdict as one text, without regard to a screen; empty without books. It is the report's `verdict`.
+pub fn said(report: &Report) -> String {
+    verdict::sentence(report, is_near_the_peak(report)).unwrap_or_default()
+}
+
+/// Reports whether the report is about a reading near the peak, not about the peak itself.
+fn is_near_the_peak(report: &Report) -> bool {
+    let chosen = report.instants.get(report.at);
+    chosen.is_some_and(|one| above_the_peak(report, one).is_some() || is_passed(report, one))
+}
+
 /// Returns the verdict; none where the screen has no room for it (T3).
 fn verdict(report: &Report, whole: bool, room: usize, width: usize) -> Vec<Line> {
-    let chosen = report.instants.get(report.at);
-    let is_near = |one| above_the_peak(report, one).is_some() || is_passed(report, one);
-    let verdict = verdict::lines(report, chosen.is_some_and(is_near), width);
+    let verdict = verdict::lines(report, is_near_the_peak(report), width);
     match whole || verdict.len() <= room {
         true => verdict,
         false => Vec::new(),

@@ -47,7 +47,8 @@ pub(crate) fn lines(report: &Report, is_near: bool, width: usize) -> Vec<Line> {
     std::iter::once(Line::default()).chain(lines).collect()
 }
 
-fn sentence(report: &Report, is_near: bool) -> Option<String> {
+/// Returns the verdict as one text; `None` without books (D4).
+pub(crate) fn sentence(report: &Report, is_near: bool) -> Option<String> {
     let instant = report.instants.get(report.at)?;
     let books = instant
         .books

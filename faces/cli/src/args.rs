@@ -41,7 +41,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["compare", "diff", "check", "cargo-test", "what-if"],
     ),
     ("Other tools' files", &["export", "import", "heap"]),
-    ("Laboratory", &["gc", "tabs", "js"]),
+    ("Laboratory", &["gc", "tabs", "js", "lab"]),
     ("This program", &["doctor", "completions", "man"]),
 ];
 
@@ -210,6 +210,10 @@ pub enum Command {
     /// Run JavaScript programs on Boa, each a tenant of the garbage-collected heap
     #[command(after_help = skinflint_js_options::HELP)]
     Js(skinflint_js_options::JsArgs),
+
+    /// Set claims of posts and talks about memory beside what our commands show
+    #[command(after_help = crate::lab::HELP)]
+    Lab(crate::lab::LabArgs),
 
     /// Say what this machine allows, and what to change
     #[command(after_help = crate::doctor::HELP)]

@@ -15,7 +15,7 @@ use skinflint_trace::OpenError;
 use crate::args::{self, Command};
 use crate::{
     attach, cargo_test, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc,
-    heap, import, js, memory, record, report, run, shell, tabs, top, what_if,
+    heap, import, js, lab, memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -47,6 +47,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Gc(args) => gc::gc(&args),
         Command::Tabs(args) => tabs::tabs(&args),
         Command::Js(args) => js::js(&args),
+        Command::Lab(args) => lab::lab(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => shell::completions(&args, args::command()),
         Command::Man(args) => shell::man(&args, args::command()),

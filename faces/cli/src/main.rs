@@ -10,6 +10,7 @@
 //!   compare: a program or traces ► compare (+ probe, replay) ► table, page
 //!   heap: a .heapsnapshot ► snapshot ► sums, dominators, paths, differences
 //!   tabs: browsers and pages ► browser ► table, picture
+//!   lab: the table of experiments ► experiments ► results, table, page
 //!   exec: the program itself, on libskinflint.so      js: the JavaScript host itself
 //! ```
 //!
@@ -45,6 +46,7 @@ mod gc;
 mod heap;
 mod import;
 mod js;
+mod lab;
 mod memory;
 mod objects;
 mod options;

@@ -11,6 +11,7 @@
 /// Each option, and the name of its value (empty: a flag).
 const WORDS: &[(&str, &str)] = &[
     ("advise", ""),
+    ("again", ""),
     ("all", ""),
     ("allocations", "LIMIT"),
     ("anonymize", ""),
@@ -121,6 +122,7 @@ const WORDS: &[(&str, &str)] = &[
     ("process", "NAME"),
     ("purge", ""),
     ("python-objects", ""),
+    ("quick", ""),
     ("quiet", ""),
     ("reachable", ""),
     ("record", "HAR"),
@@ -129,6 +131,7 @@ const WORDS: &[(&str, &str)] = &[
     ("replay", "HAR"),
     ("rest", "SECONDS"),
     ("retained", ""),
+    ("root", "FOLDER"),
     ("rows", "N"),
     ("runs", "N"),
     ("sample", "MS"),

@@ -118,7 +118,7 @@ fn head(out: &mut String, comparison: &Comparison) {
 }
 
 /// Returns the UTC date and time of seconds since 1970: the inverse of Hinnant's days_from_civil.
-fn date(unix_s: u64) -> String {
+pub fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Days since 0000-03-01: years end with February, so a leap day is a year's last.
     let shifted = days + 719_468;

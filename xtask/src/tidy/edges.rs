@@ -125,6 +125,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "browser",
         &["compare", "js-options", "launch", "procfs", "view"],
     ),
+    // `compare`: the machine, medians, Ctrl-C; `launch`: which parts are there; `view`: figures and the page's look.
+    ("experiments", &["compare", "launch", "view"]),
     // Shared with the host, whose workspaces are not this one.
     ("js-options", &[]),
     (
@@ -153,6 +155,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "free-lists",
             "objects",
             "browser",
+            "experiments",
         ],
     ),
     // For tests and the fuzzer: nothing that ships depends on it.

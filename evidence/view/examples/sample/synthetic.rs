@@ -59,6 +59,7 @@ pub fn report(seed: u64, sites: usize) -> Report {
     mapped(&mut report);
     report.threads = threads(&report);
     report.marks = marks(&report);
+    report.verdict = skinflint_view::text::said(&report);
     report
 }
 

@@ -1,6 +1,6 @@
 // The head of the page, and the books of an instant: a bar, and a table whose rows add up.
 //
-// O1  Completeness stands before any figure.
+// O1  Completeness stands before any figure, and the verdict before any table.
 // O2  Percentages are of the resident memory of the chosen moment, and of nothing else.
 // O3  Full books need a snapshot, which instants have. Elsewhere there is the nearest sample of resident
 //     memory and the exact live heap: fewer rows, which add up too, and the distance is said. Pages on which no
@@ -30,6 +30,36 @@ function beside(lost) {
   return lost === 1
     ? "1 process that it started was not recorded; of this one "
     : `${figures.count(lost)} processes that it started were not recorded; of this one `;
+}
+
+/** What can go back, largest first: at most three findings, none below the five-hundredth part of
+ * resident memory from which the verdict counts them (advice.rs, WORTH). */
+function largestSavings(report) {
+  const at = report.instants[report.at],
+    floor = at && at.books ? at.books.resident_bytes / 500 : 0;
+  return report.findings
+    .filter((f) => f.saved_bytes > 0 && f.saved_bytes >= floor && !(f.node === null && f.more_nodes.length))
+    .sort((a, b) => b.saved_bytes - a.saved_bytes)
+    .slice(0, 3);
+}
+
+/** The verdict, and how the most of it would go back; nothing where no snapshot says what is resident. */
+function verdict(report) {
+  if (!report.verdict) return "";
+  const savings = largestSavings(report);
+  const item = (f) =>
+    el(
+      "li",
+      {},
+      el("b", { class: "saves" }, figures.bytes(f.saved_bytes)),
+      el("span", {}, f.title, f.change ? el("span", { class: "soft" }, ` → ${f.change}`) : ""),
+    );
+  return el(
+    "div",
+    { class: "verdict", role: "note", "aria-label": "Verdict" },
+    el("p", {}, report.verdict),
+    savings.length ? el("ol", { class: "savings" }, savings.map(item)) : "",
+  );
 }
 
 function renderHeader(report, place) {
@@ -70,6 +100,7 @@ function renderHeader(report, place) {
       ? el("p", { class: "mono soft", style: { overflowWrap: "anywhere" } }, p.argv.join(" "))
       : "",
     status,
+    verdict(report),
     ...(report.own_heaps || []).map((heap) =>
       el("p", { class: heap.allocator ? "warn" : "small soft" }, `${heap.what} ${heap.change}`),
     ),

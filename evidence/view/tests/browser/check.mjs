@@ -24,6 +24,26 @@ await main(run, async () => {
     await page.$eval(".status", (e) => /^(Complete|Incomplete)/.test(e.textContent)),
     "completeness is said",
   );
+  for (const width of [1400, 420]) {
+    const wide = await run.open(file, { viewport: { width, height: 900 } });
+    const first = await wide.evaluate(() => {
+      const place = document.querySelector(".verdict"),
+        report = skinflint.report,
+        box = place.getBoundingClientRect(),
+        savings = [...place.querySelectorAll("li b")].map((e) => e.textContent);
+      return {
+        says: place.querySelector("p").textContent === report.verdict && report.verdict.length > 0,
+        seen: box.top >= 0 && place.querySelector("p").getBoundingClientRect().bottom < innerHeight,
+        fits: box.left >= 0 && box.right <= innerWidth && document.documentElement.scrollWidth <= innerWidth,
+        before: box.bottom <= document.getElementById("books").getBoundingClientRect().top,
+        largest: savings.length > 0 && savings.length <= 3 && savings.every((text, at) => text === figures.bytes(largestSavings(report)[at].saved_bytes)),
+        sorted: largestSavings(report).every((f, at, all) => !at || all[at - 1].saved_bytes >= f.saved_bytes),
+      };
+    });
+    check(Object.values(first).every(Boolean), `at ${width} px the first screen begins with the verdict (${JSON.stringify(first)})`);
+    await run.shot(wide, `verdict-${width}.png`);
+    await wide.close();
+  }
   const words = await page.evaluate(
     () =>
       [1023, 1024, 1000 * 1024, 1048575, 134742016].map(figures.bytes).join("|") +
