@@ -24,6 +24,8 @@ const WORDS: &[(&str, &str)] = &[
     ("browser", "B,C"),
     ("budgets", "FILE"),
     ("by", "FIGURE"),
+    ("bytes-read", "LIMIT"),
+    ("bytes-written", "LIMIT"),
     ("cache", "FOLDER"),
     ("cc", ""),
     ("cgroup", "GROUP"),
