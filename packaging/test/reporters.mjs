@@ -19,7 +19,7 @@ test("what a reporter tells is in the report, and what V8 holds beside it", asyn
   const close = await open();
   await assert.rejects(open(), /open already/);
   const told = await memory();
-  assert.match(told, /32\.00 MB \([\d.]+%\) ── store\/pages/);
+  assert.match(told, /32\.00 MiB \([\d.]+%\) ── store\/pages/);
   assert.doesNotMatch(told, /explicit\/torn|All or none/);
   const { trees } = JSON.parse(await memory("--json")).processes[0];
   const of = (path) => path.split("/").reduce((at, name) => at.kids.find((kid) => kid.name === name), { kids: trees }).amount;

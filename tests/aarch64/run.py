@@ -1,5 +1,6 @@
 """The ground crates, the allocator and the recorder on aarch64, in an emulated process (qemu-aarch64-static).
 
+    cargo check --workspace --target aarch64… ─► all of it, the collected heap and the command line too
     cargo test --no-run --target aarch64… ─► each test program, less what an emulated process cannot show (CANNOT)
     stacks.c, with and without signed return addresses ─► on the allocator, pages of 4, 16 and 64 KiB
                                                        ─► recorded: how many events, and the stack of all blocks
@@ -145,6 +146,8 @@ def main():
     work = os.path.join(ROOT, "target", "aarch64")
     os.makedirs(work, exist_ok=True)
     # Without a limit: a machine may be busy.
+    subprocess.run(["cargo", "check", "--quiet", "--locked", "--workspace", "--target", TARGET], cwd=ROOT, env=environment(), check=True)
+    print("  all crates: checked", flush=True)
     subprocess.run(["cargo", "build", "--locked", "--release", "--target", TARGET, "-p", "skinflint-malloc-so",
                     "-p", "skinflint-record-so", "-p", "skinflint-probe-so", "-p", "skinflint-replay"],
                    cwd=ROOT, env=environment(), check=True)

@@ -120,12 +120,18 @@ pub struct Program {
     /// How it ended: `exit 0`, `signal 9 (SIGKILL)`, `exec`, `detached` (the recorder left it, and it went
     /// on), `unknown`.
     pub ended: String,
-    /// The recorded process that it came from: `forked from 1234 (bash)`.
+    /// Where it came from, if that was recorded: `forked from process 1234`, `started by process 1234`, `took the
+    /// place of another program (exec)`.
     pub origin: Option<String>,
     /// CPU time of the program, nanoseconds.
     pub cpu_ns: Option<u64>,
     /// The kernel's high-water mark of resident memory, bytes.
     pub max_rss_bytes: Option<u64>,
+    /// Bytes that its calls of `read` and their kin took, whatever they read from, those of children that it waited for
+    /// included; only of a program that was started by Skinflint, which itself reads a little in it.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it gave to calls of `write` and their kin, as above.
+    pub written_bytes: Option<u64>,
     /// Memory that the recorder itself held inside the program, bytes.
     pub recorder_bytes: u64,
     /// Size of the trace, bytes.

@@ -122,12 +122,12 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 /// Describes where the process came from.
 pub(crate) fn origin(facts: &Facts) -> Option<String> {
     let origin = facts.process.origin.as_ref()?;
-    let how = match origin.how {
-        OriginKind::Fork => "forked from",
-        OriginKind::Spawn => "started by",
-        OriginKind::Exec => "was, before exec,",
-    };
-    Some(format!("{how} {} (trace {})", origin.pid, origin.uid))
+    Some(match origin.how {
+        OriginKind::Fork => format!("forked from process {}", origin.pid),
+        OriginKind::Spawn => format!("started by process {}", origin.pid),
+        // The process is the same: a shim, or a shell's `exec`.
+        OriginKind::Exec => "took the place of another program (exec)".into(),
+    })
 }
 
 #[cfg(test)]

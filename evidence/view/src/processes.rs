@@ -13,7 +13,7 @@
 
 use std::fmt::Write as _;
 
-use skinflint_analysis::processes::{Point, ProcessRow, Processes};
+use skinflint_analysis::processes::{Peak, Point, ProcessRow, Processes};
 
 use crate::html::{begin, escape};
 use crate::plot::{self, Frame, Size};
@@ -91,17 +91,11 @@ pub fn render(report: &Processes, options: &Options) -> String {
         }
     }
     match &report.peak {
-        Some(peak) => put(Line::of(
-            Ink::Plain,
-            format!(
-                "largest reading of all together: {}{} at {}, {}; live blocks in all: {}",
-                bytes(peak.pss_bytes),
-                alone(report, peak.pss_bytes),
-                duration(peak.time_ns),
-                plural_of(peak.processes, "process", "processes"),
-                bytes(peak.live_bytes),
-            ),
-        )),
+        Some(peak) => {
+            for line in wrap(&largest_reading(report, peak), options.width, 3) {
+                put(Line::of(Ink::Plain, line));
+            }
+        }
         None => put(Line::of(
             Ink::Plain,
             "largest reading of all together: not known, no proportional size was read",
@@ -115,6 +109,24 @@ pub fn render(report: &Processes, options: &Options) -> String {
         }
     }
     out
+}
+
+/// Describes the moment at which most was read. Of one process there is no sum to speak of.
+fn largest_reading(report: &Processes, peak: &Peak) -> String {
+    let at = duration(peak.time_ns);
+    let (read, live) = (bytes(peak.pss_bytes), bytes(peak.live_bytes));
+    if let [only] = &report.processes[..] {
+        let mark = only.peak_rss_bytes.filter(|mark| *mark > peak.pss_bytes);
+        let mark = mark.map_or_else(String::new, |mark| {
+            format!(" (the kernel's high-water mark: {})", bytes(mark))
+        });
+        return format!("largest reading: {read}{mark} at {at}; live blocks then: {live}");
+    }
+    format!(
+        "largest reading of all together: {read}{} at {at}, {}; live blocks in all: {live}",
+        alone(report, peak.pss_bytes),
+        plural_of(peak.processes, "process", "processes"),
+    )
 }
 
 /// Returns what to add where one process held more, between two readings, than all together in the largest one.
@@ -161,7 +173,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
     let rest = report.programs.get(options.rows..).unwrap_or_default();
     if !rest.is_empty() {
         rows.push(vec![
-            format!("{} others", rest.len()),
+            plural(rest.len() as u64, "other"),
             count(rest.iter().map(|p| p.processes).sum()),
             count(rest.iter().map(|p| p.events).sum()),
             cpu(rest.iter().map(|p| p.cpu_ns).sum()),
@@ -212,7 +224,7 @@ fn tables(report: &Processes, options: &Options, out: &mut String) {
             others.iter().map(|i| figure(&report.processes[*i])).sum()
         };
         rows.push(vec![
-            format!("{} others", count(others.len() as u64)),
+            plural(others.len() as u64, "other"),
             String::new(),
             String::new(),
             count(of(|row| row.events)),
@@ -599,7 +611,7 @@ fn cpu(cpu_ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skinflint_analysis::processes::{Image, Peak, ProgramRow, Totals};
+    use skinflint_analysis::processes::{Image, ProgramRow, Totals};
 
     fn row(name: &str, pid: u32, rss: u64, at_peak: u64) -> ProcessRow {
         ProcessRow {
@@ -664,6 +676,19 @@ mod tests {
         let mut all_read = sample();
         all_read.processes[1].peak_rss_bytes = Some(3072);
         assert!(!render(&all_read, &options).contains("one alone had"));
+        // One process is not "all together", and not "one alone".
+        let mut one = sample();
+        one.processes = vec![row("cc1", 2, 9000, 3072)];
+        let of_one = render(&one, &options);
+        let said = "largest reading: 3.00 KiB (the kernel's high-water mark: 8.79 KiB) at 0 ns; live blocks then: 0 B";
+        assert!(of_one.contains(said), "{of_one}");
+        assert!(!of_one.contains("alone"), "{of_one}");
+        // No figure is cut away on a narrow screen.
+        let narrow = Options {
+            width: 60,
+            ..options
+        };
+        assert!(render(&one, &narrow).contains("live blocks then: 0 B\n"));
         let rest = text.lines().find(|line| line.starts_with("2 others"));
         let rest = rest.expect("a row for the others");
         // 512 + 512 of 3072; 10 + 10 events.

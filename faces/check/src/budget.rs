@@ -31,6 +31,10 @@ pub enum Kind {
     PinnedAtEnd,
     /// Blocks acquired over the run.
     Allocations,
+    /// Bytes that calls of `read` took.
+    BytesRead,
+    /// Bytes given to calls of `write`.
+    BytesWritten,
     /// Live bytes, at the peak of all live bytes, of stacks with a function that matches.
     Stack(String),
     /// Live bytes that each interval between two marks of this name adds, the first interval left out.
@@ -95,7 +99,7 @@ impl fmt::Display for Within {
 }
 
 /// All kinds without an argument, in the order of outputs.
-pub const PLAIN: [Kind; 9] = [
+pub const PLAIN: [Kind; 11] = [
     Kind::PeakLive,
     Kind::PeakBlocks,
     Kind::PeakSlop,
@@ -105,6 +109,8 @@ pub const PLAIN: [Kind; 9] = [
     Kind::SlopAtEnd,
     Kind::PinnedAtEnd,
     Kind::Allocations,
+    Kind::BytesRead,
+    Kind::BytesWritten,
 ];
 
 impl Kind {
@@ -120,6 +126,8 @@ impl Kind {
             Kind::SlopAtEnd => "slop-at-end",
             Kind::PinnedAtEnd => "pinned-at-end",
             Kind::Allocations => "allocations",
+            Kind::BytesRead => "bytes-read",
+            Kind::BytesWritten => "bytes-written",
             Kind::Stack(_) => "stack",
             Kind::GrowthPer(_) => "growth-per",
             Kind::Phase(..) => "phase",
@@ -138,6 +146,12 @@ impl Kind {
             Kind::SlopAtEnd => "bytes given beyond those asked for (slop) at the end",
             Kind::PinnedAtEnd => "free bytes that live blocks keep resident (pinned) at the end",
             Kind::Allocations => "blocks acquired over the run",
+            Kind::BytesRead => {
+                "bytes that calls of read took, those of children that were waited for included"
+            }
+            Kind::BytesWritten => {
+                "bytes given to calls of write, those of children that were waited for included"
+            }
             Kind::Stack(_) => {
                 "live bytes of stacks with a matching function when live bytes were most"
             }

@@ -134,6 +134,8 @@ fn values(report: &Report, kind: &Kind) -> Vec<(u32, u64)> {
                 .saturating_sub(site.end_requested_bytes)
         }),
         Kind::Allocations => of(|site| site.allocations),
+        // Calls of read and write have no stack here.
+        Kind::BytesRead | Kind::BytesWritten => Vec::new(),
         Kind::PinnedAtEnd => {
             let end = report
                 .instants

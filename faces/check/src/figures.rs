@@ -80,11 +80,22 @@ pub fn figure(report: &Report, kind: &Kind) -> Result<Range, String> {
             pages.pinned_bytes
         }
         Kind::Allocations => report.totals.allocations,
+        Kind::BytesRead => moved(report.program.read_bytes)?,
+        Kind::BytesWritten => moved(report.program.written_bytes)?,
         Kind::Stack(pattern) => stacks(report, pattern)?,
         Kind::GrowthPer(mark) => growth(report, mark)?.per_interval(),
         Kind::Phase(name, within) => phase::worst(report, name, *within)?.1,
     };
     Ok(Range::exact(value))
+}
+
+/// Returns what calls moved, if the recording has it.
+fn moved(bytes: Option<u64>) -> Result<u64, String> {
+    bytes.ok_or_else(|| {
+        "what it read and wrote is known only of a program that the recording started and saw end, where the kernel counts it \
+         (/proc/PID/io)"
+            .to_owned()
+    })
 }
 
 /// Returns the largest resident memory (G2).
@@ -237,6 +248,8 @@ pub(crate) mod tests {
         report.program.cwd = "/w".into();
         report.program.ended = "exit 0".into();
         report.program.max_rss_bytes = Some(10 << 20);
+        report.program.read_bytes = Some(7000);
+        report.program.written_bytes = Some(12);
         report.totals.allocations = 17;
         report.instants = vec![
             instant("end", InstantKind::End, 3, 140, 150),
@@ -302,6 +315,8 @@ pub(crate) mod tests {
         assert_eq!(value(Kind::SlopAtEnd), Range::exact(10));
         assert_eq!(value(Kind::PinnedAtEnd), Range::exact(4000));
         assert_eq!(value(Kind::Allocations), Range::exact(17));
+        assert_eq!(value(Kind::BytesRead), Range::exact(7000));
+        assert_eq!(value(Kind::BytesWritten), Range::exact(12));
         assert_eq!(value(Kind::Stack("load".into())), Range::exact(600));
         assert_eq!(value(Kind::Stack("ma*n".into())), Range::exact(1000));
         // 51 bytes in two intervals, rounded up.
@@ -337,6 +352,8 @@ pub(crate) mod tests {
         report.instants[0].fragments = None;
         assert!(why(&report, Kind::PinnedAtEnd).contains("no pages"));
         assert!(why(&report, Kind::PeakLive).contains("no event"));
+        report.program.read_bytes = None;
+        assert!(why(&report, Kind::BytesRead).contains("/proc/PID/io"));
     }
 
     #[test]

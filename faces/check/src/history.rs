@@ -35,7 +35,7 @@ pub struct Entry {
     pub started_unix_ns: u64,
     /// Whether nothing was missing from the recording.
     pub complete: bool,
-    /// The answer to all that was asked: `failed` if the program failed and no budget broke.
+    /// The answer to all that was asked: `failed` if the program failed and no budget broke, `no budget` if nothing was.
     pub verdict: String,
     /// Whether the program itself failed: what it held until then is no figure of a build.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -142,7 +142,7 @@ mod tests {
         checked.failed = Some("app failed (status 9)".into());
         let broken = Entry::of(&checked, "a");
         assert_eq!((&*broken.verdict, broken.failed), ("broken", true));
-        checked.verdict = crate::Verdict::Held;
+        checked.verdict = Some(crate::Verdict::Held);
         let held = line(&checked);
         assert!(
             held.contains("\"verdict\":\"failed\",\"failed\":true"),

@@ -96,8 +96,9 @@ pub struct Checked {
     pub notes: Vec<String>,
     /// The name of the baseline's trace.
     pub baseline: Option<String>,
-    /// The verdict on all budgets: broken if one is, else not decided if one is.
-    pub verdict: Verdict,
+    /// The verdict on all budgets: broken if one is, else not decided if one is. `null` if there was none: then nothing was
+    /// judged.
+    pub verdict: Option<Verdict>,
     /// Why the program itself failed, if it did: then nothing is held, whatever the budgets' verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -111,8 +112,10 @@ impl Checked {
     /// Returns the answer to all that was asked: of a program that failed nothing is held.
     pub(crate) fn answer(&self) -> &'static str {
         match (self.verdict, &self.failed) {
-            (Verdict::Held | Verdict::Undecided, Some(_)) => "failed",
-            (verdict, _) => verdict.shown(),
+            (Some(Verdict::Broken), _) => Verdict::Broken.shown(),
+            (_, Some(_)) => "failed",
+            (Some(verdict), None) => verdict.shown(),
+            (None, None) => "no budget",
         }
     }
 }
@@ -127,11 +130,11 @@ pub fn check(subject: Subject<'_>, baseline: Option<Subject<'_>>, budgets: &[Bud
         .collect();
     let any = |verdict| judged.iter().any(|one| one.verdict == verdict);
     let verdict = match (any(Verdict::Broken), any(Verdict::Undecided)) {
-        (true, _) => Verdict::Broken,
-        (_, true) => Verdict::Undecided,
-        // Nothing was asked: nothing can be said to be held.
-        _ if judged.is_empty() => Verdict::Undecided,
-        _ => Verdict::Held,
+        (true, _) => Some(Verdict::Broken),
+        (_, true) => Some(Verdict::Undecided),
+        // Nothing was asked: nothing is held, and nothing is open.
+        _ if judged.is_empty() => None,
+        _ => Some(Verdict::Held),
     };
     let mut figures = std::collections::BTreeMap::new();
     let asked = budgets.iter().map(|budget| &budget.kind);
@@ -388,10 +391,11 @@ pub(crate) mod tests {
             budget(Kind::PeakLive, "999"),
             budget(Kind::PeakRss, "9MiB"),
         );
-        assert_eq!(told(std::slice::from_ref(&held)), Verdict::Held);
-        assert_eq!(told(&[held.clone(), open.clone()]), Verdict::Undecided);
-        assert_eq!(told(&[held, open, broken]), Verdict::Broken);
-        assert_eq!(told(&[]), Verdict::Undecided);
+        assert_eq!(told(std::slice::from_ref(&held)), Some(Verdict::Held));
+        let both = told(&[held.clone(), open.clone()]);
+        assert_eq!(both, Some(Verdict::Undecided));
+        assert_eq!(told(&[held, open, broken]), Some(Verdict::Broken));
+        assert_eq!(told(&[]), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::judge::Checked;
-use crate::text::{blame, head, others, plain, summary};
+use crate::text::{blame, head, others, plain, summary, unasked};
 
 /// Returns the verdict as Markdown, as GitHub and GitLab show it.
 pub fn render(checked: &Checked) -> String {
@@ -20,6 +20,13 @@ pub fn render(checked: &Checked) -> String {
     }
     if !checked.notes.is_empty() {
         out.push('\n');
+    }
+    if checked.budgets.is_empty() {
+        out.push_str("| figure | |\n|---|---|\n");
+        for (name, figure) in unasked(checked) {
+            let _ = writeln!(out, "| {name} | {figure} |");
+        }
+        return out;
     }
     out.push_str("| budget | verdict | figure |\n|---|---|---|\n");
     for one in &checked.budgets {

@@ -12,8 +12,9 @@
 use std::fmt::Write;
 
 pub(crate) use skinflint_view::clean as plain;
-use skinflint_view::units::{count, percent, plural};
+use skinflint_view::units::{percent, plural};
 
+use crate::budget::{Kind, PLAIN};
 use crate::culprits::Culprit;
 use crate::figures::Range;
 use crate::judge::{Checked, Judged, Verdict};
@@ -32,6 +33,9 @@ pub fn render(checked: &Checked) -> String {
     if let Some(baseline) = &checked.baseline {
         let _ = writeln!(out, "  baseline: {}", plain(baseline));
     }
+    for (name, figure) in unasked(checked) {
+        let _ = writeln!(out, "  {name:<16} {figure}");
+    }
     for one in &checked.budgets {
         let _ = writeln!(
             out,
@@ -48,6 +52,19 @@ pub fn render(checked: &Checked) -> String {
         }
     }
     out
+}
+
+/// Returns the figures, in words, of a check that had no budget; else none, as budgets have theirs.
+pub(crate) fn unasked(checked: &Checked) -> Vec<(String, String)> {
+    if !checked.budgets.is_empty() {
+        return Vec::new();
+    }
+    let known = PLAIN.iter().filter_map(|kind| {
+        let name = kind.to_string();
+        let figure = checked.figures.get(&name)?;
+        Some((name, of_kind(kind, *figure)))
+    });
+    known.collect()
 }
 
 /// Describes the recording in a line.
@@ -90,15 +107,15 @@ pub(crate) fn summary(one: &Judged) -> String {
     text
 }
 
-/// Returns a figure as text: one value, or the interval.
 fn shown(one: &Judged, range: Range) -> String {
+    of_kind(&one.kind, range)
+}
+
+/// Returns a figure as text: one value, or the interval.
+fn of_kind(kind: &Kind, range: Range) -> String {
     match range.is_exact() {
-        true => one.kind.shown(range.low),
-        false => format!(
-            "{} to {}",
-            one.kind.shown(range.low),
-            one.kind.shown(range.high)
-        ),
+        true => kind.shown(range.low),
+        false => format!("{} to {}", kind.shown(range.low), kind.shown(range.high)),
     }
 }
 
@@ -147,9 +164,9 @@ pub(crate) fn others(one: &Judged) -> Option<String> {
     let rest = &one.culprits;
     (rest.other_stacks > 0).then(|| {
         format!(
-            "{}  by {} others",
+            "{}  by {}",
             one.kind.shown(rest.other_weight),
-            count(rest.other_stacks)
+            plural(rest.other_stacks, "other")
         )
     })
 }
@@ -157,7 +174,6 @@ pub(crate) fn others(one: &Judged) -> Option<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::budget::Kind;
     use crate::figures::tests::report;
     use crate::judge::tests::budget;
     use crate::judge::{Subject, check};
@@ -199,6 +215,35 @@ pub(crate) mod tests {
             "{text}"
         );
         assert!(!text.contains('\r') && text.lines().all(|line| !line.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn without_a_budget_there_are_figures_and_no_verdict() {
+        let report = report();
+        let subject = Subject {
+            report: &report,
+            trace: "app.sft",
+        };
+        let mut checked = check(subject, None, &[]);
+        let text = render(&checked);
+        assert!(text.starts_with("NO BUDGET  app  pid 0"), "{text}");
+        let figures = "\n  peak-live        1000 B\n  peak-blocks      9\n";
+        assert!(text.contains(figures), "{text}");
+        assert!(
+            text.contains("  peak-rss         8.00 MiB to 10.8 MiB\n"),
+            "{text}"
+        );
+        assert!(text.contains("  allocations      17\n"), "{text}");
+        let markdown = crate::markdown(&checked);
+        assert!(
+            markdown.contains("\n| figure | |\n|---|---|\n| peak-live | 1000 B |\n"),
+            "{markdown}"
+        );
+        let json = serde_json::to_value(&checked).unwrap();
+        assert!(json["verdict"].is_null(), "{json}");
+        // That the program failed is said all the same.
+        checked.failed = Some("app failed (status 9)".into());
+        assert!(render(&checked).starts_with("FAILED  app"));
     }
 
     #[test]

@@ -112,13 +112,13 @@ impl Tally {
     /// Counts a test; returns whether all that was asked of it is so.
     fn count(&mut self, checked: &Checked) -> bool {
         let to = match (checked.verdict, &checked.failed) {
-            (Verdict::Broken, _) => &mut self.broken,
+            (Some(Verdict::Broken), _) => &mut self.broken,
             (_, Some(_)) => &mut self.failed,
-            (Verdict::Undecided, None) => &mut self.undecided,
-            (Verdict::Held, None) => &mut self.held,
+            (Some(Verdict::Held), None) => &mut self.held,
+            (Some(Verdict::Undecided) | None, None) => &mut self.undecided,
         };
         *to += 1;
-        checked.verdict == Verdict::Held && checked.failed.is_none()
+        checked.verdict == Some(Verdict::Held) && checked.failed.is_none()
     }
 
     fn status(&self) -> u8 {

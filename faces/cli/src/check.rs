@@ -153,6 +153,14 @@ pub struct Limits {
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     pub allocations: Option<String>,
 
+    /// Bytes that the program's calls of read took, from files, pipes and terminals
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub bytes_read: Option<String>,
+
+    /// Bytes that it gave to calls of write
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub bytes_written: Option<String>,
+
     /// Live bytes, when all live bytes were most, of stacks with a function that contains PATTERN (with a *: that is of
     /// its form); may be given several times
     #[arg(long, value_name = "PATTERN=BYTES")]
@@ -181,6 +189,8 @@ impl Limits {
             (Kind::SlopAtEnd, &self.slop_at_end),
             (Kind::PinnedAtEnd, &self.pinned_at_end),
             (Kind::Allocations, &self.allocations),
+            (Kind::BytesRead, &self.bytes_read),
+            (Kind::BytesWritten, &self.bytes_written),
         ];
         let given = plain
             .into_iter()
@@ -258,10 +268,11 @@ pub fn check(args: &CheckArgs) -> Result<u8> {
         say!("Names: {hint}");
     }
     Ok(match checked.verdict {
-        Verdict::Broken => 3,
+        Some(Verdict::Broken) => 3,
         _ if run.failed.is_some() => 1,
-        Verdict::Undecided if !budgets.is_empty() => 4,
-        _ => 0,
+        Some(Verdict::Undecided) => 4,
+        // Without a budget there are figures, and nothing to be decided.
+        Some(Verdict::Held) | None => 0,
     })
 }
 

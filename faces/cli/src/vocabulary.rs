@@ -25,6 +25,8 @@ const WORDS: &[(&str, &str)] = &[
     ("browser", "B,C"),
     ("budgets", "FILE"),
     ("by", "FIGURE"),
+    ("bytes-read", "LIMIT"),
+    ("bytes-written", "LIMIT"),
     ("cache", "FOLDER"),
     ("cc", ""),
     ("cgroup", "GROUP"),

@@ -118,6 +118,8 @@ impl Names {
             ended: program.ended.clone(),
             cpu_ns: program.cpu_ns,
             max_rss_bytes: program.max_rss_bytes,
+            read_bytes: program.read_bytes,
+            written_bytes: program.written_bytes,
             recorder_bytes: program.recorder_bytes,
             trace_bytes: program.trace_bytes,
             ..Program::default()

@@ -3,6 +3,7 @@
 //! ```text
 //!   /proc/PID/stat ─► Stat           status ─► About, Memory       smaps_rollup ─► Rollup
 //!             maps, smaps ─► MapLine, its figures     environ, cmdline, exe, comm ─► bytes and names
+//!             io ─► Moved
 //!   cgroup, /sys/fs/cgroup/… ─► Group ─► Figures
 //!   /proc ─► Processes: which live, whose child each is ─► belongs: below a member, or an orphan that came to the reaper
 //! ```
@@ -26,6 +27,7 @@
 mod file;
 pub mod groups;
 pub mod maps;
+pub mod moved;
 pub mod process;
 pub mod processes;
 pub mod rollup;
@@ -33,6 +35,7 @@ pub mod stat;
 pub mod status;
 
 pub use maps::{MapLine, maps};
+pub use moved::{Moved, moved};
 pub use processes::{Membership, Processes, climb, pids};
 pub use rollup::{Rollup, rollup};
 pub use stat::{Stat, stat};

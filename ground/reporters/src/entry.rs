@@ -97,6 +97,8 @@ pub const ALLOCATED: &str = "heap-allocated";
 /// The name of a row that has what is left over of a sum.
 pub const NOT_EXPLAINED: &str = "not-explained";
 
+/// The row, below zero, of what a control group's processes hold and other groups are charged for.
+pub const CHARGED_ELSEWHERE: &str = "charged-elsewhere";
 /// Returns whether a path is below `explicit`.
 pub fn is_explicit(path: &str) -> bool {
     path.strip_prefix(EXPLICIT)

@@ -10,8 +10,10 @@
 //! U1  The tree `memory` adds up to the usage, and so does `groups`: what is left over is `not-explained`, with its
 //!     sign. The kernel charges in batches and reads its counters one after the other, so a little always is.
 //! U2  Anonymous memory is by process by `Pss_Anon`: a page that n processes share counts as one n-th of each. A page
-//!     may be charged to another group than its process's (it came in by a fork, or the process has moved): then
-//!     `not-explained` below `anonymous` is not small, and may be negative.
+//!     may be charged to another group than its process's (it came in by a fork, the process has moved, or another group
+//!     read the file first). Where processes hold more than is charged here, the difference is a row below zero,
+//!     `charged-elsewhere`; where they hold less, `not-explained` has it. What is charged to this group and held by none of
+//!     its processes and what is charged elsewhere cannot be told apart: only their difference is known.
 //! U3  The number of rows has a bound, however many processes and groups there are: the largest are shown, and a row
 //!     `(others)` has the sum of the rest.
 //! U4  A process that may not be looked at is in `not-explained`; a note counts them.
@@ -23,7 +25,7 @@ use anyhow::{Context as _, Result};
 use skinflint_procfs::groups::{Figures, Group, Version};
 use skinflint_procfs::{Rollup, rollup, status};
 
-use crate::entry::{Entry, Kind, NOT_EXPLAINED, Units, component};
+use crate::entry::{CHARGED_ELSEWHERE, Entry, Kind, NOT_EXPLAINED, Units, component};
 use crate::process::{self, NoFigures};
 use crate::store::Store;
 
@@ -216,14 +218,19 @@ impl Out {
                 "Processes that hold less.",
             );
         }
-        let rest = "What its processes do not explain: pages of no process here, or, below zero, pages of its processes \
-                    that are charged to other groups.";
-        self.line(
+        let rest = "What its processes do not explain: pages that are charged to the group, and are of none of them.";
+        self.bytes(
             &format!("{path}/{NOT_EXPLAINED}"),
-            Units::Bytes,
-            less(total, sum),
+            total.saturating_sub(sum),
             rest,
         );
+        let over = less(total, sum).min(0);
+        if over < 0 {
+            let said = "Pages of its processes that are charged to other groups: libraries that another one read first, \
+                        what came in by a fork. Below zero, as this group is not charged for them.";
+            let path = format!("{path}/{CHARGED_ELSEWHERE}");
+            self.line(&path, Units::Bytes, over, said);
+        }
     }
 
     /// Adds the pages of files and of shared memory that are mapped, by process.

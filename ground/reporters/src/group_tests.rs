@@ -133,12 +133,18 @@ fn many_processes_are_few_rows_and_the_same_sum() {
     });
     let all = trees(out.lines.iter());
     let node = all[0].at("memory/anonymous").expect("it is there");
-    assert_eq!((node.amount, node.kids.len()), (1000, MOST_PROCESSES + 2));
+    assert_eq!((node.amount, node.kids.len()), (1000, MOST_PROCESSES + 3));
     let shown: i128 = (1000 - MOST_PROCESSES as i128..1000)
         .map(|at| 4096 * at)
         .sum();
     assert_eq!(
         all[0].amount("memory/anonymous/(others)"),
         4096 * 999 * 500 - shown
+    );
+    // They hold more than the 1,000 bytes that are charged: nothing is unexplained, and the sum is what is charged.
+    assert_eq!(all[0].amount("memory/anonymous/not-explained"), 0);
+    assert_eq!(
+        all[0].amount("memory/anonymous/charged-elsewhere"),
+        1000 - 4096 * 999 * 500
     );
 }

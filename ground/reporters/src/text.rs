@@ -1,9 +1,9 @@
 //! Trees as text, in the shape of about:memory.
 //!
 //! ```text
-//!   12.50 MB (100.0%) -- explicit
-//!   ├───8.00 MB (64.00%) ── caches/images [2]
-//!   └───4.50 MB (36.00%) ++ (3 tiny)
+//!   12.50 MiB (100.0%) -- explicit
+//!   ├───8.00 MiB (64.00%) ── caches/images [2]
+//!   └───4.50 MiB (36.00%) ++ (3 tiny)
 //! ```
 //!
 //! W1  Percentages are of the tree's root, which is named in its first line and is 100 %.
@@ -11,7 +11,7 @@
 //! W3  A difference has no percentages, since what grew and what shrank are not parts of one whole; tiny there is
 //!     measured against the sum of all changes, whatever their sign.
 //! W4  Nothing that is shown can drive a terminal: all text of a file, a process or an answer goes through [`plain`].
-//! W5  Figures are exact on demand; otherwise in MB of 1,048,576 bytes, as in about:memory.
+//! W5  Figures are exact on demand; otherwise in MiB, which about:memory writes as MB: everywhere here MB are 1,000,000 bytes.
 //!
 //! Not here: sums (`tree`).
 
@@ -25,7 +25,7 @@ use crate::tree::{Node, Presence, Process};
 pub struct Style {
     /// Rows below this part of their tree, in percent, become one row; 0 shows all.
     pub threshold_percent: f64,
-    /// Whether amounts are in bytes instead of MB.
+    /// Whether amounts are in bytes instead of MiB.
     pub exact: bool,
 }
 
@@ -225,11 +225,11 @@ pub fn figure(units: Units, amount: i128, exact: bool) -> String {
     match units {
         Units::Bytes if exact => format!("{} B", number(amount)),
         Units::Bytes => {
-            // Rounded half away from zero, in hundredths of an MB.
+            // Rounded half away from zero, in hundredths of a MiB.
             let hundredths = (amount.unsigned_abs() * 100 + (1 << 19)) >> 20;
             let sign = if amount < 0 { "-" } else { "" };
             let whole = number((hundredths / 100) as i128);
-            format!("{sign}{whole}.{:02} MB", hundredths % 100)
+            format!("{sign}{whole}.{:02} MiB", hundredths % 100)
         }
         Units::Count | Units::Cumulative => number(amount),
         Units::Percent => {
@@ -276,11 +276,11 @@ mod tests {
     #[test]
     fn figures() {
         for (units, amount, exact, wanted) in [
-            (Units::Bytes, 1_048_576, false, "1.00 MB"),
-            (Units::Bytes, 1_536_000_000, false, "1,464.84 MB"),
-            (Units::Bytes, -1_572_864, false, "-1.50 MB"),
-            (Units::Bytes, 5242, false, "0.00 MB"),
-            (Units::Bytes, 5243, false, "0.01 MB"),
+            (Units::Bytes, 1_048_576, false, "1.00 MiB"),
+            (Units::Bytes, 1_536_000_000, false, "1,464.84 MiB"),
+            (Units::Bytes, -1_572_864, false, "-1.50 MiB"),
+            (Units::Bytes, 5242, false, "0.00 MiB"),
+            (Units::Bytes, 5243, false, "0.01 MiB"),
             (Units::Bytes, -1_234_567, true, "-1,234,567 B"),
             (Units::Count, 999, false, "999"),
             (Units::Cumulative, 1000, false, "1,000"),

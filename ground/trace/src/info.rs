@@ -310,6 +310,11 @@ pub struct Ending {
     pub max_rss_bytes: Option<u64>,
     /// Bytes in use by the allocator's own count, right before and right after the snapshot at exit.
     pub in_use_bytes: Option<(u64, u64)>,
+    /// Bytes that calls of `read` and its kin took, those of children that it waited for included; only of a process that the
+    /// recording started.
+    pub read_bytes: Option<u64>,
+    /// Bytes given to calls of `write` and its kin, as above.
+    pub written_bytes: Option<u64>,
 }
 
 /// How a process ended.

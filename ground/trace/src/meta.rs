@@ -509,6 +509,8 @@ pub(crate) fn put_ending(out: &mut Vec<u8>, ending: &Ending) {
         let (before, after) = ending.in_use_bytes.unzip();
         put_option(out, before);
         put_option(out, after);
+        put_option(out, ending.read_bytes);
+        put_option(out, ending.written_bytes);
     });
 }
 
@@ -542,6 +544,11 @@ pub(crate) fn get_ending(from: &mut Cursor<'_>) -> Read<Ending> {
         // The allocator's own words: a program that wrote over its heap makes them nonsense, and only them.
         let is_sound = |count: u64| amount(count).is_ok();
         ending.in_use_bytes = counts.filter(|&(before, after)| is_sound(before) && is_sound(after));
+    }
+    // Since 1.6.
+    if !from.is_empty() {
+        ending.read_bytes = get_optional_amount(from)?;
+        ending.written_bytes = get_optional_amount(from)?;
     }
     Ok(ending)
 }

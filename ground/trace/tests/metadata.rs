@@ -128,6 +128,8 @@ fn ending(n: usize, exit: Exit) -> Ending {
         cpu_ns: n.is_multiple_of(2).then_some(6),
         max_rss_bytes: (n % 2 == 1).then_some(7),
         in_use_bytes: n.is_multiple_of(3).then_some((8, 9)),
+        read_bytes: n.is_multiple_of(2).then_some(10),
+        written_bytes: n.is_multiple_of(3).then_some(11),
     }
 }
 

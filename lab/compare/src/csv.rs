@@ -15,7 +15,7 @@ use crate::model::{Column, Comparison, Measure, Program, Run};
 use crate::words;
 
 /// All figures that a run may have, in this order.
-const MEASURES: [Measure; 14] = [
+const MEASURES: [Measure; 16] = [
     Measure::CpuNs,
     Measure::UserNs,
     Measure::SystemNs,
@@ -25,6 +25,8 @@ const MEASURES: [Measure; 14] = [
     Measure::MeanBytes,
     Measure::AfterFreeBytes,
     Measure::FinalBytes,
+    Measure::ReadBytes,
+    Measure::WrittenBytes,
     Measure::MinorFaults,
     Measure::LiveBytes,
     Measure::FloorPeakBytes,
@@ -105,10 +107,10 @@ mod tests {
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(lines.len(), 1 + 5 + 1 + 1, "{text}");
         let fields = lines[0].split(',').count();
-        assert_eq!(fields, 7 + 14 + 2);
+        assert_eq!(fields, 7 + 16 + 2);
         assert!(
             lines[1].starts_with(
-                "\"a,\"\"b\"\"\",program,glibc,1.2,measured,1,0,,,,,,7,,,,,,,,,100,0.0"
+                "\"a,\"\"b\"\"\",program,glibc,1.2,measured,1,0,,,,,,7,,,,,,,,,,,100,0.0"
             ),
             "{}",
             lines[1]

@@ -268,6 +268,10 @@ pub enum Measure {
     AfterFreeBytes,
     /// Median of the last tenth of the time; for a replay, its last point.
     FinalBytes,
+    /// Bytes that calls of `read` and their kin took.
+    ReadBytes,
+    /// Bytes given to calls of `write` and their kin.
+    WrittenBytes,
     /// Faults served without I/O.
     MinorFaults,
     /// For a replay: live bytes at their peak.
@@ -282,13 +286,15 @@ pub enum Measure {
 
 impl Measure {
     /// The measures that are compared and shown, in this order.
-    pub const SHOWN: [Measure; 8] = [
+    pub const SHOWN: [Measure; 10] = [
         Measure::CpuNs,
         Measure::OpNs,
         Measure::PeakBytes,
         Measure::MeanBytes,
         Measure::AfterFreeBytes,
         Measure::FinalBytes,
+        Measure::ReadBytes,
+        Measure::WrittenBytes,
         Measure::MinorFaults,
         Measure::ElapsedNs,
     ];
@@ -313,6 +319,8 @@ impl Measure {
             Measure::MeanBytes => "mean RSS",
             Measure::AfterFreeBytes => "after-free RSS",
             Measure::FinalBytes => "final RSS",
+            Measure::ReadBytes => "bytes read",
+            Measure::WrittenBytes => "bytes written",
             Measure::MinorFaults => "minor faults",
             Measure::LiveBytes => "live at its peak",
             Measure::FloorPeakBytes => "floor at the peak",
@@ -333,6 +341,8 @@ impl Measure {
             Measure::MeanBytes => "mean_bytes",
             Measure::AfterFreeBytes => "after_free_bytes",
             Measure::FinalBytes => "final_bytes",
+            Measure::ReadBytes => "read_bytes",
+            Measure::WrittenBytes => "written_bytes",
             Measure::MinorFaults => "minor_faults",
             Measure::LiveBytes => "live_bytes",
             Measure::FloorPeakBytes => "floor_peak_bytes",

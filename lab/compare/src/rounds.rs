@@ -423,6 +423,11 @@ fn figured(done: &Done, replayed: Option<Replayed>, settings: &Settings) -> Run 
         (Measure::ElapsedNs, done.elapsed.as_nanos() as f64),
         (Measure::MinorFaults, done.minor_faults as f64),
     ]);
+    // A replay makes no calls of the program's.
+    if let Some(moved) = done.moved.filter(|_| replayed.is_none()) {
+        figures.insert(Measure::ReadBytes, moved.read_bytes as f64);
+        figures.insert(Measure::WrittenBytes, moved.written_bytes as f64);
+    }
     let samples = &done.samples;
     let mut high_water_bytes = None;
     if let Some(levels) =

@@ -11,7 +11,7 @@
 //! R3  A look is planned on a fixed grid; if one was late the next keeps to the grid, and the gap is in the figures.
 //!     Samples are bounded in number, a long run is looked at more rarely; looking takes at most a tenth of a
 //!     processor, unless a look takes four intervals.
-//! R4  CPU time and faults are those that the kernel reports for the program and for what it and we waited for.
+//! R4  CPU time, faults and moved bytes are those that the kernel reports for the program and for what it and we waited for.
 //! R5  The program may not outlive this process: it gets SIGKILL when the thread that started it ends.
 //! R6  One run at a time in a process: any other child of it is taken for an orphan of the run (tree.T2).
 //!
@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use skinflint_procfs::Moved;
 
 use crate::idle::{Activity, IdleWindow};
 use crate::model::Point;
@@ -105,6 +107,8 @@ pub struct Done {
     pub system_ns: u64,
     /// Faults served without I/O.
     pub minor_faults: u64,
+    /// What calls of `read` and `write` moved; none if the kernel told it of one of the processes only in part.
+    pub moved: Option<Moved>,
     /// Memory, by milliseconds since the start.
     pub samples: Vec<Point>,
     /// The life of the process that held most at the peak, milliseconds: what comes after is the end of its wrappers.
@@ -165,6 +169,7 @@ pub fn run(job: &Job) -> io::Result<Done> {
         user_ns: usage.user_ns,
         system_ns: usage.system_ns,
         minor_faults: usage.minor_faults,
+        moved: (!usage.is_moved_unknown).then_some(usage.moved),
         samples: std::mem::take(&mut watch.samples),
         main_ended_ms: watch.main.2,
         high_water_bytes: watch.high_water_bytes,
@@ -401,6 +406,19 @@ struct Usage {
     user_ns: u64,
     system_ns: u64,
     minor_faults: u64,
+    moved: Moved,
+    /// Whether `moved` lacks that of a process.
+    is_moved_unknown: bool,
+}
+
+impl Usage {
+    /// Adds what a process moved, and the children that it waited for.
+    fn add_moved(&mut self, moved: Option<Moved>) {
+        let known = moved.unwrap_or_default();
+        self.is_moved_unknown |= moved.is_none();
+        self.moved.read_bytes += known.read_bytes;
+        self.moved.written_bytes += known.written_bytes;
+    }
 }
 
 /// Waits for a child that has ended, and returns its wait status.
@@ -412,8 +430,11 @@ fn reap(pid: u32, usage: &mut Usage) -> Option<i32> {
         // A child that SIGKILL has not ended by now hangs in the kernel: it is not waited for.
         let begun = Instant::now();
         while begun.elapsed() < ENDING {
+            // Until it is waited for.
+            let moved = has_ended(pid).then(|| skinflint_procfs::moved(pid));
             let waited = libc::wait4(pid as i32, &mut status, libc::WNOHANG, &mut used);
             if waited == pid as i32 {
+                usage.add_moved(moved.flatten());
                 let ns = |time: libc::timeval| {
                     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000
                 };
@@ -505,6 +526,24 @@ mod tests {
         let mut job = job(folder.path(), script);
         change(&mut job);
         run(&job).expect("run")
+    }
+
+    #[test]
+    fn what_calls_moved_is_counted_with_the_children() {
+        let script =
+            "dd if=/dev/zero bs=1000 count=3000 status=none | dd of=/dev/null bs=1000 status=none";
+        let idle = done("true", |_| ());
+        let busy = done(script, |_| ());
+        let (Some(idle), Some(busy)) = (idle.moved, busy.moved) else {
+            // A kernel without CONFIG_TASK_IO_ACCOUNTING.
+            assert!(!Path::new("/proc/self/io").exists());
+            return;
+        };
+        // Each of both reads and writes all of it. What else is read is libraries' heads.
+        let read = busy.read_bytes - idle.read_bytes;
+        assert!((6_000_000..6_500_000).contains(&read), "{read}");
+        let written = busy.written_bytes - idle.written_bytes;
+        assert_eq!(written, 6_000_000);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub fn write_programs(text: &mut String, outcomes: &[Outcome], shown: usize) {
     let failed = outcomes.iter().filter(|row| row.failure.is_some()).count();
     let programs = match outcomes.len() {
         1 => "1 program".to_owned(),
-        count => format!("{count} programs"),
+        many => format!("{many} programs"),
     };
     let _ = writeln!(text, "{programs}, {failed} failed");
     for row in outcomes.iter().take(shown) {
@@ -119,7 +119,11 @@ pub fn write_programs(text: &mut String, outcomes: &[Outcome], shown: usize) {
     }
     if let Some(rest @ [_, ..]) = outcomes.get(shown..) {
         let cpu: f64 = rest.iter().map(|row| row.cpu_ms).sum();
-        let _ = writeln!(text, "  {} others{cpu:>16.0} ms CPU", rest.len());
+        let others = match rest.len() {
+            1 => "1 other ".to_owned(),
+            many => format!("{many} others"),
+        };
+        let _ = writeln!(text, "  {others}{cpu:>16.0} ms CPU");
     }
 }
 
@@ -140,4 +144,36 @@ pub fn cpu_time() -> Duration {
 /// Writes a line to stderr.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "skinflint js: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_program_is_not_called_programs() {
+        let outcome = |tab, failure: Option<&str>| Outcome {
+            tab,
+            file: "a.js",
+            failure: failure.map(str::to_owned),
+            result: None,
+            cpu_ms: 2.0,
+        };
+        let told = |outcomes: &[Outcome]| {
+            let mut text = String::new();
+            write_programs(&mut text, outcomes, 1);
+            text
+        };
+        let one = told(&[outcome(1, Some("it threw"))]);
+        assert!(
+            one.starts_with("1 program, 1 failed\n  tab 1    failed "),
+            "{one}"
+        );
+        let two = told(&[outcome(1, None), outcome(2, None)]);
+        assert!(two.starts_with("2 programs, 0 failed\n"), "{two}");
+        assert!(
+            two.ends_with("  1 other                2 ms CPU\n"),
+            "{two}"
+        );
+    }
 }

@@ -30,7 +30,7 @@ from skinflint import paths
 
 LIMITS = [
     "peak_live", "peak_blocks", "peak_slop", "peak_rss", "live_at_end", "blocks_at_end", "slop_at_end", "pinned_at_end",
-    "allocations",
+    "allocations", "bytes_read", "bytes_written",
 ]
 FILES = ["baseline", "budgets"]
 _INSIDE = "SKINFLINT_PYTEST_INSIDE"

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT, SNAPSHOT_LOOK};
 use skinflint_base::sys;
+use skinflint_procfs::Moved;
 use skinflint_procfs::process::{thread_exists, thread_name};
 use skinflint_procfs::stat;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
@@ -56,6 +57,8 @@ pub struct ChildEnd {
     pub cpu_ns: Option<u64>,
     /// The high-water mark of its resident memory, in bytes, if known.
     pub max_rss_bytes: Option<u64>,
+    /// What its calls moved, those of children that it waited for included.
+    pub moved: Option<Moved>,
 }
 
 /// A message of another thread to the drain.

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   waitid (peek) ─► /proc/PID/stat of the zombie: own time, had it children? ─► wait4 ─► ChildEnd
+//!                    /proc/PID/io: what its calls moved
 //! ```
 //!
-//! E1  A figure that may be another process's (a child of the child, our own copy before its exec) is left out.
+//! E1  A figure that may be another process's (a child of the child, our own copy before its exec) is left out. Only of what its
+//!     calls moved the kernel tells the sum with the children that it waited for, and nothing else.
 //!
 //! Not here: what is done until then (record.rs).
 
@@ -46,6 +48,7 @@ pub(crate) fn poll(pid: u32) {
 /// Takes the status of a child that has ended, and the resources that it used.
 pub(crate) fn reap(pid: u32) -> ChildEnd {
     let alone = stat(pid).map(|stat| own_cpu(&stat));
+    let moved = skinflint_procfs::moved(pid);
     // SAFETY: all are ours.
     unsafe {
         let mut status = 0;
@@ -65,6 +68,7 @@ pub(crate) fn reap(pid: u32) -> ChildEnd {
                 None => None,
             },
             max_rss_bytes: own_high_water(alone, usage.ru_maxrss, ours.ru_maxrss),
+            moved,
         }
     }
 }

@@ -47,6 +47,8 @@ impl Analyzer {
             origin: notes::origin(&self.facts),
             cpu_ns: ending.and_then(|ending| ending.cpu_ns),
             max_rss_bytes: ending.and_then(|ending| ending.max_rss_bytes),
+            read_bytes: ending.and_then(|ending| ending.read_bytes),
+            written_bytes: ending.and_then(|ending| ending.written_bytes),
             recorder_bytes: ending.map_or(0, |ending| ending.recorder_bytes),
             trace_bytes: self.facts.trace_bytes,
         }

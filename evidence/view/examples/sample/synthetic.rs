@@ -115,6 +115,8 @@ fn program() -> Program {
         origin: None,
         cpu_ns: Some(71 * SECOND),
         max_rss_bytes: Some(420 * MIB),
+        read_bytes: Some(7 * MIB),
+        written_bytes: Some(MIB),
         recorder_bytes: 9 * MIB / 2,
         trace_bytes: 0,
     }

@@ -103,6 +103,25 @@ fn pinned_bytes_are_the_reports() {
 }
 
 #[test]
+fn what_calls_read_and_wrote_is_held_to_its_bytes() {
+    let bench = Bench::new();
+    let script =
+        "dd if=/dev/zero bs=1000 count=3000 status=none | dd of=/dev/null bs=1000 status=none";
+    let done = bench.record(["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    if !std::path::Path::new("/proc/self/io").exists() {
+        checked(&bench, &["--bytes-read=1TiB"], 4);
+        return;
+    }
+    // The shell waited for both; the recorder in the three writes nothing.
+    checked(&bench, &["--bytes-written=6000000"], 0);
+    let broken = checked(&bench, &["--bytes-written=5999999"], 3);
+    assert!(broken.stdout.contains("bytes-written"), "{broken:#?}");
+    checked(&bench, &["--bytes-read=7MB"], 0);
+    checked(&bench, &["--bytes-read=5999999"], 3);
+}
+
+#[test]
 fn limits_of_a_baseline_are_broken_by_what_grew() {
     let bench = Bench::new();
     recorded(&bench, "rounds");

@@ -47,7 +47,7 @@ fn each_test_is_held_to_its_own_budgets() {
             "HELD  outside: uses_it",
             // A harness of its own is one test, under its target's name.
             "HELD  whole: whole",
-            "3 tests held, 1 broken, 0 failed, 0 not decided; 2 without a budget, not run",
+            "3 tests held, 1 broken, 0 failed, 0 not decided; 3 without a budget, not run",
         ],
     );
     // Only those with a name like it; options of ours, of cargo's, and names.
@@ -87,4 +87,45 @@ fn what_is_wrong_is_told_before_a_test_runs() {
     done.says(1, &["do not build"]);
     let help = run(Command::new(SKINFLINT));
     assert_eq!(help.status.code(), Some(2));
+}
+
+/// The figure of a budget in JSON.
+#[track_caller]
+fn figure(checked: &serde_json::Value, name: &str) -> u64 {
+    let figure = &checked["figures"][name];
+    assert_eq!(figure["low"], figure["high"], "{checked}");
+    figure["low"].as_u64().expect("a figure")
+}
+
+#[test]
+fn what_the_harness_takes_to_wait_is_in_no_figure() {
+    let bench = Bench::new();
+    let held = tested(
+        &bench,
+        &["--json", "--live-at-end", "1GiB", "--lib", "--", "sleeps"],
+    );
+    assert_eq!(held.status.code(), Some(0), "{held:#?}");
+    let held: serde_json::Value = serde_json::from_str(&held.stdout).expect("JSON");
+    // The same as any other program: its waiting is in its figures.
+    let executables = std::fs::read_dir(bench.path("target/debug/deps")).expect("built");
+    let mut executables = executables.map(|entry| entry.expect("a file").path());
+    let tests = executables.find(|path| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        name.starts_with("app-") && path.extension().is_none()
+    });
+    let mut command = bench.skinflint(["record", "-o", "plain.sft", "--"]);
+    command.arg(tests.expect("the library's tests"));
+    command.args(["waited_for::the_harness_sleeps", "--exact"]);
+    command.args(["--test-threads=1", "--nocapture"]);
+    let done = run(command);
+    assert_eq!(done.status.code(), Some(0), "{done:#?}");
+    let plain = bench.tool(["check", "--json", "--live-at-end", "1GiB", "plain.sft"]);
+    let plain: serde_json::Value = serde_json::from_str(&plain.stdout).expect("JSON");
+    for name in ["allocations", "blocks-at-end", "live-at-end"] {
+        let (held, plain) = (figure(&held[0], name), figure(&plain, name));
+        assert!(held < plain, "{name}: {held} of {plain}");
+        // A few blocks: all else is in both.
+        let most = if name == "live-at-end" { 1024 } else { 8 };
+        assert!(plain - held <= most, "{name}: {held} of {plain}");
+    }
 }

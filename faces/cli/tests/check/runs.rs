@@ -82,7 +82,8 @@ fn a_planted_five_per_cent_is_found_in_a_history() {
             "-c",
             &code,
         ]);
-        assert_eq!(done.status.code(), Some(0), "{done:#?}");
+        done.says(0, &["NO BUDGET  python3", "allocations"]);
+        assert!(!done.stderr.contains("NOT DECIDED"), "{done:#?}");
     }
     let done = bench.tool(["check", "--show-history", "h.jsonl"]);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");

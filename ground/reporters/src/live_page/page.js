@@ -23,7 +23,7 @@ function figure(node) {
   if (node.units === "hundredths-of-a-percent") return (node.amount / 100).toFixed(2) + "%";
   if (node.units !== "bytes") return commas(node.amount);
   if (place("exact").checked) return commas(node.amount) + " B";
-  return (node.amount / 1048576).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) + " MB";
+  return (node.amount / 1048576).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) + " MiB";
 }
 
 // How much changes below a node: what grew and what shrank have no whole in common, so a difference has no percentages.

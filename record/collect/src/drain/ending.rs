@@ -63,6 +63,8 @@ impl Draining {
         ending.in_use_bytes = (before > 0 && after > 0).then_some((before, after));
         if let Some(child) = self.child {
             ending.cpu_ns = child.cpu_ns.or(ending.cpu_ns);
+            ending.read_bytes = child.moved.map(|moved| moved.read_bytes);
+            ending.written_bytes = child.moved.map(|moved| moved.written_bytes);
             // The kernel's figure for a child is of all programs that it was, one after another; ours is of this one.
             let origin = self.process.info.origin.as_ref();
             let was_other = origin.is_some_and(|origin| origin.how == OriginKind::Exec);
