@@ -602,6 +602,69 @@ fn a_rate_that_changes_biases_nothing() {
     });
 }
 
+/// A thread's next point was drawn at the rate of before: the block that it meets counts by that one.
+#[test]
+fn a_point_of_another_rate_counts_by_that_rate() {
+    alone("a_point_of_another_rate_counts_by_that_rate", || {
+        const BEFORE: usize = 256 << 10;
+        begin(41, BEFORE);
+        let threads: Vec<_> = (0..64)
+            .map(|seed| {
+                let (go, wait) = std::sync::mpsc::channel::<()>();
+                let (ready, begun) = std::sync::mpsc::channel::<()>();
+                let thread = std::thread::spawn(move || {
+                    alloc::reseed(2_000 + seed, 1);
+                    // SAFETY: freed at once: it draws the first point.
+                    unsafe { alloc::free(alloc::malloc(1)) };
+                    ready.send(()).expect("it waits");
+                    wait.recv().expect("it says so");
+                    (0..40).map(|_| site::<2>(2_000) as usize).collect()
+                });
+                begun.recv().expect("it begins");
+                (go, thread)
+            })
+            .collect();
+        profile::set_rate(4 << 10).expect("a rate");
+        let mut blocks: Vec<usize> = Vec::new();
+        for (go, thread) in threads {
+            go.send(()).expect("it waits");
+            let mut of_thread: Vec<usize> = thread.join().expect("no panic");
+            blocks.append(&mut of_thread);
+        }
+        let truth = (blocks.len() * 2_000) as f64;
+        let z = (read(What::InUse).first.bytes as f64 - truth) / (truth * BEFORE as f64).sqrt();
+        assert!(z.abs() < 3.0, "{z}");
+        for block in blocks {
+            // SAFETY: live blocks of threads that have ended, freed once each.
+            unsafe { alloc::free(block as *mut u8) };
+        }
+        assert_eq!(read(What::InUse).first.bytes, 0);
+    });
+}
+
+/// A small block of twenty times the rate is a sample for all but certain, and known to the byte where it stays.
+#[test]
+fn a_small_block_that_stays_has_its_new_size() {
+    alone("a_small_block_that_stays_has_its_new_size", || {
+        begin(43, 1 << 10);
+        let block = site::<3>(20_000);
+        assert_eq!(read(What::InUse).first.bytes, 20_000);
+        for n in [19_000, 20_100, 12_000] {
+            // SAFETY: a live block.
+            assert_eq!(unsafe { alloc::realloc(block, n) }, block);
+            let now = read(What::InUse).first;
+            assert_eq!((now.bytes, now.all_bytes), (n as u64, 20_000));
+        }
+        // SAFETY: as above; it moves.
+        let moved = unsafe { alloc::realloc(block, 30_000) };
+        assert_ne!(moved, block);
+        assert_eq!(read(What::InUse).first.bytes, 30_000);
+        // SAFETY: a live block.
+        unsafe { alloc::free(moved) };
+        assert_eq!(read(What::InUse).first.bytes, 0);
+    });
+}
+
 /// More samples than there are places for: the rate doubles, and the figures stay right.
 #[test]
 fn a_full_table_doubles_the_rate() {
