@@ -231,7 +231,7 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings && \
 	$(CARGO) clippy --locked -p skinflint-gc -p skinflint-free-lists --no-default-features -- -D warnings; \
 	else echo "clippy is not installed: lints not checked" >&2; fi
-	@for features in "" harden stacks fit; do \
+	@for features in "" harden stacks fit profile; do \
 	  $(CARGO) check --quiet --locked -p skinflint-alloc --no-default-features --features "$$features" || exit 1; \
 	done
 	$(CARGO) run --quiet --locked --package xtask -- tidy

@@ -103,6 +103,23 @@ int skinflint_set_reserve(size_t bytes);
 #define SKINFLINT_LARGE_TOO 2
 long skinflint_cool(int how);
 
+/*
+ * A sampled heap profile: what stacks hold, and have asked for, as estimates that are right on average. Also
+ * SKINFLINT_PROFILE=on, from the start. One block is noted for each `bytes` requested on average (512 KiB; 1 KiB to 1 GiB),
+ * with its stack, from start() to stop(); blocks that were noted stay known until they are freed.
+ *
+ * start: 1 if the profile is kept, 0 if it cannot be (SKINFLINT_HARDEN, no memory). set_rate: 1, or 0 if there is no such rate.
+ * write: writes the text form that pprof and jeprof read to a file descriptor, of what is in use now or was at the peak;
+ * 0, or an error's number: ENODATA (no profile was begun), EINVAL, and those of write(2), after which the file is cut off.
+ * Thread-safe; not for signal handlers. write takes a few milliseconds, in which other threads may allocate.
+ */
+#define SKINFLINT_PROFILE_IN_USE 0
+#define SKINFLINT_PROFILE_PEAK 1
+int skinflint_profile_start(void);
+void skinflint_profile_stop(void);
+int skinflint_profile_set_rate(size_t bytes);
+int skinflint_profile_write(int file, int what);
+
 /* How bad it is. */
 #define SKINFLINT_PRESSURE_NEAR 1     /* the memory cgroup's limit is near; nothing has failed */
 #define SKINFLINT_PRESSURE_RESERVE 2  /* the system refused, and the reserve was released */

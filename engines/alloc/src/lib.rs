@@ -8,8 +8,8 @@
 //!   mechanism   range and page map, classes, bits, spans, heaps' records and lists, locks, frees by other threads
 //! ```
 //!
-//! Hardening, stacks in its reports and fit profiles are features, `harden`, `stacks` and `fit`, all of them on by
-//! default: a program that reads the environment ([`options::begin`]) then understands what `libskinflint.so`
+//! Hardening, stacks in its reports, fit profiles and heap profiles are features, `harden`, `stacks`, `fit` and `profile`, all
+//! of them on by default: a program that reads the environment ([`options::begin`]) then understands what `libskinflint.so`
 //! understands, and they cost no instruction while they are off. Without one of them the code is smaller, and a setting
 //! that asks for it is answered by a line on stderr.
 //!
@@ -21,7 +21,12 @@
 #![cfg(not(loom))]
 // What a feature that is absent would have used is dead then, and only then.
 #![cfg_attr(
-    not(all(feature = "harden", feature = "stacks", feature = "fit")),
+    not(all(
+        feature = "harden",
+        feature = "stacks",
+        feature = "fit",
+        feature = "profile"
+    )),
     allow(dead_code)
 )]
 
@@ -43,6 +48,8 @@ pub use heaps::{fork, neighbour};
 pub use services::cold;
 #[cfg(feature = "fit")]
 pub use services::fit;
+#[cfg(feature = "profile")]
+pub use services::profile;
 pub use services::purger::{allow as allow_purger, come_back, leave};
 pub use services::reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
 pub use services::rights::{filtered, filtering, has_the_first_threads_rights};

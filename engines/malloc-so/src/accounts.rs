@@ -20,36 +20,61 @@ use skinflint_alloc::Tenant;
 use skinflint_alloc::stats::{Snapshot, snapshot};
 use skinflint_base::sys;
 
-/// Bytes for the name of the file of figures.
+/// Bytes for the name of a file.
 const NAME: usize = 1024;
 /// Bytes for a text on its way out, which is written when they are full.
 const OUT: usize = 4096;
 
-struct Name(UnsafeCell<[u8; NAME]>);
+/// A file's name from the environment, which the program may change meanwhile.
+pub struct Name(UnsafeCell<[u8; NAME]>);
 // SAFETY: written by `remember`, before there are threads, and read at the end.
 unsafe impl Sync for Name {}
 
-/// The value of SKINFLINT_STATS: the program may change its environment meanwhile.
-static WHERE: Name = Name(UnsafeCell::new([0; NAME]));
+impl Name {
+    /// Creates an empty name.
+    pub const fn new() -> Name {
+        Name(UnsafeCell::new([0; NAME]))
+    }
+
+    /// Notes a variable's value: a C string or null.
+    ///
+    /// # Safety
+    /// To be called once, before there are threads.
+    pub unsafe fn remember(&self, value: *const c_char) {
+        if value.is_null() {
+            return;
+        }
+        // SAFETY: as the caller promises; a C string ends with zero.
+        unsafe {
+            let name = &mut *self.0.get();
+            for (at, to) in name.iter_mut().enumerate().take(NAME - 1) {
+                *to = *value.add(at) as u8;
+                if *to == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Returns the name; empty if there is none.
+    pub fn get(&self) -> &[u8] {
+        // SAFETY: written before there were threads.
+        let name = unsafe { &*self.0.get() };
+        let length = name.iter().position(|&b| b == 0).unwrap_or(0);
+        name.get(..length).unwrap_or(&[])
+    }
+}
+
+/// The value of SKINFLINT_STATS.
+static WHERE: Name = Name::new();
 
 /// Notes where the figures go at the end. `value`: a C string or null; empty, or 0, means nowhere.
 ///
 /// # Safety
 /// To be called once, before there are threads.
 pub unsafe fn remember(value: *const c_char) {
-    if value.is_null() {
-        return;
-    }
-    // SAFETY: as the caller promises; a C string ends with zero.
-    unsafe {
-        let name = &mut *WHERE.0.get();
-        for (at, to) in name.iter_mut().enumerate().take(NAME - 1) {
-            *to = *value.add(at) as u8;
-            if *to == 0 {
-                break;
-            }
-        }
-    }
+    // SAFETY: as the caller promises.
+    unsafe { WHERE.remember(value) };
 }
 
 /// Bytes on their way to a file.
@@ -57,6 +82,8 @@ pub struct Out {
     file: i32,
     room: [u8; OUT],
     used: usize,
+    /// The kernel's number of the first failure; 0: all was written.
+    pub failure: i32,
 }
 
 impl Out {
@@ -66,6 +93,7 @@ impl Out {
             file,
             room: [0; OUT],
             used: 0,
+            failure: 0,
         }
     }
 
@@ -102,6 +130,9 @@ impl Out {
                 continue;
             }
             if done <= 0 {
+                if self.failure == 0 {
+                    self.failure = (-done) as i32;
+                }
                 break;
             }
             rest = rest.get(done as usize..).unwrap_or(&[]);
@@ -113,10 +144,7 @@ impl Out {
 /// Writes the figures to where SKINFLINT_STATS says, if anywhere: 1 is stderr, any other value a file's name.
 #[unsafe(link_section = ".text.skinflint_first")]
 pub fn at_exit() {
-    // SAFETY: written before there were threads.
-    let name = unsafe { &*WHERE.0.get() };
-    let length = name.iter().position(|&b| b == 0).unwrap_or(0);
-    match name.get(..length).unwrap_or(&[]) {
+    match WHERE.get() {
         b"" | b"0" => (),
         name => write_to(name),
     }
@@ -150,8 +178,11 @@ fn write_to(name: &[u8]) {
     }
 }
 
-/// Opens a file to append to, with the process's id for `%p`.
-fn open(name: &[u8]) -> Option<i32> {
+/// A file's name, closed by a zero.
+pub type Path = [u8; NAME + 32];
+
+/// Returns a file's name with the process's id for `%p`, and an ending.
+pub fn path_of(name: &[u8], ending: &[u8]) -> Path {
     let mut path = [0u8; NAME + 32];
     let mut used = 0;
     let mut put = |bytes: &[u8]| {
@@ -186,7 +217,21 @@ fn open(name: &[u8]) -> Option<i32> {
             put(&[first]);
         }
     }
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    put(ending);
+    path
+}
+
+/// Opens a file to append to, with the process's id for `%p`.
+fn open(name: &[u8]) -> Option<i32> {
+    open_for(&path_of(name, b""), libc::O_APPEND).ok()
+}
+
+/// Opens a file for writing, which is made if it is not there.
+///
+/// # Errors
+/// The kernel's number.
+pub fn open_for(path: &Path, how: c_int) -> Result<i32, i32> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | how | libc::O_CLOEXEC;
     // SAFETY: the path is closed by a zero.
     let file = unsafe {
         let args = [
@@ -199,7 +244,11 @@ fn open(name: &[u8]) -> Option<i32> {
         ];
         sys::syscall(libc::SYS_openat, args)
     };
-    (!sys::is_error(file)).then_some(file as i32)
+    if sys::is_error(file) {
+        Err(-file as i32)
+    } else {
+        Ok(file as i32)
+    }
 }
 
 /// `skinflint_stats_json`: writes the figures as JSON, cut to the buffer and closed with a zero; returns the length of

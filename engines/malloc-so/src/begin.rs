@@ -19,7 +19,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc as alloc;
 use skinflint_base::env;
 
-use crate::{accounts, endpoint, plugins, rights};
+use crate::{accounts, endpoint, plugins, profile, rights};
 
 type Handler = unsafe extern "C" fn();
 
@@ -47,6 +47,8 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
     unsafe { alloc::options::begin_with(envp, Some(plugins::behind)) };
     // SAFETY: as above; the value is a C string.
     unsafe { accounts::remember(variable(envp, env::STATS.name().as_bytes())) };
+    // SAFETY: as above.
+    unsafe { profile::remember(variable(envp, env::PROFILE_FILE.name().as_bytes())) };
     // SAFETY: as above.
     unsafe {
         endpoint::remember(
@@ -95,6 +97,7 @@ unsafe fn variable(envp: *const *const c_char, name: &[u8]) -> *const c_char {
 unsafe extern "C" fn end() {
     endpoint::close();
     accounts::at_exit();
+    profile::at_exit();
     alloc::check::say();
     alloc::last_look();
 }

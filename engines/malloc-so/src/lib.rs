@@ -33,6 +33,7 @@ mod endpoint;
 mod family;
 mod operators;
 mod plugins;
+mod profile;
 mod reports;
 mod rights;
 mod text;

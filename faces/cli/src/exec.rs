@@ -12,7 +12,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +28,7 @@ Examples:
   skinflint exec -- redis-server
   skinflint exec --stats -- python3 service.py
   skinflint record -- skinflint exec -- ./server    # recorded, on our allocator
+  skinflint exec --profile -- ./server              # which stacks hold memory, for pprof
   SKINFLINT_HARDEN=1 skinflint exec -- ./server     # guarded samples, for use in production
 
 The program takes the place of this one: process id, signals and exit status are its own.
@@ -61,6 +62,16 @@ pub struct ExecArgs {
     #[arg(long)]
     pub memory: bool,
 
+    /// Keep a sampled heap profile of each process, one sample in so many requested bytes (1K to 1G), and write it when the
+    /// process ends, for `pprof` and others
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "512K")]
+    pub profile: Option<String>,
+
+    /// Where the profiles go: FILE, and FILE.peak for what was in use at the peak; %p is the process's id
+    /// [default: skinflint.%p.heap]
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub profile_file: Option<PathBuf>,
+
     /// The program and its arguments: all that follows, so our own options come before it
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -92,7 +103,51 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     if args.memory {
         command.env(env::MEMORY.name(), "on");
     }
+    if let Some(rate) = &args.profile {
+        if preflight::ends_past_libc(&found) {
+            eprintln!(
+                "skinflint: {}: Go's runtime ends it by a system call of its own, so no profile comes at its end",
+                program.to_string_lossy()
+            );
+        }
+        command.env(env::PROFILE.name(), "on");
+        command.env(env::PROFILE_RATE.name(), checked_rate(rate)?);
+        command.env(
+            env::PROFILE_FILE.name(),
+            profile_file(args.profile_file.as_deref())?,
+        );
+    }
     carried::hand_on().context("the allocator's library cannot be handed on")?;
     let error = command.exec();
     Err(preflight::Unstartable::refused(program, &error))
+}
+
+/// Returns the rate as it was given, if the allocator will take it.
+fn checked_rate(rate: &str) -> Result<&str> {
+    let (digits, unit) = match rate.as_bytes().last() {
+        Some(b'K' | b'k') => (&rate[..rate.len() - 1], 1u64 << 10),
+        Some(b'M' | b'm') => (&rate[..rate.len() - 1], 1 << 20),
+        Some(b'G' | b'g') => (&rate[..rate.len() - 1], 1 << 30),
+        _ => (rate, 1),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    match bytes {
+        Some(bytes) if (1 << 10..=1 << 30).contains(&bytes) && !digits.starts_with('+') => Ok(rate),
+        _ => bail!("--profile={rate}: not {}", env::PROFILE_RATE.values),
+    }
+}
+
+/// Returns where the profiles go: a whole path, since the program may change its folder before it ends.
+fn profile_file(given: Option<&Path>) -> Result<PathBuf> {
+    let file = given.unwrap_or(Path::new("skinflint.%p.heap"));
+    let file = std::path::absolute(file).with_context(|| format!("{}", file.display()))?;
+    match file.parent() {
+        Some(folder) if !folder.is_dir() => {
+            bail!(
+                "{}: there is no such folder for the profile",
+                folder.display()
+            )
+        }
+        _ => Ok(file),
+    }
 }

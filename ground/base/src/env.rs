@@ -185,6 +185,33 @@ pub const FIT: Variable = Variable {
     default: "none",
 };
 
+/// Whether a sampled heap profile is kept.
+pub const PROFILE: Variable = Variable {
+    name_z: b"SKINFLINT_PROFILE\0",
+    reader: Reader::Allocator,
+    meaning: "whether a sampled heap profile is kept from the start; set to on by `skinflint exec --profile`",
+    values: "on or off",
+    default: "off",
+};
+
+/// The mean distance of the profile's samples.
+pub const PROFILE_RATE: Variable = Variable {
+    name_z: b"SKINFLINT_PROFILE_RATE\0",
+    reader: Reader::Allocator,
+    meaning: "with a profile: requested bytes between two samples, on average",
+    values: "a number of bytes from 1K to 1G, optionally with K, M or G",
+    default: "512K",
+};
+
+/// Where the profile goes when the program ends.
+pub const PROFILE_FILE: Variable = Variable {
+    name_z: b"SKINFLINT_PROFILE_FILE\0",
+    reader: Reader::Allocator,
+    meaning: "with a profile: file in which it is written when the program ends, and the same with .peak for what was in use at the peak (%p is the process id)",
+    values: "a path",
+    default: "none: the program asks for it (skinflint_profile_write)",
+};
+
 /// Memory that is held back for when the system refuses more.
 pub const RESERVE: Variable = Variable {
     name_z: b"SKINFLINT_RESERVE\0",
@@ -274,6 +301,9 @@ pub const ALL: &[Variable] = &[
     THP,
     MESH,
     FIT,
+    PROFILE,
+    PROFILE_RATE,
+    PROFILE_FILE,
     RESERVE,
     RESERVE_CHILDREN,
     MEMORY,

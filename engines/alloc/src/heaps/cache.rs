@@ -34,7 +34,7 @@ static ANY: AtomicU32 = AtomicU32::new(0);
 
 /// Takes a block of `n` bytes, at most [`BYTES_MAX`], from the runs that this thread's heap keeps. `None`: it has none of
 /// that length, nor of up to an eighth more.
-#[inline]
+#[inline(always)]
 pub fn take(heap: &Heap, n: usize) -> Option<*mut u8> {
     let (offset, _) = heap.kept.take(n.div_ceil(PAGE).max(1) as u32)?;
     let large = at::<Large>(offset);

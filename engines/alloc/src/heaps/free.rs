@@ -28,7 +28,7 @@ use crate::mechanism::map::{descriptor, descriptor_from};
 use crate::mechanism::range::{FAST_LIMIT, base, limit, meta_and_distance};
 use crate::mechanism::remote::{self, Note};
 use crate::mechanism::section;
-use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, OWNER_AT, Span};
+use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SAMPLED, KIND_SMALL, OWNER_AT, Span};
 
 /// Frees a block. Null is allowed. Cost for a small block of this thread: 39 instructions, with a dozen loads and five
 /// stores among them and no locked instruction (callgrind, `pair48`, 2026-11-26).
@@ -224,12 +224,28 @@ pub unsafe fn free_checked(p: *mut u8) {
 /// Frees a block of another heap, or a large one; reports any other address.
 #[inline(never)]
 unsafe fn free_other(p: *mut u8, span: &Span) {
-    // ORDER: the kind of a live block's descriptor does not change.
+    // ORDER: the kind of a live block's descriptor does not change, but from KIND_SMALL to KIND_SAMPLED.
     match span.kind.load(Ordering::Relaxed) {
         // SAFETY: as for `free`.
         KIND_SMALL => unsafe { free_remote(p, span) },
         // SAFETY: as for `free`.
         KIND_LARGE => unsafe { large::free(p) },
+        // SAFETY: as for `free`.
+        kind => unsafe { free_rare(p, span, kind) },
+    }
+}
+
+/// Frees a block of the heap of samples while a profile is kept; reports an address of any other kind. The profile hears of
+/// it first: afterwards another thread may have the address.
+#[cold]
+#[inline(never)]
+unsafe fn free_rare(p: *mut u8, span: &Span, kind: u8) {
+    match kind {
+        KIND_SAMPLED => {
+            (slow::paths().profile.freed)(p);
+            // SAFETY: as for `free`.
+            unsafe { free_remote(p, span) };
+        }
         KIND_CACHED => fault::report(Fault::Double, p),
         _ => fault::report(Fault::Unknown, p),
     }
@@ -240,6 +256,7 @@ pub static NOTIFYING: AtomicU32 = AtomicU32::new(0);
 
 /// Frees a block of another thread's heap, or of a heap without a thread, or from a thread without a heap. Cost: one
 /// locked instruction, and two more for the first such free since the owner last looked.
+#[inline(always)]
 unsafe fn free_remote(p: *mut u8, span: &Span) {
     let Some(slot) = span.slot_at(p as usize) else {
         return misaligned(p);

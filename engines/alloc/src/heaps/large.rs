@@ -21,7 +21,9 @@ use skinflint_pages::{OWNER_NONE, PAGE};
 use super::fault::{self, Fault};
 use super::pool::with_pool;
 pub use super::runs::Large;
-use super::runs::{DISPLACED, count_block, count_pages, defer, give, give_clean, page_of};
+use super::runs::{
+    DISPLACED, RAISED, SAMPLED, count_block, count_pages, defer, give, give_clean, page_of,
+};
 use super::tls::who;
 use super::{cache, hints, nodes, runs, slow, tls};
 use crate::mechanism::heap::Heap;
@@ -54,7 +56,7 @@ pub fn malloc(n: usize, align: usize) -> (*mut u8, bool) {
 }
 
 /// Returns a block of `n` bytes at a multiple of `align` of those that this thread's heap keeps; `None`: it has none.
-#[inline]
+#[inline(always)]
 pub fn take_kept(heap: &Heap, n: usize, align: usize) -> Option<*mut u8> {
     if n <= cache::BYTES_MAX && align <= PAGE {
         cache::take(heap, n)
@@ -64,6 +66,7 @@ pub fn take_kept(heap: &Heap, n: usize, align: usize) -> Option<*mut u8> {
 }
 
 /// Does what [`malloc`] does, without a look at what the heap keeps.
+#[inline(always)]
 pub fn malloc_new(n: usize, align: usize) -> (*mut u8, bool) {
     let who = who();
     publish_kept();
@@ -109,7 +112,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
             (*large).lead = 0;
             (*large).requested.store(n, Ordering::Relaxed); // ORDER: a statistic
             (*large).slack = 0;
-            (*large).raised = u8::from(raised);
+            (*large).marks = if raised { RAISED } else { 0 };
             (*large).held.store(0, Ordering::Relaxed); // ORDER: published below
             (*large).owner.store(OWNER_NONE, Ordering::Relaxed); // ORDER: published below
             (*large).kind.store(KIND_LARGE, Ordering::Relaxed); // ORDER: published below
@@ -125,6 +128,7 @@ pub fn malloc_as(who: Who, n: usize, align: usize) -> (*mut u8, bool) {
 ///
 /// # Safety
 /// `p` is in HEAP.
+#[inline(always)]
 pub unsafe fn find(p: *mut u8) -> Option<*mut Large> {
     // SAFETY: as the caller promises.
     let offset = publish::found(unsafe { map_entry(p as usize - base()) });
@@ -146,7 +150,7 @@ pub unsafe fn free(p: *mut u8) {
     unsafe {
         if let Some(large) = find(p)
             && (*large).tenant == 0
-            && ((*large).raised != 0 && settle(large) || cache::keep(large))
+            && ((*large).marks != 0 && settle(large) || cache::keep(large))
         {
             return;
         }
@@ -154,8 +158,8 @@ pub unsafe fn free(p: *mut u8) {
     }
 }
 
-/// Gives up a block that raised the most pages in use, if the program touched a part of it only. `false`: it is as it
-/// was, and is not asked about again.
+/// Handles the marks of a block that is freed: tells the profile of a sample, and gives up a block that raised the most pages
+/// in use, if the program touched a part of it only. `false`: it is as it was, without marks.
 ///
 /// # Safety
 /// A live block of the caller's and of no tenant's, which nothing uses any more.
@@ -163,7 +167,13 @@ pub unsafe fn free(p: *mut u8) {
 unsafe fn settle(large: *mut Large) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
-        (*large).raised = 0;
+        let marks = core::mem::take(&mut (*large).marks);
+        if marks & SAMPLED != 0 {
+            (slow::paths().profile.freed)((*large).start as *mut u8);
+        }
+        if marks & RAISED == 0 {
+            return false;
+        }
         if (*large).displaced != 0 || (*large).lead != 0 || slow::hardening().is_some() {
             return false;
         }

@@ -19,14 +19,14 @@ use super::fault::{self, Fault};
 use super::free::free;
 use super::large::Large;
 use super::pool::POOL_LOCK;
-use super::{emergency, large, neighbour, requests, slow, thread, tls};
+use super::{emergency, large, neighbour, profiled, requests, slow, thread, tls};
 use crate::mechanism::branch::branch;
 use crate::mechanism::class::{self, SLICES, SMALL_MAX};
 use crate::mechanism::grown::MOVES_MAX;
 use crate::mechanism::heap::{BUDGET_AT, Heap};
 use crate::mechanism::map::{descriptor, descriptor_from};
 use crate::mechanism::range::{self, base, fast_limit, limit, meta_and_distance};
-use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, Span};
+use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SAMPLED, KIND_SMALL, Span};
 
 /// Allocates `n` bytes. Cost for a small size: 24 instructions, with eleven loads and four stores among them and no
 /// locked instruction (callgrind, `pair48`, 2026-11-25).
@@ -119,9 +119,7 @@ pub unsafe extern "C" fn malloc_sampled(n: usize, heap: *mut Heap) -> *mut u8 {
         });
     }
     // SAFETY: a thread's heap stays (pool.G4).
-    if (slow::paths().sample)(unsafe { &*heap })
-        && let Some(block) = (slow::paths().sampled_block)(n)
-    {
+    if let Some(block) = (slow::paths().sampled)(unsafe { &*heap }, n) {
         return block;
     }
     // SAFETY: the heap is this thread's.
@@ -226,11 +224,40 @@ pub fn malloc_large(n: usize, align: usize) -> (*mut u8, bool) {
         let this = unsafe { &*heap };
         requests::count(this, n);
     }
-    if let Some(hardening) = slow::hardening()
-        && let Some(made) = (hardening.malloc_large)(n, align)
+    if slow::watched()
+        && let Some(made) = malloc_large_watched(n, align)
     {
         return made;
     }
+    // SAFETY: the heap is this thread's, unless it stands for one that ends.
+    unsafe { malloc_large_from(heap, ended, n, align) }
+}
+
+/// Allocates a large block where the hardening or a profile is on. `None`: it goes without guards.
+#[cold]
+#[inline(never)]
+fn malloc_large_watched(n: usize, align: usize) -> Option<(*mut u8, bool)> {
+    if let Some(hardening) = slow::hardening() {
+        return (hardening.malloc_large)(n, align);
+    }
+    let heap = tls::get();
+    // SAFETY: as for the caller, which has seen to it that there is a heap.
+    let made = unsafe { malloc_large_from(heap, tls::is_ended(heap), n, align) };
+    profiled::large(made.0, n);
+    Some(made)
+}
+
+/// Allocates a large block that is counted.
+///
+/// # Safety
+/// The heap is this thread's, unless `ended`.
+#[inline(always)]
+unsafe fn malloc_large_from(
+    heap: *mut Heap,
+    ended: bool,
+    n: usize,
+    align: usize,
+) -> (*mut u8, bool) {
     // SAFETY: a thread's heap stays (pool.G4).
     if !ended && let Some(block) = unsafe { large::take_kept(&*heap, n, align) } {
         slow::look();
@@ -304,8 +331,8 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     if n > isize::MAX as usize || align > isize::MAX as usize {
         return fail();
     }
-    if let Some(hardening) = slow::hardening()
-        && let Some(block) = (hardening.memalign)(align, n.max(1))
+    if slow::watched()
+        && let Some(block) = memalign_watched(align, n)
     {
         return block;
     }
@@ -331,6 +358,23 @@ pub unsafe fn memalign(align: usize, n: usize) -> *mut u8 {
     malloc_large(n.max(1), align).0
 }
 
+/// Allocates at an alignment where the hardening or a profile is on. `None`: that makes no difference to this request.
+#[cold]
+#[inline(never)]
+fn memalign_watched(align: usize, n: usize) -> Option<*mut u8> {
+    if let Some(hardening) = slow::hardening() {
+        return (hardening.memalign)(align, n.max(1));
+    }
+    let rounded = n.max(1).next_multiple_of(align);
+    let heap = tls::get();
+    if !(32..=4096).contains(&align) || rounded > SMALL_MAX || heap.is_null() || tls::is_ended(heap)
+    {
+        return None;
+    }
+    // SAFETY: a thread's heap stays (pool.G4).
+    (slow::paths().profile.aligned)(unsafe { &*heap }, n, rounded)
+}
+
 /// A descriptor that may be asked about a block.
 enum Block {
     Small(&'static Span),
@@ -349,7 +393,7 @@ fn find(p: *mut u8) -> Block {
         let span = &*descriptor(distance);
         // ORDER: the kind of a live block's descriptor does not change.
         match span.kind.load(Ordering::Relaxed) {
-            KIND_SMALL => Block::Small(span),
+            KIND_SMALL | KIND_SAMPLED => Block::Small(span),
             KIND_LARGE => large::find(p).map_or(Block::Unknown, Block::Large),
             _ => Block::Unknown,
         }
@@ -369,7 +413,7 @@ pub fn resize_fault(p: *mut u8) -> Option<Fault> {
     let span = unsafe { &*descriptor(distance) };
     // ORDER: the kind of a live block's descriptor does not change.
     match span.kind.load(Ordering::Relaxed) {
-        KIND_SMALL => small_fault(span, p),
+        KIND_SMALL | KIND_SAMPLED => small_fault(span, p),
         // SAFETY: below the limit.
         KIND_LARGE if unsafe { large::find(p) }.is_some() => None,
         KIND_LARGE => Some(Fault::ResizeInside),
@@ -478,6 +522,11 @@ unsafe fn realloc_unusual(p: *mut u8, n: usize) -> *mut u8 {
         }
         let have = match find(p) {
             Block::Small(span) => match small_fault(span, p) {
+                // Other small blocks come here only if they do not stay.
+                None if n <= span.size() && stays(span.size(), n) && n > 0 => {
+                    profiled::stayed(p, n);
+                    return p;
+                }
                 None => span.size(),
                 Some(_) if n == 0 => 0,
                 Some(fault) => return refuse(p, fault),
@@ -485,6 +534,7 @@ unsafe fn realloc_unusual(p: *mut u8, n: usize) -> *mut u8 {
             Block::Large(large) if n == 0 || n > isize::MAX as usize => {
                 (*large).pages as usize * 4096
             }
+            Block::Large(large) if slow::profiled() => return realloc_large_profiled(large, p, n),
             Block::Large(large) => return realloc_large(large, p, n),
             Block::Unknown if n == 0 || n > isize::MAX as usize => 0,
             Block::Unknown if emergency::holds(p as usize) => emergency::size(p),
@@ -581,6 +631,29 @@ unsafe fn move_block(p: *mut u8, have: usize, n: usize) -> *mut u8 {
     }
 }
 
+/// Does what [`realloc_large`] does, and tells the profile.
+#[cold]
+#[inline(never)]
+unsafe fn realloc_large_profiled(large: *mut Large, p: *mut u8, n: usize) -> *mut u8 {
+    // SAFETY: as for `realloc`.
+    unsafe {
+        let have = (*large).pages as usize * 4096;
+        let sample = profiled::begin(large);
+        let new = realloc_large(large, p, n);
+        if new.is_null() {
+            profiled::cancel(sample, p);
+        } else if new == p {
+            let same = (*large).pages as usize * 4096 == have;
+            profiled::end(sample, p, n, same);
+        } else if n > SMALL_MAX && n >= have {
+            // What is moved otherwise comes from malloc, which has told.
+            profiled::end(None, new, n, false);
+        }
+        new
+    }
+}
+
+#[inline(always)]
 unsafe fn realloc_large(large: *mut Large, p: *mut u8, n: usize) -> *mut u8 {
     // SAFETY: as for `realloc`.
     unsafe {

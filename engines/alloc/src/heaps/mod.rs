@@ -28,6 +28,7 @@ pub mod neighbour;
 pub mod nodes;
 pub mod pool;
 pub mod private;
+mod profiled;
 mod refill;
 pub mod requests;
 pub mod retire;

@@ -32,8 +32,8 @@ pub struct Large {
     pub displaced: u8,
     /// Not 0: the block is given up, and not given back yet (`harden::guard`).
     pub held: AtomicU8,
-    /// Not 0: the pages in use reached a new maximum with it, and its first free asks what it touched (`services::sparse`).
-    pub raised: u8,
+    /// What its free has to do besides: [`RAISED`], [`SAMPLED`].
+    pub marks: u8,
     /// Offset of the tenant's heap, or 0.
     pub tenant: u32,
     /// Next block of the tenant.
@@ -53,6 +53,11 @@ pub struct Large {
 const _: () = assert!(core::mem::size_of::<Large>() == 64);
 const _: () = assert!(core::mem::offset_of!(Large, owner) == 16);
 const _: () = assert!(core::mem::offset_of!(Large, kind) == 20);
+
+/// The pages in use reached a new maximum with it, and its first free asks what it touched (`services::sparse`).
+pub const RAISED: u8 = 1;
+/// It is a sample of the profile (`services::profile`).
+pub const SAMPLED: u8 = 2;
 
 static DEFERRED: AtomicU32 = AtomicU32::new(0);
 

@@ -19,8 +19,11 @@ use skinflint_base::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Who;
 
-/// Checks of a hardened process; not 0: every malloc goes the slow way.
+/// Checks of a hardened process: if there are any, every malloc goes the slow way. Or [`PROFILED`], alone: both are asked about
+/// at once where a large block is made, so that neither costs anything while it is off.
 pub static HARDENED: AtomicU32 = AtomicU32::new(0);
+/// There are books of a profile (`services::profile`).
+pub const PROFILED: u32 = 1 << 31;
 /// Level of the checks of invariants; 0: there are none.
 pub static CHECKED: AtomicU32 = AtomicU32::new(0);
 /// Whether anything would be done if a limit of memory came near.
@@ -48,10 +51,10 @@ pub struct Paths {
     pub out_of_memory: fn(usize, &mut u32) -> bool,
     /// Checks the invariants if that is due; no lock is held.
     pub check: fn(),
-    /// Handles a budget that is used up. `true`: the request is a sample.
-    pub sample: fn(&Heap) -> bool,
-    /// Returns a block for a request that is a sample.
-    pub sampled_block: fn(usize) -> Option<*mut u8>,
+    /// Handles a budget that a request of so many bytes has used up: returns its block if it is a sample.
+    pub sampled: fn(&Heap, usize) -> Option<*mut u8>,
+    /// What the profile does.
+    pub profile: Profile,
     /// What the hardening does.
     pub hardening: Hardening,
     /// Takes the locks of the services, before a fork, in the name of the caller.
@@ -87,6 +90,35 @@ pub struct Hardening {
     pub relieve: fn() -> bool,
 }
 
+/// The slow paths of a profile.
+#[derive(Clone, Copy)]
+pub struct Profile {
+    /// Returns the block for a request of so many bytes, with an alignment and so a size of its own, if it is a sample; only
+    /// then it counts the request.
+    pub aligned: fn(&Heap, usize, usize) -> Option<*mut u8>,
+    /// Notes a large block of so many requested bytes if it is a sample. `true`: it is, and is to be marked.
+    pub large: fn(&Heap, *mut u8, usize) -> bool,
+    /// Handles a sampled block that is about to be freed; others are let be.
+    pub freed: fn(*mut u8),
+    /// Takes out a sample that is about to be resized. `None`: there is none at this address.
+    pub taken: fn(*mut u8) -> Option<Sample>,
+    /// Puts a sample back, with another size or not. `true`: it is there, and its block is to be marked.
+    pub put_back: fn(Sample) -> bool,
+}
+
+/// A sampled block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Its address; 0: none.
+    pub address: usize,
+    /// Bytes that were requested.
+    pub requested: usize,
+    /// The probability with which it became a sample.
+    pub probability: f64,
+    /// The number of its stack.
+    pub stack: u32,
+}
+
 // The definition is `services::table::PATHS`, of this very type.
 unsafe extern "Rust" {
     #[link_name = "skinflint_slow_paths"]
@@ -103,7 +135,21 @@ pub fn paths() -> &'static Paths {
 #[inline]
 pub fn hardening() -> Option<&'static Hardening> {
     // ORDER: set at start (harden.Y2).
-    (HARDENED.load(Ordering::Relaxed) != 0).then(|| &paths().hardening)
+    (HARDENED.load(Ordering::Relaxed) & !PROFILED != 0).then(|| &paths().hardening)
+}
+
+/// Reports whether there are books of a profile. Cost: one load.
+#[inline]
+pub fn profiled() -> bool {
+    // ORDER: a switch; what it leads to is ordered by the profile's lock.
+    HARDENED.load(Ordering::Relaxed) & PROFILED != 0
+}
+
+/// Reports whether there is hardening, or a profile. Cost: one load.
+#[inline]
+pub fn watched() -> bool {
+    // ORDER: as in the two.
+    HARDENED.load(Ordering::Relaxed) != 0
 }
 
 /// Checks the invariants, if that is on and due. Cost if not: one load.

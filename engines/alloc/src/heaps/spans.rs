@@ -17,11 +17,11 @@ use skinflint_base::sync::Ordering;
 use skinflint_pages::OWNER_NONE;
 
 use super::pool::{HOLES, SPARE, with_pool};
-use super::{cache, changes, clean, hints, nodes};
+use super::{cache, changes, clean, hints, nodes, slow};
 use crate::mechanism::class;
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::range::{at, offset_of};
-use crate::mechanism::span::{Span, state, units_for};
+use crate::mechanism::span::{KIND_SAMPLED, Span, state, units_for};
 use crate::mechanism::{publish, remote};
 
 /// Fewest and most pages of empty spans that a heap keeps for itself; between these, it keeps a share of its pages.
@@ -190,6 +190,11 @@ impl Heap {
             let span = at::<Span>(offset);
             // SAFETY: a fresh descriptor of this many units.
             unsafe { Span::init(span, (run.page, pages), class, units, self.id()) };
+            // ORDER: the heap's lock is held by its owner; published below.
+            if self.usage.load(Ordering::Relaxed) == usage::SAMPLES && slow::profiled() {
+                // SAFETY: as above.
+                unsafe { (*span).kind.store(KIND_SAMPLED, Ordering::Relaxed) }; // ORDER: as above
+            }
             for page in run.page..run.page + pages {
                 publish::enter(pool.region.map_entry(page), offset);
             }

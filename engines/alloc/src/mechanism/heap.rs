@@ -195,6 +195,10 @@ pub struct Heap {
     pub kept: Kept,
     /// Blocks that its thread lately moved because they grew.
     pub grown: Grown,
+    /// The thread whose stack's bounds follow, by its id; 0: none (`services::profile`).
+    pub stack_of: AtomicU32,
+    /// The lowest address of the thread's stack, and the end.
+    pub stack_bounds: [AtomicU64; 2],
 }
 
 /// A tenant costs this much metadata: META holds 1 GiB, of which each heap keeps a part for good.

@@ -40,6 +40,15 @@ pub const KIND_SMALL: u8 = 2;
 pub const KIND_LARGE: u8 = 3;
 /// Kind of the descriptor of a large run that was freed, and that a heap keeps.
 pub const KIND_CACHED: u8 = 4;
+/// Kind of a small span's descriptor in the heap of samples while a profile is kept: what is freed or resized there goes
+/// the slow way, and is looked up among the samples (`services::profile`). No other block is asked.
+pub const KIND_SAMPLED: u8 = 5;
+
+/// Reports whether a kind is that of a small span.
+#[inline]
+pub fn is_small(kind: u8) -> bool {
+    kind == KIND_SMALL || kind == KIND_SAMPLED
+}
 
 /// The states of a span (S3).
 pub mod state {
@@ -68,7 +77,7 @@ pub struct Span {
     pub mul: u32,
     /// Low half of the owning heap's address.
     pub owner: AtomicU32,
-    /// What the descriptor describes: [`KIND_SMALL`], a small span.
+    /// What the descriptor describes: [`KIND_SMALL`] or [`KIND_SAMPLED`], a small span.
     pub kind: AtomicU8,
     /// State of the span: a number of [`state`].
     pub state: AtomicU8,
@@ -280,7 +289,9 @@ impl Span {
             let run = (this.page(), this.pages());
             let clean = this.clean.load(Ordering::Relaxed); // ORDER: the lock is held (S3)
             let owner = this.owner.load(Ordering::Relaxed); // ORDER: as above
+            let kind = this.kind.load(Ordering::Relaxed); // ORDER: as above
             Span::init(span, run, class, this.units(), owner);
+            (*span).kind.store(kind, Ordering::Relaxed); // ORDER: the lock is held (S3)
             (*span).clean.store(clean, Ordering::Relaxed); // ORDER: as above
         }
     }

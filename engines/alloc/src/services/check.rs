@@ -29,7 +29,7 @@ use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::lock::Who;
 use crate::mechanism::map::descriptor;
 use crate::mechanism::range::{at, base, limit, offset_of};
-use crate::mechanism::span::{self, KIND_CACHED, KIND_LARGE, KIND_SMALL, Span};
+use crate::mechanism::span::{self, KIND_CACHED, KIND_LARGE, KIND_SAMPLED, KIND_SMALL, Span};
 
 /// An invariant that does not hold, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,7 +209,7 @@ fn check_map(pool: &Pool, span_pages: u32) -> Held {
         // ORDER: written under the pool's lock (V1).
         let kind = span.kind.load(Ordering::Relaxed);
         page += match kind {
-            KIND_SMALL => {
+            KIND_SMALL | KIND_SAMPLED => {
                 hold(
                     start(span) == address,
                     "H3: a page leads to a span that begins elsewhere",

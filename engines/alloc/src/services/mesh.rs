@@ -174,7 +174,7 @@ impl Mesh {
     /// Looks at some pages, or writes some. `true`: all were looked at, or nothing is to be meshed.
     pub fn part(&mut self) -> bool {
         // ORDER: set at start.
-        if WANTED.load(Ordering::Relaxed) == 0 || slow::HARDENED.load(Ordering::Relaxed) != 0 {
+        if WANTED.load(Ordering::Relaxed) == 0 || slow::hardening().is_some() {
             return true;
         }
         self.room = self.room.take().or_else(Room::map);

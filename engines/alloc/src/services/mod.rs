@@ -31,6 +31,8 @@ pub mod options;
 mod pace;
 mod parent;
 mod peak;
+#[cfg(feature = "profile")]
+pub mod profile;
 pub mod purger;
 pub mod reserve;
 pub mod rights;

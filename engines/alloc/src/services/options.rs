@@ -41,6 +41,8 @@ struct Settings {
     reserve_children: bool,
     /// Path of a fit profile.
     profile: Option<&'static CStr>,
+    heap_profile: bool,
+    profile_rate: usize,
 }
 
 impl Settings {
@@ -58,6 +60,8 @@ impl Settings {
             reserve_bytes: 0,
             reserve_children: false,
             profile: None,
+            heap_profile: false,
+            profile_rate: 512 << 10,
         }
     }
 }
@@ -175,6 +179,10 @@ fn parse(settings: &mut Settings, name: &str, text: &'static CStr) -> Option<()>
         settings.reserve_children = switch(value)?;
     } else if name == env::FIT.name() {
         settings.profile = Some(text);
+    } else if name == env::PROFILE.name() {
+        settings.heap_profile = switch(value)?;
+    } else if name == env::PROFILE_RATE.name() {
+        settings.profile_rate = bytes(value).filter(|n| (1 << 10..=1 << 30).contains(n))?;
     } else if name == env::MEMORY.name() {
         // The drop-in applies it; here it is only checked.
         (value.first() == Some(&b'/') || switch(value).is_some()).then_some(())?;
@@ -283,10 +291,39 @@ fn follow(settings: &Settings) {
     if settings.harden != 0 {
         missing(&env::HARDEN, b"");
     }
+    if settings.heap_profile {
+        begin_profile(settings.profile_rate);
+    }
+}
+
+/// Begins a heap profile, or says why there is none.
+#[cfg(feature = "profile")]
+#[cold]
+#[inline(never)]
+fn begin_profile(rate: usize) {
+    use super::profile::{Refused, set_rate, start};
+    let why: &[u8] = match set_rate(rate).and_then(|()| start()) {
+        Ok(()) => return,
+        Err(Refused::Hardened) => b"SKINFLINT_HARDEN is set, too, and checks each call",
+        Err(Refused::Rate) => b"the rate is out of bounds",
+        Err(Refused::Memory) => b"there is no memory for it",
+    };
+    let mut line = Line::new();
+    line.add(b"skinflint: ");
+    line.add(env::PROFILE.name().as_bytes());
+    line.add(b" is ignored: ");
+    line.add(why);
+    line.add(b"\n");
+    sys::stderr(line.bytes());
+}
+
+#[cfg(not(feature = "profile"))]
+fn begin_profile(_rate: usize) {
+    missing(&env::PROFILE, b"");
 }
 
 /// Says that this build has not what a variable asks for.
-#[cfg(not(all(feature = "harden", feature = "fit")))]
+#[cfg(not(all(feature = "harden", feature = "fit", feature = "profile")))]
 fn missing(variable: &Variable, value: &[u8]) {
     let mut line = Line::new();
     line.add(b"skinflint: ");
@@ -339,6 +376,13 @@ mod tests {
         assert_eq!(bytes("3K"), Some(3072));
         assert_eq!(bytes("2G"), Some(2 << 30));
         assert_eq!(bytes("7"), Some(7));
+        let rate = |value| taken("SKINFLINT_PROFILE_RATE", value).unwrap().profile_rate;
+        assert_eq!(
+            [rate("1K"), rate("524288"), rate("1G")],
+            [1 << 10, 512 << 10, 1 << 30]
+        );
+        assert!(taken("SKINFLINT_PROFILE", "on").unwrap().heap_profile);
+        assert!(!taken("SKINFLINT_PROFILE", "off").unwrap().heap_profile);
         let every = taken("SKINFLINT_SAMPLE_EVERY", "1").unwrap();
         assert_eq!(every.sample_every, 1);
         let decay = taken("SKINFLINT_DECAY_MS", "0").unwrap();
@@ -352,6 +396,10 @@ mod tests {
             ("SKINFLINT_HARDEN", "5"),
             ("SKINFLINT_HARDEN", "guard,"),
             ("SKINFLINT_HARDEN", "guard zero"),
+            ("SKINFLINT_PROFILE", "1"),
+            ("SKINFLINT_PROFILE_RATE", "1023"),
+            ("SKINFLINT_PROFILE_RATE", "1025M"),
+            ("SKINFLINT_PROFILE_RATE", "often"),
             ("SKINFLINT_SAMPLE_EVERY", "0"),
             ("SKINFLINT_SAMPLE_EVERY", "1000000001"),
             ("SKINFLINT_SAMPLE_EVERY", "-1"),

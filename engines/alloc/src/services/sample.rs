@@ -23,10 +23,13 @@
 //! Q4  TABLE is full at most until the next sample: then dead entries are removed, and if that is not enough the
 //!     interval doubles and each entry stays with the probability that makes Q1 true for the new one.
 //! Q5  TABLE is under the lock of the heap of samples.
+//! Q6  A profile draws points of its own kind: at its rate, where that is shorter. The heap keeps the distance by which its
+//!     next point was drawn, so whatever changes meanwhile, the block that it meets has a known p; and each of the two takes
+//!     of those blocks as many, by chance, as its own p says. So the estimate is the same with and without a profile.
 //!
 //! Large blocks have their requested size in their descriptor; tenants' blocks are not sampled.
 //!
-//! Not here: the totals (`stats`).
+//! Not here: the totals (`stats`), the profile (`profile`).
 
 use skinflint_base::random;
 use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -37,7 +40,7 @@ use crate::mechanism::guarded::Guarded;
 use crate::mechanism::heap::{Heap, usage};
 use crate::mechanism::map::descriptor;
 use crate::mechanism::range::{at, base, limit, offset_of};
-use crate::mechanism::span::{KIND_SMALL, Span};
+use crate::mechanism::span::{KIND_SAMPLED, Span, is_small};
 use crate::mechanism::{class, publish};
 
 /// Requested bytes between two samples of a heap, on average. Sampled blocks lie in spans of their own, so a program
@@ -80,6 +83,10 @@ static TABLE: Guarded<Table> = Guarded::new(Table {
 static SAMPLES: AtomicUsize = AtomicUsize::new(0);
 /// The interval is [`SAMPLE_BYTES`] doubled this many times. Only grows.
 static SHIFT: AtomicU32 = AtomicU32::new(0);
+/// Bytes between two points of the profile; 0: there is none (Q6).
+static PROFILE_RATE: AtomicU32 = AtomicU32::new(0);
+/// The mark of a heap whose next point was drawn at the profile's rate, which are the other bits.
+const BY_PROFILE: u32 = 1 << 31;
 /// In tests, the seed of the next heap's numbers, and a divisor of the interval.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static DIVISOR: AtomicU32 = AtomicU32::new(1);
@@ -144,20 +151,81 @@ pub fn take(heap: &Heap) -> bool {
     due
 }
 
-/// Reports whether a point that was drawn for a shorter interval counts for the present one.
+/// Handles a budget that a request of `n` bytes has used up; returns its block if it is a sample.
+#[cfg(not(feature = "profile"))]
+#[unsafe(link_section = ".text.skinflint_first")]
+pub fn serve(heap: &Heap, n: usize) -> Option<*mut u8> {
+    if take(heap) { block(n) } else { None }
+}
+
+/// Sets the rate of the profile, 0 for none; the next points of threads are drawn by it when their present ones are met (Q6).
+pub(super) fn set_profile_rate(rate: u32) {
+    debug_assert!(rate & BY_PROFILE == 0);
+    PROFILE_RATE.store(rate, Ordering::Relaxed); // ORDER: a number by itself (Q6)
+}
+
+/// Returns the rate of the profile; 0: there is none.
+pub(super) fn profile_rate() -> u32 {
+    PROFILE_RATE.load(Ordering::Relaxed) // ORDER: a number by itself
+}
+
+/// Makes the heap of samples one whose frees are asked about, from its first span on.
+pub(super) fn watch_frees() {
+    let offset = publish::had(&SAMPLES) as u32;
+    if offset == 0 {
+        return;
+    }
+    // SAFETY: heaps stay (pool.G4).
+    let heap = unsafe { &*at::<Heap>(offset) };
+    if heap.lock.lock(tls::who()) {
+        // SAFETY: the lock is held.
+        unsafe { heap.each_span(|span| span.kind.store(KIND_SAMPLED, Ordering::Relaxed)) }; // ORDER: under the lock
+        heap.lock.unlock();
+    }
+}
+
+/// Returns the interval that the next point of a heap stands for: that by which it was drawn or will be, or the present one,
+/// for which [`counts`] thins it.
+pub(super) fn drawn_by(heap: &Heap) -> u64 {
+    // ORDER: this thread's own; a number by itself.
+    if heap.random.load(Ordering::Relaxed) == 0 {
+        return to_draw().1;
+    }
+    let drawn = heap.sample_shift.load(Ordering::Relaxed); // ORDER: as above
+    match drawn & BY_PROFILE {
+        0 => interval_at(drawn.max(SHIFT.load(Ordering::Relaxed))), // ORDER: as above
+        _ => u64::from(drawn & !BY_PROFILE),
+    }
+}
+
+/// Reports whether a point that was drawn for a shorter interval counts for the present one; those of a profile are thinned
+/// elsewhere (`profile::points`).
 fn counts(heap: &Heap) -> bool {
     // ORDER: this thread's own; a number by itself.
     let drawn = heap.sample_shift.load(Ordering::Relaxed);
+    if drawn & BY_PROFILE != 0 {
+        return true;
+    }
     let now = SHIFT.load(Ordering::Relaxed); // ORDER: as above
     now <= drawn || random(heap) >> 11 << (now - drawn).min(10) < 1 << 53
 }
 
-/// Draws the bytes to the next sample.
-fn draw(heap: &Heap) -> i64 {
-    // ORDER: a number by itself; this thread's own.
+/// Returns the interval by which a point is drawn now, and what a heap keeps of it.
+fn to_draw() -> (u32, u64) {
+    // ORDER: numbers by themselves.
     let shift = SHIFT.load(Ordering::Relaxed);
-    heap.sample_shift.store(shift, Ordering::Relaxed); // ORDER: as above
-    exponential(heap, interval_at(shift))
+    let rate = profile_rate();
+    match interval_at(shift) {
+        interval if rate != 0 && u64::from(rate) < interval => (rate | BY_PROFILE, u64::from(rate)),
+        interval => (shift, interval),
+    }
+}
+
+/// Draws the bytes to the next sample.
+pub(super) fn draw(heap: &Heap) -> i64 {
+    let (drawn, mean) = to_draw();
+    heap.sample_shift.store(drawn, Ordering::Relaxed); // ORDER: this thread's own
+    exponential(heap, mean)
 }
 
 /// Draws a distance from an exponential distribution, by a heap's random numbers.
@@ -221,8 +289,13 @@ fn exp_minus(x: f64) -> f64 {
 }
 
 /// Returns the probability that a block is a sample (Q1).
-pub(super) fn probability(requested: u32, interval: u64) -> f64 {
-    1.0 - exp_minus(f64::from(requested.max(1)) / interval as f64)
+pub(super) fn probability(requested: usize, interval: u64) -> f64 {
+    let x = requested.max(1) as f64 / interval as f64;
+    if x < 1.0 / 64.0 {
+        // The difference from 1 would lose digits: a byte in 2 GiB would have seven of them.
+        return x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0 * (1.0 - x / 5.0))));
+    }
+    1.0 - exp_minus(x)
 }
 
 /// Returns the heap of samples, which is made at the first call.
@@ -240,14 +313,20 @@ fn heap_of_samples() -> Option<&'static Heap> {
 
 /// Returns a block for a request that is a sample (Q2). `None`: there is none now, and the request is no sample.
 #[cold]
-pub fn block(n: usize) -> Option<*mut u8> {
+pub(super) fn block(n: usize) -> Option<*mut u8> {
+    block_of(n, class::of_slice((n - 1) >> 4), true)
+}
+
+/// Returns a block of a class for a request that is a sample, of the estimate or of the profile alone.
+#[cold]
+pub(super) fn block_of(n: usize, class: usize, for_slop: bool) -> Option<*mut u8> {
     let heap = heap_of_samples()?;
     if !heap.lock.lock(tls::who()) {
         return None;
     }
     // SAFETY: the lock is held, and no thread has the heap; `n` is a small size.
-    let block = unsafe { heap.take_locked(class::of_slice((n - 1) >> 4)) };
-    if !block.is_null() {
+    let block = unsafe { heap.take_locked(class) };
+    if for_slop && !block.is_null() {
         // SAFETY: the lock is held (Q5).
         unsafe { note(heap, block as usize, n as u32) };
     }
@@ -314,7 +393,8 @@ impl Table {
             let Some(&entry) = self.entries.get(i) else {
                 break;
             };
-            let stays = probability(entry.requested, after) / probability(entry.requested, before);
+            let stays = probability(entry.requested as usize, after)
+                / probability(entry.requested as usize, before);
             // Under the lock only this thread uses the random numbers of the heap of samples.
             if ((random(heap) >> 11) as f64) < stays * (1u64 << 53) as f64 {
                 if let Some(slot) = self.entries.get_mut(kept) {
@@ -355,7 +435,7 @@ fn span_of(heap: &Heap, address: usize) -> Option<&'static Span> {
     // SAFETY: below the limit; MAP leads to descriptors.
     let span = unsafe { &*descriptor(distance) };
     // ORDER: spans of this heap come and go under its lock, which is held.
-    let own = span.kind.load(Ordering::Relaxed) == KIND_SMALL
+    let own = is_small(span.kind.load(Ordering::Relaxed))
         && span.owner.load(Ordering::Relaxed) == heap.id(); // ORDER: as above
     own.then_some(span)
 }
@@ -386,7 +466,7 @@ pub unsafe fn estimate() -> Estimate {
         let Some(span) = span_of(heap, entry.address) else {
             continue;
         };
-        let p = probability(entry.requested, result.interval_bytes);
+        let p = probability(entry.requested as usize, result.interval_bytes);
         let of_block = f64::from((span.size() as u32).saturating_sub(entry.requested));
         slop += of_block / p;
         variance += of_block * of_block * (1.0 - p) / (p * p);
@@ -398,7 +478,7 @@ pub unsafe fn estimate() -> Estimate {
 }
 
 /// Returns the square root.
-fn root(x: f64) -> f64 {
+pub(super) fn root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
@@ -423,6 +503,15 @@ mod tests {
                 "{x}"
             );
             assert!((root(x) / x.sqrt() - 1.0).abs() < 1e-12, "{x}");
+        }
+        for (n, interval) in [
+            (1, 2u64 << 30),
+            (1_000, 1 << 19),
+            (8_191, 1 << 19),
+            (1 << 20, 1 << 19),
+        ] {
+            let p = -f64::exp_m1(-(n as f64) / interval as f64);
+            assert!((probability(n, interval) / p - 1.0).abs() < 1e-9, "{n}");
         }
         for x in [0.0, 1e-9, 3e-5, 0.01, 0.06, 0.5, 3.0, 40.0] {
             assert!((exp_minus(x) / (-x).exp() - 1.0).abs() < 1e-9, "{x}");

@@ -39,7 +39,7 @@ use crate::mechanism::lock::{ASKER, Who};
 use crate::mechanism::map::descriptor;
 use crate::mechanism::publish;
 use crate::mechanism::range::base;
-use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SMALL, Span, state};
+use crate::mechanism::span::{KIND_CACHED, KIND_LARGE, KIND_SAMPLED, KIND_SMALL, Span, state};
 
 /// Pages asked about in one call of mincore.
 const AT_ONCE: usize = 1_024;
@@ -469,7 +469,7 @@ fn walk(into: &mut Snapshot, pool: &Pool) -> usize {
         let span = unsafe { &*descriptor(page as usize * PAGE) };
         // ORDER: the pool's lock is held.
         match span.kind.load(Ordering::Relaxed) {
-            KIND_SMALL => {
+            KIND_SMALL | KIND_SAMPLED => {
                 let count = span.pages();
                 small_span(into, span, &mut |at| resident(page + at, 1) != 0);
                 page += count;

@@ -6,7 +6,8 @@
 //!
 //! T1  The symbol is defined once, here, with the type that `slow` declares.
 //! T2  Locks are taken before a fork in the one order that holds everywhere: the reserve's, those of the hardening, the
-//!     purger's; then `fork` takes those of heaps and the pool.
+//!     purger's; then `fork` takes those of heaps and the pool. The profile's is under none of them and above none
+//!     (profile.P4), so where it stands makes no difference.
 //!
 //! Not here: when a slow path is taken (`heaps`).
 
@@ -14,9 +15,10 @@ use skinflint_base::hook::LinkedAllocator;
 use skinflint_base::sync::Ordering;
 
 use super::batch::PURGE_LOCK;
-use super::{check, cold, holes, peak, purger, reserve, sample, sparse, stats_text, trim};
+use super::{check, cold, holes, peak, purger, reserve, sparse, stats_text, trim};
 use crate::heaps::malloc::usable_size;
-use crate::heaps::slow::{Hardening, LOOK, Paths};
+use crate::heaps::slow::{Hardening, LOOK, Paths, Profile};
+use crate::mechanism::heap::Heap;
 use crate::mechanism::lock::Who;
 
 // By name and hidden, as the range is (`range::RANGE`).
@@ -30,8 +32,8 @@ static PATHS: Paths = Paths {
     near_limit,
     out_of_memory: reserve::out_of_memory,
     check: check::maybe,
-    sample: sample::take,
-    sampled_block: sample::block,
+    sampled: SAMPLED,
+    profile: PROFILE,
     hardening: HARDENING,
     before_fork,
     after_fork,
@@ -62,6 +64,23 @@ const HARDENING: Hardening = Hardening {
     relieve: || false,
 };
 
+#[cfg(feature = "profile")]
+const SAMPLED: fn(&Heap, usize) -> Option<*mut u8> = super::profile::points::serve;
+#[cfg(not(feature = "profile"))]
+const SAMPLED: fn(&Heap, usize) -> Option<*mut u8> = super::sample::serve;
+
+#[cfg(feature = "profile")]
+const PROFILE: Profile = super::profile::PATHS;
+/// Never called: no profile can be begun.
+#[cfg(not(feature = "profile"))]
+const PROFILE: Profile = Profile {
+    aligned: |_, _, _| None,
+    large: |_, _, _| false,
+    freed: |_| (),
+    taken: |_| None,
+    put_back: |_| false,
+};
+
 fn near_limit() {
     let more = purger::work_owed();
     peak::look();
@@ -76,9 +95,13 @@ fn before_fork(who: Who) {
     #[cfg(feature = "harden")]
     super::harden::before_fork(who);
     let _ = PURGE_LOCK.lock(who);
+    #[cfg(feature = "profile")]
+    super::profile::before_fork(who);
 }
 
 fn after_fork(who: Who) {
+    #[cfg(feature = "profile")]
+    super::profile::after_fork(who);
     PURGE_LOCK.unlock();
     #[cfg(feature = "harden")]
     super::harden::after_fork(who);
@@ -93,4 +116,6 @@ fn in_child() {
     reserve::forget();
     #[cfg(feature = "harden")]
     super::harden::in_child();
+    #[cfg(feature = "profile")]
+    super::profile::in_child();
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   books.py ── figures against /proc/self/smaps        pressure ── under limits: as, data, a cgroup
 //!   heaps ── whole, in forks, after the end             python, at exit ── one line of JSON
+//!   profile ── its file against what the program did (profile.rs)
 //! ```
 //!
 //! C1  A program of tests/accounts says "ok" and nothing on stderr, or the test fails with what it said.
@@ -17,6 +18,8 @@ mod report;
 #[allow(dead_code)]
 #[path = "../whole/tool.rs"]
 mod tool;
+
+mod profile;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -110,6 +110,10 @@ const EXPORTED: &[&str] = &[
     "skinflint_heap_usable",
     "skinflint_off_pressure",
     "skinflint_on_pressure",
+    "skinflint_profile_set_rate",
+    "skinflint_profile_start",
+    "skinflint_profile_stop",
+    "skinflint_profile_write",
     "skinflint_set_reserve",
     "skinflint_stats_json",
     "skinflint_trim",
@@ -194,6 +198,50 @@ fn flags_of_the_loader() {
 }
 
 /// Checks Y2, whether the libraries were built with the rest of the workspace or by themselves.
+/// A tracer finds the probes by their notes; both semaphores and both sites are in what the file holds (`profile::probes`).
+#[test]
+fn probes_are_noted() {
+    let text = asked("readelf", &["-nW"]);
+    let notes: Vec<&str> = text.split("NT_STAPSDT").skip(1).collect();
+    assert_eq!(notes.len(), 2, "{text}");
+    let loads: Vec<[u64; 2]> = asked("readelf", &["-lW"])
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("LOAD"))
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // Address, and bytes in the file.
+            [words[1], words[3]].map(hex)
+        })
+        .collect();
+    for (note, name, arguments) in [
+        (notes[0], "alloc", "8@%rdi 8@%rsi 8@%rdx"),
+        (notes[1], "free", "8@%rdi"),
+    ] {
+        for line in [
+            "Provider: otel_memory".into(),
+            format!("Name: {name}"),
+            format!("Arguments: {arguments}"),
+        ] {
+            assert!(
+                note.lines().any(|at| at.trim().ends_with(&line)),
+                "{line}: {note}"
+            );
+        }
+        for place in ["Location: ", "Semaphore: "] {
+            let at = note.split(place).nth(1).expect(note);
+            let at = hex(at.split([',', '\n']).next().unwrap_or_default());
+            let held = loads
+                .iter()
+                .any(|[begin, bytes]| at.wrapping_sub(*begin) < *bytes);
+            assert!(at != 0 && held, "{place}{at:#x}: {loads:x?}");
+        }
+    }
+}
+
+fn hex(text: &str) -> u64 {
+    u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).expect(text)
+}
+
 #[test]
 fn functions_of_libc_are_taken_by_their_version() {
     for package in ["malloc-so", "record-so", "probe-so"] {

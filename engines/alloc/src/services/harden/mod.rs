@@ -30,6 +30,8 @@ mod report;
 mod sampled;
 #[cfg(feature = "stacks")]
 mod stacks;
+#[cfg(feature = "profile")]
+pub use stacks::own_code;
 #[cfg(not(feature = "stacks"))]
 #[path = "no_stacks.rs"]
 mod stacks;

@@ -49,5 +49,5 @@ pub fn is_due(heap: &Heap, n: usize) -> bool {
         left += exponential(heap, every).max(1);
     }
     set_budget(heap, left.max(0));
-    uniform(heap) * probability(n as u32, every) * every as f64 <= 1.0
+    uniform(heap) * probability(n, every) * every as f64 <= 1.0
 }

@@ -61,13 +61,21 @@ pub fn begin() -> bool {
     RULES.store(rules.cast(), Ordering::Relaxed); // ORDER: as above
     // SAFETY: as above.
     unsafe { *FINDER.get() = Finder::resolve() };
+    let (start, bytes) = own_code();
+    OWN.0.store(start, Ordering::Relaxed); // ORDER: as above
+    OWN.1.store(bytes, Ordering::Relaxed); // ORDER: as above
+    true
+}
+
+/// Returns the range of our library's code, start and bytes; none if the engine is part of the program itself.
+pub fn own_code() -> (usize, usize) {
     let mut own = Module::of(begin as *const () as usize);
     own.search();
     if own.name().ends_with(OWN_NAME) {
-        OWN.0.store(own.start, Ordering::Relaxed); // ORDER: as above
-        OWN.1.store(own.end - own.start, Ordering::Relaxed); // ORDER: as above
+        (own.start, own.end - own.start)
+    } else {
+        (0, 0)
     }
-    true
 }
 
 /// Opens the gate in the child of a fork: the thread that was inside is gone.

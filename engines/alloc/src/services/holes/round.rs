@@ -35,7 +35,7 @@ use crate::mechanism::heap::{Heap, event_of, usage};
 use crate::mechanism::lock::{PURGER, Who};
 use crate::mechanism::map::map_entry;
 use crate::mechanism::range::{at, limit, meta, offset_of};
-use crate::mechanism::span::{KIND_SMALL, Span, state};
+use crate::mechanism::span::{Span, is_small, state};
 use crate::mechanism::{publish, remote};
 
 /// The most spans of a heap that are let alone because others were taken lately.
@@ -272,7 +272,7 @@ impl Found {
                 // SAFETY: entries lead to descriptors, and the pool's lock is held.
                 let span = unsafe { &*at::<Span>(offset) };
                 // ORDER: written under the pool's lock, or turned to another class, and noted again after that.
-                if span.kind.load(Ordering::Relaxed) == KIND_SMALL {
+                if is_small(span.kind.load(Ordering::Relaxed)) {
                     self.owners[i] = remote::owner(&span.owner);
                     self.spans[i] = offset;
                 }
