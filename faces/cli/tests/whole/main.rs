@@ -30,6 +30,7 @@ mod fit;
 mod folder;
 mod given_back;
 mod limited;
+mod linked;
 mod lost;
 mod mapped;
 mod marks;
