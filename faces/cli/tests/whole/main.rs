@@ -45,6 +45,7 @@ mod reach;
 mod refused;
 mod replayed;
 mod report;
+mod scripts;
 mod stacks;
 mod strangers;
 mod streams;
