@@ -212,5 +212,6 @@ fn allocators_that_crates_bring_are_exact_by_their_own_statistics() {
         };
         assert_eq!(done.stdout, said, "{name}");
         assert!(sum.0 > 1000, "{name}: {sum:?}");
+        assert_eq!(report.list("own_heaps"), [] as [serde_json::Value; 0]);
     }
 }
