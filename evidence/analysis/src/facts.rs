@@ -18,7 +18,7 @@ use std::fmt;
 
 use skinflint_trace::{
     Ending, LostKind, LostProcess, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread,
-    Trace,
+    Trace, code_of,
 };
 
 use crate::block::INHERITED;
@@ -159,6 +159,11 @@ pub trait Symbolizer {
     /// Returns which frames are shown.
     fn shown(&self) -> Shown {
         Shown::Both
+    }
+
+    /// Returns whether an address is in a function of a script, by its number or by its name.
+    fn is_script(&mut self, pc: u64, _node: u32) -> bool {
+        code_of(pc).is_some()
     }
 
     /// Returns the frames of one address: the innermost inlined frame first, the function that was really called

@@ -61,7 +61,7 @@ pub(crate) fn compact(
     Stacks { nodes, ancestors }: Stacks<'_>,
     symbolizer: &mut dyn Symbolizer,
 ) -> Renamed {
-    let hidden = Hidden::of(symbolizer.shown(), Stacks { nodes, ancestors });
+    let hidden = Hidden::of(symbolizer, Stacks { nodes, ancestors });
     let used = used_nodes(report, nodes, &hidden);
     let mut names = Names::default();
     let frame = names.frame(Frame::default());
@@ -126,25 +126,35 @@ fn parent(node: &StackNode, index: usize) -> usize {
 /// ```
 struct Hidden {
     shown: Shown,
-    /// For [`Shown::User`]: by node, the innermost frame of a script from it outwards; 0 if there is none.
+    /// For [`Shown::User`]: by node, the innermost frame of a script from it outwards, the node itself if it is one; 0 if
+    /// there is none.
     user: Vec<u32>,
+    /// For [`Shown::User`]: by node, whether it is a frame of a script.
+    scripts: Vec<bool>,
 }
 
 impl Hidden {
-    fn of(shown: Shown, Stacks { nodes, ancestors }: Stacks<'_>) -> Hidden {
-        let mut user = Vec::new();
+    fn of(symbolizer: &mut dyn Symbolizer, Stacks { nodes, ancestors }: Stacks<'_>) -> Hidden {
+        let shown = symbolizer.shown();
+        let (mut user, mut scripts) = (Vec::new(), Vec::new());
         if shown == Shown::User {
             user.resize(nodes.len(), 0);
+            scripts.resize(nodes.len(), false);
             for (index, node) in nodes.iter().enumerate().skip(1) {
                 // What a fork gave begins with a frame that says so, which stays.
                 let begins = ancestors.binary_search(&(index as u32)).is_ok();
-                user[index] = match begins || code_of(node.pc).is_some() {
+                scripts[index] = !begins && symbolizer.is_script(node.pc, index as u32);
+                user[index] = match begins || scripts[index] {
                     true => index as u32,
                     false => user[parent(node, index)],
                 };
             }
         }
-        Hidden { shown, user }
+        Hidden {
+            shown,
+            user,
+            scripts,
+        }
     }
 
     fn hides(&self, node: &StackNode) -> bool {
@@ -154,8 +164,8 @@ impl Hidden {
     /// Returns the node whose frame comes next outwards.
     fn parent(&self, nodes: &[StackNode], index: usize) -> usize {
         let up = parent(&nodes[index], index);
-        match code_of(nodes[index].pc) {
-            Some(_) if self.shown == Shown::User => self.user[up] as usize,
+        match self.scripts.get(index) {
+            Some(true) => self.user[up] as usize,
             _ => up,
         }
     }

@@ -15,6 +15,8 @@
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
 //!     mapped by one function, that is reported with what it may be. Shared memory is not of it: what has to be shared is
 //!     data, and no allocator's.
+//! O5  An allocator that is recorded maps some memory of its own outside of its functions, when the program is loaded: it is no
+//!     heap that cannot be looked into.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
@@ -275,7 +277,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let least = WORTH_BYTES.max((books.resident_bytes / WORTH).min(live));
     let mut all: Vec<OwnHeap> = by_name
         .into_iter()
-        .filter(|sum| sum.heap.bytes >= least)
+        .filter(|sum| sum.heap.bytes >= least && !is_recorded(report, sum.known))
         .map(|sum| said(sum, books.resident_bytes))
         .collect();
     if !all.iter().any(|heap| heap.allocator) {
@@ -283,6 +285,11 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     }
     all.sort_by_key(|heap| (std::cmp::Reverse(heap.bytes), heap.node));
     all
+}
+
+/// Reports whether the blocks of an allocator are recorded (O5).
+fn is_recorded(report: &Report, known: &Known) -> bool {
+    known.allocator && report.program.allocator.starts_with(known.name)
 }
 
 /// The bytes that a known heap holds.

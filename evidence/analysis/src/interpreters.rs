@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   list_resize · _PyEval_EvalFrameDefault · Server.run      [python] names Server.run ──► the rest is the interpreter's
-//!   AllocateUninitialized · Builtins_… · JS:^alloc node:buffer · JS:^load app.js ──► load
+//!   AllocateUninitialized · Builtins_… · alloc (node:buffer) · load (app.js)   [javascript] names load
 //! ```
 //!
 //! I1  Nothing is passed over unless functions of the language have names, as recorded or from a perf map: without them the
@@ -17,9 +17,7 @@
 use crate::model::{Frame, Report};
 use crate::qualified::own_name;
 
-/// How V8 begins the names of functions of scripts in a perf map, by version.
-const SCRIPTS: [&str; 4] = ["JS:", "LazyCompile:", "Function:", "Script:"];
-/// How it begins those of code that it generated for itself.
+/// How V8 begins the names in a perf map of code that it generated for itself.
 const GENERATED: [&str; 4] = ["Builtin:", "BytecodeHandler:", "Stub:", "RegExp:"];
 
 /// Returns for each frame of a report whether it is an interpreter's own.
@@ -70,22 +68,23 @@ fn is_loaded_by_python(frame: &Frame) -> bool {
         || frame.module.starts_with("libffi.so")
 }
 
-/// Returns the rest of a name in a perf map that V8 has written for a function of a script: `^load /srv/app.js:1:21`.
-fn script(frame: &Frame) -> Option<&str> {
-    let starts = SCRIPTS.iter();
-    let rest = starts.filter_map(|start| frame.function.strip_prefix(start));
-    rest.into_iter().next().filter(|_| frame.module == "[jit]")
+/// Reports whether a frame is a function of a script, of Node's own or of the program's.
+fn is_of_javascript(frame: &Frame) -> bool {
+    frame.module == "[javascript]"
 }
 
 /// Reports whether a frame is a function of the program's own scripts (I2).
 fn is_of_a_script(frame: &Frame) -> bool {
-    script(frame).is_some_and(|rest| !rest.contains(" node:"))
+    let file = frame.file.as_deref().unwrap_or_default();
+    is_of_javascript(frame) && !file.starts_with("node:")
 }
 
 fn is_v8s(frame: &Frame) -> bool {
     if frame.module == "[jit]" {
-        let generated = GENERATED.iter().any(|of| frame.function.starts_with(of));
-        return generated || script(frame).is_some() && !is_of_a_script(frame);
+        return GENERATED.iter().any(|of| frame.function.starts_with(of));
+    }
+    if is_of_javascript(frame) {
+        return !is_of_a_script(frame);
     }
     let name = own_name(&frame.function);
     ["v8::", "node::", "Builtins_"]
@@ -97,11 +96,16 @@ fn is_v8s(frame: &Frame) -> bool {
 mod tests {
     use super::*;
 
+    /// A frame by its function and its module; of a script by its function and its file.
     fn own(frames: &[(&str, &str)]) -> Vec<bool> {
-        let frame = |(function, module): &(&str, &str)| Frame {
-            function: (*function).into(),
-            module: (*module).into(),
-            ..Frame::default()
+        let frame = |(function, module): &(&str, &str)| {
+            let is_file = module.starts_with("/srv/") || module.starts_with("node:");
+            Frame {
+                function: (*function).into(),
+                module: if is_file { "[javascript]" } else { module }.into(),
+                file: is_file.then(|| (*module).into()),
+                ..Frame::default()
+            }
         };
         own_frames(&Report {
             frames: frames.iter().map(frame).collect(),
@@ -116,7 +120,7 @@ mod tests {
             ("Builtins_InterpreterEntryTrampoline", "node"),
             ("list_resize", "python3.11"),
             // Node's own scripts are no program's.
-            ("JS:^alloc node:buffer:391:30", "[jit]"),
+            ("alloc", "node:buffer"),
         ];
         assert_eq!(own(&frames), [false; 4]);
     }
@@ -132,13 +136,10 @@ mod tests {
                 "Builtins_CEntry_Return1_ArgvOnStack_BuiltinExit",
                 "libnode.so.108",
             ),
-            (
-                "JS:^createUnsafeBuffer node:internal/buffer:1056:28",
-                "[jit]",
-            ),
+            ("createUnsafeBuffer", "node:internal/buffer"),
             ("BytecodeHandler:LdaSmi", "[jit]"),
-            ("JS:^loadBuffers /srv/app.js:1:21", "[jit]"),
-            ("LazyCompile:*handle /srv/app.js:9:1", "[jit]"),
+            ("loadBuffers", "/srv/app.js"),
+            ("handle", "/srv/app.js"),
             // An addon of the program's.
             (
                 "render(v8::FunctionCallbackInfo<v8::Value> const&)",

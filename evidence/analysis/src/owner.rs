@@ -174,12 +174,13 @@ pub(crate) fn is_interpreter(module: &str) -> bool {
 }
 
 /// Reports whether an interpreter made the blocks of a finding: its own function names it, since the script's are on
-/// no stack, or a function of Python does.
+/// no stack, or a function of a script does.
 pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Finding) -> bool {
     let named = finding
         .node
         .and_then(|node| inner_frames(report, naming, node).last());
-    named.is_some_and(|frame| frame.module == "[python]" || is_interpreter(&frame.module))
+    let is_script = |frame: &Frame| matches!(frame.module.as_str(), "[python]" | "[javascript]");
+    named.is_some_and(|frame| is_script(frame) || is_interpreter(&frame.module))
 }
 
 #[cfg(test)]

@@ -83,6 +83,11 @@ impl Symbolizer for Names {
         self.shown
     }
 
+    fn is_script(&mut self, pc: u64, node: u32) -> bool {
+        let (symbols, node) = self.at(pc, node);
+        symbols.is_script(pc, node)
+    }
+
     fn frames(&mut self, node_pc: u64, node: u32) -> Vec<Frame> {
         let (symbols, node) = self.at(node_pc, node);
         let frames = symbols.frames_shared(node_pc, node, true);

@@ -1,13 +1,20 @@
 //! Names of code that a program made itself, from the map that its runtime writes for perf.
 //!
 //! ```text
-//!   START SIZE NAME     hex, hex, the rest of the line        node --perf-basic-prof, python -X perf, java agents
+//!   START SIZE NAME     hex, hex, the rest of the line   node --perf-basic-prof, python -X perf, agents of Java, LuaJIT
+//!              ├─ py::Server.run:/srv/app.py          Server.run      [python]       /srv/app.py
+//!              ├─ JS:^load /srv/app.js:12:21          load            [javascript]   /srv/app.js:12
+//!              ├─ TRACE_7::app.lua:3                  TRACE_7         [lua]          app.lua:3
+//!              └─ any other, demangled                as it is        [jit]
 //! ```
 //!
 //! J1  If several lines cover an address, the last one holds: memory of dropped code is used again.
 //! J2  An invalid line is left out; a map of any content is read in bounded time and memory.
 //! J3  Python's trampolines are named `py::FUNCTION:FILE`: they become frames of the module `[python]`, with their
 //!     file, among those of the interpreter.
+//! J4  V8 names a function of a script with its file, line and column, behind how its code was made: it becomes a frame of
+//!     the module `[javascript]`, and the line is where the function begins. Names of code that V8 made for itself stay.
+//! J5  LuaJIT names a trace with the file and line that it begins at.
 //!
 //! Not here: which process a map belongs to (the caller is responsible for that), modules (module.rs).
 
@@ -22,6 +29,9 @@ use crate::frame::Frame;
 const MAP_BYTES: u64 = 512 << 20;
 /// The number of lines searched before the nearest start: longer overlaps are not found.
 const BACK: usize = 256;
+
+/// The module of code that is no function of a script, as far as is known.
+const JIT: &str = "[jit]";
 
 struct Entry {
     start: u64,
@@ -61,6 +71,16 @@ impl PerfMap {
         }
     }
 
+    /// Returns whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns whether an address is in a function of a script.
+    pub(crate) fn is_script(&self, pc: u64) -> bool {
+        self.frame(pc).is_some_and(|frame| frame.module != JIT)
+    }
+
     /// Returns the frame of an address.
     pub(crate) fn frame(&self, pc: u64) -> Option<Frame> {
         let behind = self.entries.partition_point(|entry| entry.start <= pc);
@@ -98,11 +118,71 @@ fn named(name: &str) -> Frame {
             ..Frame::default()
         };
     }
-    Frame {
-        function: demangle(name),
-        module: "[jit]".into(),
+    of_script(name)
+        .or_else(|| of_lua(name))
+        .unwrap_or_else(|| Frame {
+            function: demangle(name),
+            module: JIT.into(),
+            ..Frame::default()
+        })
+}
+
+/// How V8 begins the names of functions of scripts, by version.
+const SCRIPTS: [&str; 5] = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:"];
+/// How V8 marks the way in which code was made.
+const WAYS: [char; 5] = ['*', '~', '^', '+', '\''];
+/// What the name of a script's file begins with, behind the function's, which may have spaces.
+const FILES: [&str; 6] = [" /", " file:", " node:", " [", " evalmachine.", " http"];
+/// The name of a function without one, as V8's own tools have it.
+const NAMELESS: &str = "(anonymous)";
+
+/// Returns the frame of a function of a script (J4).
+fn of_script(name: &str) -> Option<Frame> {
+    let rest = SCRIPTS.iter().find_map(|start| name.strip_prefix(start))?;
+    let rest = rest.trim_start_matches(WAYS);
+    let at = FILES.iter().filter_map(|start| rest.find(start)).min();
+    let (function, place) = rest.split_at(at.or_else(|| rest.rfind(' '))?);
+    let (file, line) = place_of(place.trim_start());
+    Some(Frame {
+        function: match function {
+            "" => NAMELESS.into(),
+            _ => function.to_owned(),
+        },
+        module: "[javascript]".into(),
+        file: Some(file.strip_prefix("file://").unwrap_or(file).to_owned()),
+        line,
         ..Frame::default()
+    })
+}
+
+/// Divides `FILE:LINE:COLUMN`, or `FILE:LINE`.
+fn place_of(place: &str) -> (&str, Option<u32>) {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let Some((before, last)) = place.rsplit_once(':') else {
+        return (place, None);
+    };
+    let Some(last) = number(last) else {
+        return (place, None);
+    };
+    match before.rsplit_once(':') {
+        Some((file, line)) if number(line).is_some() => (file, number(line)),
+        _ => (before, Some(last)),
     }
+}
+
+/// Returns the frame of a trace of LuaJIT (J5).
+fn of_lua(name: &str) -> Option<Frame> {
+    let (trace, place) = name.split_once("::")?;
+    let number = trace.strip_prefix("TRACE_")?;
+    number.parse::<u32>().ok()?;
+    let (file, line) = place_of(place);
+    Some(Frame {
+        function: trace.to_owned(),
+        module: "[lua]".into(),
+        file: Some(file.to_owned()),
+        line,
+        ..Frame::default()
+    })
 }
 
 #[cfg(test)]
@@ -141,6 +221,82 @@ mod tests {
             ("Server.run", "[python]")
         );
         assert_eq!(frame.file.as_deref(), Some("/srv/a:b.py"));
+    }
+
+    #[test]
+    fn functions_of_scripts_have_their_file_and_line() {
+        let known = [
+            (
+                "JS:^load /srv/app.js:12:21",
+                "load",
+                "/srv/app.js",
+                Some(12),
+            ),
+            (
+                "JS:*'get size /srv/a b.js:9:1",
+                "get size",
+                "/srv/a b.js",
+                Some(9),
+            ),
+            (
+                "LazyCompile:~ /srv/app.js:1:1",
+                "(anonymous)",
+                "/srv/app.js",
+                Some(1),
+            ),
+            (
+                "JS:+main file:///srv/app.mjs:3:4",
+                "main",
+                "/srv/app.mjs",
+                Some(3),
+            ),
+            (
+                "Function:~alloc node:buffer:391:30",
+                "alloc",
+                "node:buffer",
+                Some(391),
+            ),
+            (
+                "Script:~ evalmachine.<anonymous>:1:1",
+                "(anonymous)",
+                "evalmachine.<anonymous>",
+                Some(1),
+            ),
+            ("Eval:~f [eval]:7", "f", "[eval]", Some(7)),
+            ("JS:~f native array.js", "f native", "array.js", None),
+        ];
+        for (name, function, file, line) in known {
+            let frame = named(name);
+            assert_eq!(
+                (frame.function.as_str(), frame.line),
+                (function, line),
+                "{name}"
+            );
+            assert_eq!(frame.file.as_deref(), Some(file), "{name}");
+            assert_eq!(frame.module, "[javascript]", "{name}");
+        }
+        for own in [
+            "Builtin:CallFunction",
+            "BytecodeHandler:LdaSmi",
+            "JS:nothing",
+            "RegExp:(a b)",
+        ] {
+            let frame = named(own);
+            assert_eq!(
+                (frame.function.as_str(), frame.module.as_str()),
+                (own, "[jit]")
+            );
+        }
+        let lua = named("TRACE_7::app.lua:3");
+        assert_eq!(
+            (lua.function.as_str(), lua.file.as_deref(), lua.line),
+            ("TRACE_7", Some("app.lua"), Some(3))
+        );
+        let java = named("Lcom/acme/Server;::handle");
+        assert_eq!(
+            (java.function.as_str(), java.module.as_str()),
+            ("Lcom/acme/Server;::handle", "[jit]")
+        );
     }
 
     #[test]

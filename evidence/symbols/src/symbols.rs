@@ -166,6 +166,18 @@ impl Symbols {
         frames
     }
 
+    /// Returns whether an address is in a function of a script: of an interpreter's own frames, or by a perf map.
+    pub fn is_script(&self, pc: u64, node: u32) -> bool {
+        if code_of(pc).is_some() {
+            return true;
+        }
+        // A perf map names the code that a call returns to.
+        let pc = pc.saturating_sub(1);
+        !self.generated.is_empty()
+            && self.module_index(pc, node).is_none()
+            && self.generated.is_script(pc)
+    }
+
     /// Returns the global variable that an address lies in, and the offset in it; `None` if no symbol table has one.
     /// Cost: a walk over all symbols of the module.
     pub fn variable(&self, address: u64) -> Option<(String, u64)> {

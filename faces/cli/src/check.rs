@@ -24,7 +24,7 @@ use skinflint_check::{Budget, Checked, Kind, Subject, Verdict, file, history};
 use skinflint_recording::{Analysed, More};
 use skinflint_sessions::Outcome;
 
-use crate::options::{NameOptions, RecordOptions};
+use crate::options::{NameOptions, RecordOptions, Which};
 use crate::{analyse, dropped, recorded};
 
 pub const HELP: &str = "\
@@ -396,7 +396,7 @@ impl Run {
             quiet: true,
             command: args.command.clone(),
         };
-        let (outcome, _) = recorded::record(&options, "end")?;
+        let (outcome, _) = recorded::record(&options, "end", Which::Both)?;
         recorded::complain(&outcome, &options, recorded::FOR_CHECK);
         let command = args.command[0].to_string_lossy();
         // A full disk is no failure of the program's.

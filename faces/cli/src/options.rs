@@ -85,8 +85,8 @@ pub struct NameOptions {
     #[arg(long, value_name = "FILE")]
     pub perf_map: Vec<PathBuf>,
 
-    /// Which frames of stacks are shown where Python's own are known: both, user (Python's, and what the innermost called),
-    /// native
+    /// Which frames of stacks are shown where a script's own are known (Python's; JavaScript's with a perf map): both, user (the
+    /// script's, and what the innermost called), native. With user, `run` has Node write a perf map (NODE_OPTIONS)
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub frames: Which,
 
@@ -147,7 +147,7 @@ pub struct AnalysisOptions {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Python's, and what the innermost called
+    /// The script's, and what the innermost of them called
     User,
     /// Those of the program's own code
     Native,

@@ -7,7 +7,7 @@
 use anyhow::Result;
 use clap::Args as ClapArgs;
 
-use crate::options::RecordOptions;
+use crate::options::{RecordOptions, Which};
 use crate::{dark, dropped, recorded};
 
 pub const HELP: &str = "\
@@ -40,7 +40,7 @@ pub struct RecordArgs {
 /// # Errors
 /// Whatever keeps the program from being started or recorded.
 pub fn record(args: &RecordArgs) -> Result<u8> {
-    let (outcome, asker) = recorded::record(&args.record, &args.at)?;
+    let (outcome, asker) = recorded::record(&args.record, &args.at, Which::Both)?;
     recorded::complain(&outcome, &args.record, recorded::ELSEWHERE);
     if let Some(asker) = asker {
         dark::of_record(asker, &outcome);

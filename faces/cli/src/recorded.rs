@@ -8,23 +8,30 @@
 //!
 //! Not here: recording (`sessions`).
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use skinflint_analysis::missing::{self, Missing};
 use skinflint_collect::Recorded;
 use skinflint_dark_matter::Asker;
+use skinflint_launch::scripts;
 use skinflint_sessions::{Outcome, Program};
 use skinflint_trace::LostKind;
 use skinflint_view::units::{bytes, plural};
 
-use crate::options::RecordOptions;
+use crate::options::{RecordOptions, Which};
 
-/// Records a program to its end; if the options want its reporters asked, they are, as of `at`.
+/// Records a program to its end; if the options want its reporters asked, they are, as of `at`. If only the frames of
+/// scripts are to be shown, it is made to name them.
 ///
 /// # Errors
 /// Whatever keeps the program from being started or recorded.
-pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Asker>)> {
+pub fn record(
+    options: &RecordOptions,
+    at: &str,
+    frames: Which,
+) -> Result<(Outcome, Option<Asker>)> {
     let whom = options.dark_matter.as_deref();
     let asker = whom.map(|whom| Asker::new(whom, at, |text| say!("skinflint: {text}")));
     let mut asker = asker.transpose()?;
@@ -39,6 +46,7 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
         looks: options.reachable,
         objects: options.python_objects,
         level: options.level,
+        environment: names_of_scripts(options, frames),
     };
     let mut look = |session: &_, pid| {
         if let Some(asker) = &mut asker {
@@ -51,6 +59,23 @@ pub fn record(options: &RecordOptions, at: &str) -> Result<(Outcome, Option<Aske
         }
     })?;
     Ok((outcome, asker))
+}
+
+/// Returns what makes a program name the functions of its scripts, if those are to be shown, and says so.
+fn names_of_scripts(options: &RecordOptions, frames: Which) -> Vec<(&'static str, OsString)> {
+    let program = options.command.first().filter(|_| frames == Which::User);
+    let before = std::env::var_os(scripts::VARIABLE);
+    let Some(value) = program.and_then(|program| scripts::node_options(program, before)) else {
+        return Vec::new();
+    };
+    if !options.quiet {
+        say!(
+            "skinflint: {} has {} (--frames user): Node names the functions of its scripts",
+            scripts::VARIABLE,
+            scripts::OPTIONS
+        );
+    }
+    vec![(scripts::VARIABLE, value)]
 }
 
 /// Prints a line for each of the first traces that are not gone again, with what was not recorded.

@@ -57,7 +57,8 @@ pub struct RunArgs {
 /// # Errors
 /// Whatever keeps the program from being started or recorded.
 pub fn run(args: &RunArgs) -> Result<u8> {
-    let (outcome, asker) = recorded::record(&args.record, &args.analysis.at)?;
+    let (outcome, asker) =
+        recorded::record(&args.record, &args.analysis.at, args.analysis.names.frames)?;
     recorded::complain(&outcome, &args.record, ELSEWHERE);
     let main = outcome
         .most_interesting()

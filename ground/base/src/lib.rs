@@ -13,6 +13,7 @@
 //!   hook  the allocator that can tell how large a block is
 //!   random  numbers by seed
 //!   loader  names and tables of loaded objects, without dlsym
+//!   plan  what to hook of an allocator that a program is linked with
 //! ```
 //!
 //! B1  Nothing here allocates, panics, formats, takes a lock of the standard library, or touches a
@@ -36,6 +37,7 @@ pub mod hints;
 pub mod hook;
 pub mod loader;
 pub mod page;
+pub mod plan;
 pub mod probe;
 pub mod random;
 pub mod ring;

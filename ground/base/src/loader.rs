@@ -349,6 +349,7 @@ pub struct Module {
     /// Address of its dynamic section; 0 if it has none.
     pub dynamic: u64,
     relro: (u64, u64),
+    code: (u64, u64),
 }
 
 /// Shows all modules that are loaded now, in the order in which they were loaded, until `show` returns false. Takes
@@ -399,6 +400,7 @@ impl Module {
             high: 0,
             dynamic: 0,
             relro: (0, 0),
+            code: (0, 0),
         };
         for index in 0..usize::from(info.dlpi_phnum) {
             // SAFETY: the loader's table has `dlpi_phnum` entries.
@@ -406,8 +408,13 @@ impl Module {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
             match header.p_type {
                 libc::PT_LOAD => {
+                    let end = start.wrapping_add(header.p_memsz);
                     module.low = module.low.min(start);
-                    module.high = module.high.max(start.wrapping_add(header.p_memsz));
+                    module.high = module.high.max(end);
+                    let rights = header.p_flags & (libc::PF_R | libc::PF_W | libc::PF_X);
+                    if module.code == (0, 0) && rights == libc::PF_R | libc::PF_X {
+                        module.code = (start, end);
+                    }
                 }
                 libc::PT_DYNAMIC => module.dynamic = start,
                 libc::PT_GNU_RELRO => {
@@ -417,6 +424,17 @@ impl Module {
             }
         }
         (module.low < module.high).then_some(module)
+    }
+
+    /// Returns what is added to addresses of its file.
+    pub fn bias(&self) -> u64 {
+        self.bias
+    }
+
+    /// Returns the first part of it that can be read and run, and not written: lowest address, one past the highest;
+    /// (0, 0) if there is none.
+    pub fn code(&self) -> (u64, u64) {
+        self.code
     }
 
     /// Returns whether an address lies in the module.

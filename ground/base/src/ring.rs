@@ -4,7 +4,7 @@
 //!   session page   one per `skinflint run`:  tick; only the collector can write it
 //!   notifier       one per `skinflint run`:  wake, notices; every process of the run writes it
 //!   region         one per process (more if it has many threads), a memfd of the collector:
-//!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … ]
+//!     [ ProcessHeader | SlotHeader × SLOTS | ring 0 | ring 1 | … | plan ]
 //!   ring           words; one thread writes at `tail`, the collector reads at `head`
 //!
 //!        head ──────► tail                       capacity grows by doubling, only when empty
@@ -44,6 +44,7 @@
 //!
 //! Not here: what is kept (the trace), and when to drain (the collector decides).
 
+use crate::plan::PLAN_BYTES;
 use crate::sync::{AtomicU32, AtomicU64};
 
 mod reader;
@@ -233,7 +234,25 @@ pub struct ProcessHeader {
     pub frames_unread: AtomicU64,
     /// [`OBJECTS_RECORDED`], or one of the `OBJECTS_` reasons; 0 if objects of Python were not asked for, or there is none.
     pub objects: AtomicU32,
+    /// Of a program that an allocator is linked into: [`LINKED_HOOKED`], or why the plan for it was not carried out, one of
+    /// the other `LINKED_` reasons. 0 for other programs.
+    pub linked: AtomicU32,
+    /// Calls of functions of these allocators whose effects are not recorded.
+    pub linked_unseen: AtomicU64,
 }
+
+/// The functions of the allocators that the program is linked with are hooked.
+pub const LINKED_HOOKED: u32 = 1;
+/// The code in memory is not what the plan expects.
+pub const LINKED_OTHER_CODE: u32 = 2;
+/// There is no free memory near the code.
+pub const LINKED_NO_ROOM: u32 = 3;
+/// The kernel does not let code be changed.
+pub const LINKED_FORBIDDEN: u32 = 4;
+/// The recorder came into a running program.
+pub const LINKED_ATTACHED: u32 = 5;
+/// The plan is none.
+pub const LINKED_NONSENSE: u32 = 6;
 
 /// Frames of Python are read.
 pub const FRAMES_READ: u32 = 100;
@@ -357,8 +376,12 @@ pub const fn ring_offset(slot: usize) -> usize {
     HEADERS_BYTES + slot * RING_WORDS * 8
 }
 
+/// Offset of the plan in a region, in bytes: words, the first of which is the number of hooks. The collector writes it
+/// before it answers a process's first hello, and the recorder reads it once.
+pub const PLAN_OFFSET: usize = ring_offset(SLOTS);
+
 /// Size of a region, in bytes.
-pub const REGION_BYTES: usize = ring_offset(SLOTS);
+pub const REGION_BYTES: usize = PLAN_OFFSET + PLAN_BYTES;
 
 /// The first message of a process to the collector.
 #[repr(C)]

@@ -8,22 +8,17 @@
 //!
 //! A1  A program or library may carry an allocator inside: what the file that has `malloc` exports of the allocator's own
 //!     interface tells which. Only symbols that it defines count, not those that it calls.
-//! A2  Nothing of a file is believed: offsets and sizes have bounds, and what makes no sense names nothing.
+//! A2  Nothing of a file is believed (elf.E1): what makes no sense names nothing.
 //!
 //! Cost: two sections of one file are read, for a process whose allocator's file has another name. Not here: which file
 //! that is (record-so says it).
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use crate::elf::{self, Elf};
 
 /// Parts of the names of files that need not be read.
 const NAMED: [&str; 4] = ["jemalloc", "mimalloc", "tcmalloc", "skinflint"];
-/// The largest table that is read, bytes.
-const MOST_BYTES: u64 = 64 << 20;
-const SECTION_BYTES: u64 = 64;
-const SYMBOL_BYTES: usize = 24;
-const SHT_DYNSYM: u64 = 11;
 
 /// Returns the allocator's name. `path` is the file that has its `malloc`, as the process sees it.
 pub fn name(pid: u32, path: &str, libc_version: &str) -> String {
@@ -52,29 +47,9 @@ pub fn name(pid: u32, path: &str, libc_version: &str) -> String {
 
 /// Returns the allocator that a file carries, by what it exports (A1).
 fn inside(file: &Path) -> Option<&'static str> {
-    let file = File::open(file).ok()?;
-    let mut head = [0u8; 64];
-    file.read_exact_at(&mut head, 0).ok()?;
-    if head.get(..6)? != b"\x7fELF\x02\x01" {
-        return None;
-    }
-    let (table, count) = (number(&head, 40, 8)?, number(&head, 60, 2)?);
-    let sections = read(&file, table, count * SECTION_BYTES)?;
-    let section = |index: u64| {
-        let at = usize::try_from(index.checked_mul(SECTION_BYTES)?).ok()?;
-        sections.get(at..at.checked_add(SECTION_BYTES as usize)?)
-    };
-    let is_table = |one: &&[u8]| number(one, 4, 4) == Some(SHT_DYNSYM);
-    let symbols = (0..count).filter_map(section).find(is_table)?;
-    let contents = |one: &[u8]| read(&file, number(one, 24, 8)?, number(one, 32, 8)?);
-    let names = contents(section(number(symbols, 40, 4)?)?)?;
-    let symbols = contents(symbols)?;
-    symbols.chunks_exact(SYMBOL_BYTES).find_map(|symbol| {
-        let is_defined = number(symbol, 6, 2)? != 0;
-        let at = usize::try_from(number(symbol, 0, 4)?).ok()?;
-        let name = names.get(at..)?.split(|byte| *byte == 0).next()?;
-        is_defined.then(|| of_symbol(name)).flatten()
-    })
+    let table = Elf::open(file)?.table(elf::DYNSYM)?;
+    let mut symbols = table.symbols();
+    symbols.find_map(|symbol| symbol.is_defined.then(|| of_symbol(symbol.name)).flatten())
 }
 
 /// Returns the allocator whose own interface has this function.
@@ -89,30 +64,11 @@ fn of_symbol(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn read(file: &File, offset: u64, bytes: u64) -> Option<Vec<u8>> {
-    let is_there = offset.checked_add(bytes)? <= file.metadata().ok()?.len();
-    if !is_there || bytes > MOST_BYTES {
-        return None;
-    }
-    let mut read = vec![0; bytes as usize];
-    file.read_exact_at(&mut read, offset).ok()?;
-    Some(read)
-}
-
-/// Returns the little-endian number of `bytes` bytes at an offset.
-fn number(from: &[u8], at: usize, bytes: usize) -> Option<u64> {
-    let bytes = from.get(at..at + bytes)?;
-    Some(
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |sum, &byte| sum << 8 | u64::from(byte)),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SYMBOL_BYTES: usize = 24;
 
     /// Returns a file with the tables of dynamic symbols that a linker writes: names, and whether each is defined.
     fn object(symbols: &[(&str, bool)]) -> Vec<u8> {

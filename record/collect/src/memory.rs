@@ -8,10 +8,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use skinflint_base::plan::{Hook, MOST_HOOKS};
 pub use skinflint_base::ring::Nonsense;
 use skinflint_base::ring::{
-    self, FIRST_CAPACITY, NOTIFIER_BYTES, NotifierPage, ProcessHeader, REGION_BYTES, RING_WORDS,
-    SESSION_BYTES, SLOTS, SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
+    self, FIRST_CAPACITY, NOTIFIER_BYTES, NotifierPage, PLAN_OFFSET, ProcessHeader, REGION_BYTES,
+    RING_WORDS, SESSION_BYTES, SLOTS, SLOTS_OFFSET, SessionPage, SlotHeader, ring_offset,
 };
 
 /// A shared mapping of a memfd of ours.
@@ -181,6 +182,22 @@ impl Region {
                 .add(SLOTS_OFFSET)
                 .cast::<SlotHeader>()
                 .add(index)
+        }
+    }
+
+    /// Writes the plan for the process, before it gets the region. A plan that does not fit is none.
+    pub fn write_plan(&self, hooks: &[Hook]) {
+        if hooks.len() > MOST_HOOKS {
+            return;
+        }
+        let words = hooks.iter().flat_map(Hook::encode);
+        // SAFETY: Y1; `MOST_HOOKS` hooks and a word fit behind the rings (base::plan), where no other process looks yet.
+        unsafe {
+            let plan = self.0.start.add(PLAN_OFFSET).cast::<u64>();
+            plan.write(hooks.len() as u64);
+            for (index, word) in words.enumerate() {
+                plan.add(1 + index).write(word);
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use skinflint_procfs::process::threads;
 use skinflint_procfs::status;
 use skinflint_trace::ProcessInfo;
 
+use crate::linked::Plan;
 use crate::memory::Region;
 
 /// Locks a mutex, even after a thread of ours panicked: the data are plain and stay usable.
@@ -51,6 +52,8 @@ pub struct Process {
     pub ended: AtomicBool,
     /// Whether it, or the process that it was forked from, ran before recording began.
     pub attached: bool,
+    /// The plan for the allocators that it is linked with.
+    pub linked: Arc<Plan>,
 }
 
 impl Process {

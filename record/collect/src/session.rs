@@ -26,6 +26,7 @@ pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Message};
 use crate::folder;
 use crate::held::{self, Held, Watched};
+use crate::linked::Plans;
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
@@ -549,6 +550,7 @@ const MOST_AT_ONCE: usize = 128;
 fn accept(meeting: &Meeting, mut listener: Listener) {
     let mut arrivals = Arrivals::default();
     let mut callers = Vec::new();
+    let mut plans = Plans::default();
     // ORDER: Relaxed; see `Session::finish`.
     while !meeting.stop.load(Ordering::Relaxed) {
         let mut fds = listener.fds();
@@ -577,7 +579,7 @@ fn accept(meeting: &Meeting, mut listener: Listener) {
         callers.extend(arrivals.hear());
         for (uid, caller) in callers.drain(..) {
             match is_served(meeting, uid, &caller) {
-                true => meet(meeting, *caller),
+                true => meet(meeting, *caller, &mut plans),
                 false => caller.refuse(libc::EPERM),
             }
         }
@@ -614,7 +616,7 @@ fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
     climb(caller.pid, MOST_GENERATIONS, is_ours, parent).is_some()
 }
 
-fn meet(meeting: &Meeting, caller: Caller) {
+fn meet(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
     if caller.hello.layout != LAYOUT {
         return caller.refuse(libc::EPROTO);
     }
@@ -627,7 +629,7 @@ fn meet(meeting: &Meeting, caller: Caller) {
     };
     let region = Arc::new(region);
     let token = match caller.hello.kind {
-        HELLO_PROCESS => meet_process(meeting, &caller, Arc::clone(&region)),
+        HELLO_PROCESS => meet_process(meeting, &caller, &region, plans),
         HELLO_REGION => {
             let known = lock(&meeting.known);
             let Some(&index) = known.by_token.get(&caller.hello.token) else {
@@ -648,15 +650,19 @@ fn meet(meeting: &Meeting, caller: Caller) {
     caller.welcome(token, fds);
 }
 
-fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 {
+fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mut Plans) -> u64 {
+    let linked = plans.give(by.pid, region);
     let mut known = lock(&meeting.known);
-    let (pid, hello) = (caller.pid, &caller.hello);
+    let (pid, hello) = (by.pid, &by.hello);
     let index = known.processes.len();
     let token = folder::random() | 1;
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator::name(pid, &info.allocator_path, &text(&hello.libc_version));
+    if !meeting.options.attached {
+        linked.name_in(&mut info);
+    }
     let is_program = known.is_program(pid);
     let folder = match is_program {
         true => meeting.options.folder.clone(),
@@ -673,8 +679,8 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         start_ns: hello.time_ns,
         info,
         pidfd: server::pidfd(pid),
-        regions: Mutex::new(vec![Arc::clone(&region)]),
-        first: region,
+        regions: Mutex::new(vec![Arc::clone(region)]),
+        first: Arc::clone(region),
         own: Mutex::default(),
         stacks: Mutex::default(),
         memory: Mutex::default(),
@@ -682,6 +688,7 @@ fn meet_process(meeting: &Meeting, caller: &Caller, region: Arc<Region>) -> u64 
         recorder_bytes: 0.into(),
         ended: false.into(),
         attached: meeting.options.attached,
+        linked,
     });
     known.by_token.insert(token, index);
     known.processes.push(Met {

@@ -18,4 +18,5 @@ pub mod installed;
 pub mod machine;
 pub mod preflight;
 pub mod preload;
+pub mod scripts;
 pub mod signals;

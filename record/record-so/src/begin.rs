@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use skinflint_base::ring::LAYOUT;
 use skinflint_base::sys;
 
-use crate::{frames, high_water, link, modules, notices, process, slots};
+use crate::{frames, high_water, link, linked, modules, notices, process, slots};
 
 /// Makes this process known to the collector. Called by its only recording thread: at the first
 /// event of a program, or of a child of `fork`. Returns whether it is recorded.
@@ -62,6 +62,7 @@ pub fn begin() -> bool {
     }
     high_water::begin();
     frames::prepare();
+    linked::begin(parent != 0);
     process::set_epoch();
     true
 }

@@ -13,8 +13,8 @@
 //! O2  Releases are recorded before the real call, acquisitions after it: an address cannot be
 //!     acquired twice in the record without a release between (STYLE 23).
 //! O3  What cannot be recorded is counted, in the header that the collector reads. One exception: what a signal handler
-//!     asks for while it interrupts an `operator` of the allocator's own, since it looks like a step of that operator
-//!     (hooks/operators.rs).
+//!     asks for while it interrupts an `operator` of the allocator's own, or a linked allocator, since it looks like a
+//!     step of the same call (hooks/operators.rs, hooks/linked.rs).
 //! O4  A call that comes while this thread is already in the recorder or in the allocator (a signal
 //!     handler, an allocator that calls itself) passes straight through.
 //! O5  A child of `fork` knows itself by a page that the kernel wipes in it ([`process::LivePage`]), so
@@ -43,6 +43,7 @@ mod frames;
 mod high_water;
 mod hooks;
 mod link;
+mod linked;
 mod marks;
 mod modules;
 mod notices;
@@ -52,6 +53,7 @@ mod patience;
 mod process;
 mod real;
 mod ring;
+mod sites;
 mod slots;
 mod stacks;
 mod start;

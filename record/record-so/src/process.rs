@@ -21,6 +21,7 @@ use skinflint_base::ring::{
 use skinflint_base::sys;
 
 use crate::patience::{LOOK_NS, Patience};
+use crate::sites;
 
 /// The live page, which the kernel zeroes in children.
 #[repr(C)]
@@ -224,6 +225,7 @@ pub fn publish_own_bytes() {
         // ORDER: Relaxed; counters.
         let bytes = OWN_BYTES.load(Ordering::Relaxed) as u64;
         header.recorder_bytes.store(bytes, Ordering::Relaxed);
+        sites::publish(header);
     }
 }
 

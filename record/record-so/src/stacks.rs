@@ -18,7 +18,7 @@ use skinflint_unwind::{Capture, End, Registers, Sink, StackBounds};
 
 use crate::emit::{self, BEFORE_EVENT, before_event, end_event, stack_word};
 use crate::state::ThreadState;
-use crate::{frames, modules, process};
+use crate::{frames, modules, process, sites};
 
 /// The words of the longest acquisition.
 const ACQUISITION: usize = 3;
@@ -320,5 +320,8 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
             word(tag::OWN, 0, rules),
             &[modules::RULES_BYTES as u64],
         );
+        if let Some((near, bytes)) = sites::own_memory() {
+            emit::note(state, word(tag::OWN, 0, near), &[bytes]);
+        }
     }
 }

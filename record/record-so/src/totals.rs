@@ -8,7 +8,8 @@
 //! I1  It is asked only at an orderly exit, by a thread that is inside no call of the allocator: the answer takes the
 //!     allocator's locks, and a thread that holds one of them goes on and releases it.
 //! I2  Only the allocator beneath us is asked: the function must be of the same object as its `malloc`.
-//! I3  A program with an allocator in front of us is not asked: most of its blocks are never ours.
+//! I3  A program with an allocator in front of us is not asked: most of its blocks are never ours. Nor is one that is
+//!     linked with another allocator: the two sums would have to be of the same moment.
 //!
 //! Not here: whether the two agree (the analysis judges that, with the uncertainty of threads' caches).
 
@@ -16,13 +17,13 @@ use core::ffi::{CStr, c_void};
 
 use crate::hooks::exports;
 use crate::real::{self, call};
-use crate::thread;
+use crate::{sites, thread};
 
 /// Returns the bytes in use, as the allocator reports them; 0 if it cannot be asked. Cost: glibc walks its free
 /// lists; jemalloc adds up its arenas.
 #[cold]
 pub fn in_use_bytes() -> u64 {
-    if has_its_own_malloc() {
+    if has_its_own_malloc() || sites::is_hooked() {
         return 0;
     }
     let state = thread::enter();

@@ -6,12 +6,13 @@
 //!
 //! Z1  Only the allocator that gave a block is asked: a function of another object must not see it.
 //!
-//! Not here: blocks of jemalloc's own functions (`hooks/extended.rs`).
+//! Not here: blocks of jemalloc's own functions (`hooks/extended.rs`), of linked allocators (`hooks/linked.rs`).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::real::{self, call};
+use crate::sites;
 
 const UNKNOWN: u32 = 0;
 
@@ -45,7 +46,12 @@ pub unsafe fn usable_size(block: *mut c_void) -> u64 {
 /// Returns whether the allocator reports usable sizes: known once a block was acquired.
 pub fn tells_sizes() -> bool {
     // ORDER: Relaxed; as in `usable_size`.
-    matches!(USABLE.load(Ordering::Relaxed), BY_HEADER | BY_CALL)
+    let beneath = USABLE.load(Ordering::Relaxed);
+    match beneath {
+        // A program may be served by the allocator that it is linked with alone.
+        UNKNOWN => sites::is_hooked() && sites::tells_sizes(),
+        _ => matches!(beneath, BY_HEADER | BY_CALL) && sites::tells_sizes(),
+    }
 }
 
 #[cold]

@@ -41,6 +41,8 @@ pub struct Program<'a> {
     pub objects: bool,
     /// Compression level of traces.
     pub level: i32,
+    /// Variables that it gets beside those that recording needs.
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 /// Records a program until it and all that it started have ended. `meanwhile` is called every few milliseconds as long
@@ -83,6 +85,7 @@ pub fn record(
     command.args(&wanted.command[1..]);
     command.env("LD_PRELOAD", preload::to_record(&recorder, wanted.preload)?);
     command.envs(session.environment());
+    command.envs(wanted.environment);
     command.arg0(program);
     let mut child = command
         .spawn()

@@ -281,7 +281,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["_mi_*", "mi_*"],
         mapped: &[],
         maps: &[],
-        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking mimalloc). MIMALLOC_SHOW_STATS=1 prints what mimalloc holds.",
+        change: "To see them, keep the program's symbols (Rust: strip = false; or its debug file): its functions are hooked then, on x86-64. Or record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking mimalloc). MIMALLOC_SHOW_STATS=1 prints what mimalloc holds.",
     },
     Known {
         name: "jemalloc",
@@ -298,7 +298,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &[],
-        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking jemalloc), or one whose jemalloc exports malloc (Rust: the feature unprefixed_malloc_on_supported_platforms). MALLOC_CONF=stats_print:true (with a prefix: _RJEM_MALLOC_CONF) prints what jemalloc holds.",
+        change: "To see them, keep the program's symbols (Rust: strip = false; or its debug file): its functions are hooked then, on x86-64. Or record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking jemalloc), or one whose jemalloc exports malloc (Rust: the feature unprefixed_malloc_on_supported_platforms). MALLOC_CONF=stats_print:true (with a prefix: _RJEM_MALLOC_CONF) prints what jemalloc holds.",
     },
     Known {
         name: "tcmalloc",
@@ -328,6 +328,6 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &[],
-        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature).",
+        change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature); of snmalloc and rpmalloc it is enough to keep the program's symbols, on x86-64.",
     },
 ];

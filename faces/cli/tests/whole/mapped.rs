@@ -82,7 +82,7 @@ fn an_allocator_that_the_program_brings_is_told_and_its_memory_has_stacks() {
     let done = bench.tool(["report", "main.sft", "--at", "end"]);
     for said in [
         "The program brings an allocator of its own (mimalloc)",
-        "→ To see them, record a build on the system's malloc",
+        "→ To see them, keep the program's symbols",
         "Through whom (with all that each calls",
     ] {
         assert!(

@@ -149,6 +149,7 @@ impl Draining {
                 "{deep} modules were not recorded: opened past the preloaded allocator"
             ));
         }
+        self.notes.extend(self.process.linked.notes(header));
         if let Some(note) = frames::note(header) {
             self.notes.push(note);
         }

@@ -37,6 +37,7 @@ fn process(index: usize, pid: u32, exe: &str) -> Process {
         recorder_bytes: 0.into(),
         ended: false.into(),
         attached: false,
+        linked: Arc::default(),
     }
 }
 

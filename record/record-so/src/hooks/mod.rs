@@ -10,6 +10,7 @@
 
 pub mod extended;
 mod filters;
+mod linked;
 pub mod loading;
 pub mod malloc;
 mod maps;
