@@ -24,6 +24,7 @@ mod allocator;
 mod arrivals;
 mod codes;
 pub mod control;
+mod descent;
 mod dividing;
 mod drain;
 mod elf;

@@ -16,12 +16,13 @@ use skinflint_base::ring::{
 use skinflint_base::{env, sys};
 use skinflint_procfs::process::{arguments, link};
 use skinflint_procfs::processes::parent;
-use skinflint_procfs::{climb, status};
+use skinflint_procfs::status;
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::allocator;
 use crate::arrivals::Arrivals;
 use crate::control::{self, Reply, Request, State, Status};
+use crate::descent;
 pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Message};
 use crate::folder;
@@ -105,7 +106,7 @@ impl Known {
         let (Some(name), None) = (&options.apart, &self.apart) else {
             return self.apart.as_ref().unwrap_or(&options.folder).clone();
         };
-        let program = self.main_pid.or_else(|| started_by_us(pid));
+        let program = self.main_pid.or_else(|| descent::started_by_us(pid));
         let program = program.unwrap_or(std::process::id());
         // What cannot be made is complained of as a trace that cannot.
         let folder = folder::for_others(&options.folder, name, program);
@@ -564,7 +565,7 @@ fn accept(meeting: &Meeting, mut listener: Listener) {
             for _ in 0..MOST_AT_ONCE {
                 match listener.accept(which) {
                     Ok(Some(arrival)) => {
-                        let is_stranger = !is_known_user(arrival.uid);
+                        let is_stranger = !descent::is_known_user(arrival.uid);
                         callers.extend(arrivals.add(arrival, is_stranger));
                     }
                     Ok(None) => break,
@@ -586,21 +587,11 @@ fn accept(meeting: &Meeting, mut listener: Listener) {
     }
 }
 
-/// Returns whether a user's processes are served whatever they descend from: ours and root.
-fn is_known_user(uid: u32) -> bool {
-    // SAFETY: no memory is involved.
-    let own = unsafe { libc::geteuid() };
-    uid == own || uid == 0
-}
-
-/// The most processes from a caller up to the first one with a known descent.
-const MOST_GENERATIONS: usize = 64;
-
 /// Returns whether a caller gets rings: processes of this user and of root do, and all that descend from a process of
 /// this recording, whichever user they have become. A copy shows that by the token that only its parent had; another
 /// program by its ancestors.
 fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
-    if is_known_user(uid) {
+    if descent::is_known_user(uid) {
         return true;
     }
     let known = lock(&meeting.known);
@@ -608,12 +599,11 @@ fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
         return true;
     }
     let is_ours = |pid| {
-        let is_ours = pid == std::process::id()
+        pid == std::process::id()
             || known.main_pid == Some(pid)
-            || known.processes.iter().any(|met| met.pid == pid);
-        is_ours.then_some(())
+            || known.processes.iter().any(|met| met.pid == pid)
     };
-    climb(caller.pid, MOST_GENERATIONS, is_ours, parent).is_some()
+    descent::is_from(caller.pid, is_ours)
 }
 
 fn meet(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
@@ -729,12 +719,6 @@ fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
         known.processes[index].path.clone_from(file);
         meeting.output.send(index, Job::Rename(file.clone()));
     }
-}
-
-/// Returns the process among the ancestors of this one, itself included, that we started.
-fn started_by_us(pid: u32) -> Option<u32> {
-    let is_ours = |pid| (parent(pid) == Some(std::process::id())).then_some(pid);
-    climb(pid, MOST_GENERATIONS, is_ours, parent)
 }
 
 /// Reads the facts about a process that has just said hello and waits for the answer. Returns them, and
