@@ -29,15 +29,25 @@ impl Recording {
         missing
     }
 
-    /// Returns what a command says if it looks only at a process's own blocks and the process began with others.
-    pub fn left_out(&self) -> Option<String> {
+    /// Returns what a command says if it looks only at a process's own blocks and the process began with others, and if
+    /// blocks are no allocator's of the kind that it compares.
+    pub fn left_out(&self) -> Vec<String> {
         let inherited = self.inherited();
-        (inherited.blocks > 0).then(|| {
+        let copied = (inherited.blocks > 0).then(|| {
             format!(
                 "began with {} of {} of the process that it was copied from (fork): they are left out",
                 plural(inherited.blocks, "block"),
                 bytes(inherited.requested_bytes)
             )
-        })
+        });
+        let mut notes = self.trace.ending.iter().flat_map(|ending| &ending.notes);
+        let objects = notes
+            .any(|note| note.contains("small objects of Python are blocks of their own"))
+            .then(|| {
+                "small objects of Python, which malloc never sees, count as blocks of malloc here: record without \
+                 --python-objects for this"
+                    .to_owned()
+            });
+        copied.into_iter().chain(objects).collect()
     }
 }

@@ -56,7 +56,7 @@ fn said(status: u32, version: u32, unread: u64) -> Option<String> {
     Some(format!("native frames only: {python}: {why}"))
 }
 
-/// Returns what a reader of the trace should know of small objects, if they were asked for and are not recorded.
+/// Returns what a reader of the trace should know of small objects, if they were asked for.
 pub fn objects_note(header: &ProcessHeader) -> Option<String> {
     // ORDER: Relaxed; the process has ended.
     said_of_objects(header.objects.load(Ordering::Relaxed))
@@ -64,7 +64,9 @@ pub fn objects_note(header: &ProcessHeader) -> Option<String> {
 
 fn said_of_objects(status: u32) -> Option<String> {
     let why = match status {
-        0 | OBJECTS_RECORDED => return None,
+        0 => return None,
+        // By these words `recording::left_out` knows it.
+        OBJECTS_RECORDED => return Some("small objects of Python are blocks of their own".into()),
         OBJECTS_LATE => "Python was opened while the program ran",
         OBJECTS_ARENA => "an arena lies where none was expected",
         _ => "this Python is older than 3.8, or does not show its allocator",
@@ -81,7 +83,8 @@ mod tests {
     #[test]
     fn objects_that_are_not_recorded_are_said() {
         assert_eq!(said_of_objects(0), None);
-        assert_eq!(said_of_objects(OBJECTS_RECORDED), None);
+        let recorded = said_of_objects(OBJECTS_RECORDED).unwrap_or_default();
+        assert_eq!(recorded, "small objects of Python are blocks of their own");
         let late = said_of_objects(OBJECTS_LATE).unwrap_or_default();
         assert!(late.ends_with("opened while the program ran"), "{late}");
         assert!(said_of_objects(skinflint_base::ring::OBJECTS_CLOSED).is_some());

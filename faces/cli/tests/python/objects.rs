@@ -278,4 +278,10 @@ fn the_books_divide_arenas() {
     assert!(bytes("arena-free") < planted / 4, "{rows:#?}");
     let heap = bytes("allocator-free") + bytes("heap-unseen");
     assert!(heap < planted / 4, "{rows:#?}");
+    // No allocator would have to hold them.
+    let what_if = bench.tool(["what-if", "main.sft", "--with", "glibc"]);
+    assert!(
+        what_if.stderr.contains("without --python-objects"),
+        "{what_if:#?}"
+    );
 }
