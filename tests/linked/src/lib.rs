@@ -22,7 +22,9 @@ pub fn work() -> Vec<Box<dyn Send>> {
     kept.push(Box::new((map, text, zeroed)));
     let other = std::thread::spawn(|| {
         let all: Vec<Vec<u8>> = (0..1000).map(|n| vec![1; n % 700 + 1]).collect();
-        all.into_iter().filter(|one| one.len() % 2 == 0).collect::<Vec<_>>()
+        all.into_iter()
+            .filter(|one| one.len() % 2 == 0)
+            .collect::<Vec<_>>()
     });
     kept.push(Box::new(other.join().expect("a thread")));
     by_hand();

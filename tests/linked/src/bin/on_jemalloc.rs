@@ -34,7 +34,10 @@ fn main() {
         let none = core::ptr::null_mut::<c_void>();
         let mut epoch = 1u64;
         let now = (&raw mut epoch).cast();
-        assert_eq!(tikv_jemalloc_sys::mallctl(c"epoch".as_ptr(), none, none.cast(), now, 8), 0);
+        assert_eq!(
+            tikv_jemalloc_sys::mallctl(c"epoch".as_ptr(), none, none.cast(), now, 8),
+            0
+        );
     }
     let bytes = read(c"stats.allocated");
     std::mem::forget(kept);

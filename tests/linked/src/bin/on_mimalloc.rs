@@ -5,7 +5,8 @@ use core::ffi::c_void;
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-type Visit = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, usize, *mut c_void) -> bool;
+type Visit =
+    unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void, usize, *mut c_void) -> bool;
 
 unsafe extern "C" {
     fn mi_heap_main() -> *mut c_void;
