@@ -122,6 +122,8 @@ const WORDS: &[(&str, &str)] = &[
     ("policy-growth", "FACTOR"),
     ("preload", "LIBRARY"),
     ("process", "NAME"),
+    ("profile", "RATE"),
+    ("profile-file", "FILE"),
     ("purge", ""),
     ("python-objects", ""),
     ("quick", ""),
