@@ -84,10 +84,10 @@ fn page<'gc>(cx: Cx<'gc>, own: Gc<'gc, Own<'gc>>, form: Form) -> Gc<'gc, Node<'g
 }
 
 fn tell(form: &str, at: &str, tenant: &Tenant, before_kb: u64) {
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no call is under way");
     tenant.shrink();
     let holds = tenant.heap().holds();
-    let chunks = tenant.chunks().expect("nobody is inside");
+    let chunks = tenant.chunks().expect("no call is under way");
     println!(
         "{{\"form\": \"{form}\", \"at\": \"{at}\", \"objects\": {}, \"cell_bytes\": {}, \"held_bytes\": {}, \"rss_kb\": {}, \
          \"chunks\": {}}}",

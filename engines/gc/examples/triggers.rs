@@ -60,12 +60,12 @@ fn main() {
     });
     let tenant = runtime.tenant("tab", usize::MAX);
     let kept = list(&tenant, LIVE_BYTES);
-    tenant.collect().expect("nobody is inside");
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no call is under way");
+    tenant.collect().expect("no call is under way");
     let (frequent, why) = until_collected(&tenant);
     assert_eq!(why, Reason::Growth);
     clock.advance(2 * SECOND_NS);
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no call is under way");
     let (rare, why) = until_collected(&tenant);
     assert_eq!(why, Reason::Growth);
 
@@ -78,7 +78,7 @@ fn main() {
     }
 
     // Much was taken, and then the program stands still.
-    tenant.collect().expect("nobody is inside");
+    tenant.collect().expect("no call is under way");
     drop(list(&tenant, LIVE_BYTES / 2));
     let full = tenant.heap().holds().cell_bytes;
     let mut seconds = 0;

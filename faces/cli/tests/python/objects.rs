@@ -239,7 +239,7 @@ fn wrappers_and_other_allocators_are_borne() {
             record(&bench, python, &[(name, value)], &["end", "fork"]);
             let trace = Trace::open(bench.path("main.sft")).expect("a trace");
             let lived = Lived::of(&trace);
-            // Objects that were made before the debug hooks were there are known to nobody.
+            // Objects that were made before the debug hooks were there are not known.
             let before = if value == "malloc" { 0 } else { 16 };
             assert!(
                 lived.doubled == 0 && lived.unknown <= before,
