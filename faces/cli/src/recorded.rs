@@ -196,11 +196,8 @@ const SIGSYS: i32 = 31;
 /// Prints what went wrong while recording; the program is not to suffer from it.
 pub fn complain(outcome: &Outcome, options: &RecordOptions, elsewhere: &str) {
     complain_of_files(outcome, elsewhere);
-    if let Some(error) = &outcome.refused {
-        say!(
-            "skinflint: a process or thread was not recorded: no shared memory for it: {error}; look at \
-             `ulimit -f`, at `ulimit -v`, and at the room in memory"
-        );
+    if let Some(reason) = &outcome.refused {
+        say!("skinflint: a process or thread was not recorded: {reason}");
     }
     if !outcome.recorded.is_empty() || outcome.refused.is_some() {
         return;

@@ -608,12 +608,18 @@ fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
 
 fn meet(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
     if caller.hello.layout != LAYOUT {
+        lock(&meeting.known).refused = Some(format!(
+            "its recorder library is of another build (layout {}, this program has {LAYOUT}): build or install both anew",
+            caller.hello.layout
+        ));
         return caller.refuse(libc::EPROTO);
     }
     let region = match Region::create() {
         Ok(region) => region,
         Err(error) => {
-            lock(&meeting.known).refused = Some(error.to_string());
+            lock(&meeting.known).refused = Some(format!(
+                "no shared memory for it: {error}; look at `ulimit -f`, at `ulimit -v`, and at the room in memory"
+            ));
             return caller.refuse(libc::ENOMEM);
         }
     };

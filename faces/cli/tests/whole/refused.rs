@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use skinflint_base::ring::{HELLO_MAGIC, Hello, LAYOUT};
 use skinflint_test_support::executable;
 
 use crate::tool::{Bench, Done, SKINFLINT, recorder, run};
@@ -216,5 +217,33 @@ fn a_recorder_that_is_not_there() {
         &bench,
         &run(tool),
         &["/nowhere/recorder.so", "SKINFLINT_RECORDER"],
+    );
+}
+
+/// Says hello to the collector as a library of another build would: it is told by its layout.
+const OLDER: &str = "import os, socket, struct, sys
+magic, layout, size = map(int, sys.argv[1:])
+path = os.environ['SKINFLINT_SOCKET']
+one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+one.connect(path)
+one.send(struct.pack('<QII', magic, layout, 1).ljust(size, b'\\0'))
+one.recv(4096)
+";
+
+#[test]
+fn a_recorder_of_another_build_is_told_as_such() {
+    let bench = Bench::new();
+    let numbers = [
+        HELLO_MAGIC.to_string(),
+        (LAYOUT - 1).to_string(),
+        size_of::<Hello>().to_string(),
+    ];
+    let mut python = bench.recording(&[], ["python3", "-c", OLDER]);
+    python.args(numbers);
+    let done = run(python);
+    let older = format!("layout {}, this program has {LAYOUT}", LAYOUT - 1);
+    done.says(
+        0,
+        &["was not recorded", "another build", &older, "both anew"],
     );
 }
