@@ -123,23 +123,13 @@ pub fn sentence(all: &[Verdict]) -> String {
     let (agree, differ) = (count(&[Verdict::Agrees]), count(&[Verdict::Differs]));
     let (hold, miss) = (count(&[Verdict::Holds]), count(&[Verdict::Missed]));
     let not_run = count(&[Verdict::NotRun, Verdict::Failed, Verdict::Unknown]);
-    let mut text = format!(
-        "Of {} figures of posts and talks {agree} agree",
-        agree + differ
-    );
-    if differ > 0 {
-        text += &format!(" and {differ} differ");
-    }
-    text += &format!(
-        "; of {} bars and predictions of ours {hold} hold",
-        hold + miss
-    );
-    if miss > 0 {
-        text += &format!(" and {miss} are missed");
-    }
     let shown = count(&[Verdict::Shown]);
-    text += &format!("; {shown} more are shown beside them, and {not_run} were not run.");
-    text
+    format!(
+        "Figures of posts and talks: {agree} of {} agree. Bars and predictions of ours: {hold} of {} hold. \
+         Shown beside them: {shown}. Not run: {not_run}.",
+        agree + differ,
+        hold + miss
+    )
 }
 
 #[cfg(test)]
@@ -178,8 +168,8 @@ mod tests {
         ];
         assert_eq!(
             sentence(&all),
-            "Of 3 figures of posts and talks 2 agree and 1 differ; of 1 bars and predictions of ours 1 hold; 1 more are shown \
-             beside them, and 2 were not run."
+            "Figures of posts and talks: 2 of 3 agree. Bars and predictions of ours: 1 of 1 hold. Shown beside \
+             them: 1. Not run: 2."
         );
     }
 }
