@@ -51,7 +51,7 @@ function verdict(report) {
     el(
       "li",
       {},
-      el("b", { class: "saves" }, figures.bytes(f.saved_bytes)),
+      el("span", { class: "saves" }, figures.bytes(f.saved_bytes)),
       el("span", {}, f.title, f.change ? el("span", { class: "soft" }, ` → ${f.change}`) : ""),
     );
   return el(

@@ -30,7 +30,7 @@ await main(run, async () => {
       const place = document.querySelector(".verdict"),
         report = skinflint.report,
         box = place.getBoundingClientRect(),
-        savings = [...place.querySelectorAll("li b")].map((e) => e.textContent);
+        savings = [...place.querySelectorAll("li .saves")].map((e) => e.textContent);
       return {
         says: place.querySelector("p").textContent === report.verdict && report.verdict.length > 0,
         seen: box.top >= 0 && place.querySelector("p").getBoundingClientRect().bottom < innerHeight,
