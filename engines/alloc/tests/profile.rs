@@ -187,7 +187,7 @@ impl Truth {
         let bytes = n as f64;
         self.blocks += 1.0;
         self.bytes += bytes;
-        // One that is large and as long as the rate is a sample for certain.
+        // A large block of at least the rate is always a sample.
         if n <= 32 << 10 || n < rate {
             let p = -(-bytes / rate as f64).exp_m1();
             self.variance += bytes * bytes * (1.0 - p) / p;

@@ -41,5 +41,6 @@ pub mod plan;
 pub mod probe;
 pub mod random;
 pub mod ring;
+pub mod stack;
 pub mod sync;
 pub mod sys;

@@ -67,7 +67,7 @@ pub mod scheme {
 /// How a function is called, by the numbers of its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// One of [`what`].
+    /// What the call does: a number of [`what`].
     pub what: u8,
     /// The argument that is a block, or the address for one.
     pub block: u8,
@@ -77,7 +77,7 @@ pub struct Call {
     pub count: u8,
     /// The argument that is an alignment.
     pub align: u8,
-    /// One of [`scheme`].
+    /// How the allocator rounds sizes up: a number of [`scheme`].
     pub scheme: u8,
     /// The function's code in an event.
     pub func: u8,

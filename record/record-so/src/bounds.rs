@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
-use skinflint_base::{arch, sys};
+use skinflint_base::{arch, stack, sys};
 
 use crate::process;
 
@@ -27,68 +27,15 @@ pub fn own_stack(may_allocate: bool) -> (u64, u64) {
     if process::PID.load(Ordering::Relaxed) == sys::gettid() {
         // SAFETY: the loader sets it before anything runs.
         let end = unsafe { __libc_stack_end } as u64;
-        return (end.saturating_sub(main_stack_limit()), end);
+        return (end.saturating_sub(stack::first_thread_limit()), end);
     }
     let own = arch::thread_pointer() as u64;
     let here = arch::stack_pointer() as u64;
-    match mapping_around(here) {
+    match stack::mapping_around(here) {
         // glibc puts the thread's descriptor at the top of its stack.
         Some((low, high)) if low < own && own <= high => (low, own),
         _ if may_allocate => stack_by_attributes(),
         _ => (0, 0),
-    }
-}
-
-fn main_stack_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is ours.
-    unsafe {
-        let at = &raw mut limit as u64;
-        sys::syscall(
-            libc::SYS_prlimit64,
-            [0, libc::RLIMIT_STACK as u64, 0, at, 0, 0],
-        );
-    }
-    // The kernel keeps at least 128 MiB below the stack free of mappings.
-    limit.rlim_cur.clamp(64 << 10, 128 << 20)
-}
-
-/// `struct procmap_query` of Linux 6.11.
-#[repr(C)]
-#[derive(Default)]
-struct MapQuery {
-    size: u64,
-    flags: u64,
-    addr: u64,
-    start: u64,
-    end: u64,
-    rest: [u64; 8],
-}
-
-/// Returns the mapping around an address, by one ioctl; `None` before Linux 6.11.
-fn mapping_around(addr: u64) -> Option<(u64, u64)> {
-    const PROCMAP_QUERY: u64 = 0xc068_6611;
-    let mut query = MapQuery {
-        size: size_of::<MapQuery>() as u64,
-        addr,
-        ..MapQuery::default()
-    };
-    // SAFETY: a C string; the query is ours and of the size that it says.
-    unsafe {
-        let dir = libc::AT_FDCWD as u64;
-        let path = c"/proc/self/maps".as_ptr() as u64;
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
-        let fd = sys::syscall(libc::SYS_openat, [dir, path, flags, 0, 0, 0]);
-        if sys::is_error(fd) {
-            return None;
-        }
-        let at = &raw mut query as u64;
-        let result = sys::syscall(libc::SYS_ioctl, [fd as u64, PROCMAP_QUERY, at, 0, 0, 0]);
-        sys::close(fd as i32);
-        (result == 0).then_some((query.start, query.end))
     }
 }
 

@@ -13,9 +13,10 @@
 //! Not here: arenas by address (frames), the books of an arena (analysis).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use skinflint_symbols::{SymbolOptions, Symbols};
+use skinflint_test_support::need;
 use skinflint_trace::{EventKind, NodeId, Trace, is_arena};
 
 use crate::report::{list, number, text};
@@ -24,6 +25,18 @@ use crate::{is_known, pythons, user_frames};
 
 /// The least version whose objects are recorded, as a minor version of 3.
 const LEAST: u32 = 8;
+
+/// Returns the Pythons whose objects are recorded. None is a test that did not run, and is counted as such.
+fn recordable() -> BTreeMap<(u32, u32), PathBuf> {
+    let mut all = pythons();
+    all.retain(|version, _| version.0 >= LEAST);
+    need::that(
+        !all.is_empty(),
+        "Python 3.8 or later",
+        "apt-get install python3",
+    );
+    all
+}
 
 /// What lived at the end of a trace.
 #[derive(Default)]
@@ -188,10 +201,7 @@ fn ways_lived(trace: &Trace, lived: &Lived, stdout: &str, is_named: bool) {
 
 #[test]
 fn every_small_object_is_a_block_of_its_line() {
-    for (version, python) in pythons() {
-        if version.0 < LEAST {
-            continue;
-        }
+    for (version, python) in recordable() {
         println!("Python 3.{version:?}");
         let bench = Bench::new();
         let done = record(&bench, &python, &[], &[]);
@@ -217,9 +227,8 @@ fn every_small_object_is_a_block_of_its_line() {
 /// The allocator with wrappers in front of ours and behind ours, and without arenas.
 #[test]
 fn wrappers_and_other_allocators_are_borne() {
-    let pythons: Vec<_> = pythons().into_iter().collect();
-    let known = pythons.iter().filter(|(version, _)| version.0 >= LEAST);
-    let known: Vec<_> = known.collect();
+    let pythons = recordable();
+    let known: Vec<_> = pythons.iter().collect();
     // The oldest and the newest.
     let ends = known
         .first()
@@ -254,9 +263,15 @@ fn wrappers_and_other_allocators_are_borne() {
 #[test]
 fn the_books_divide_arenas() {
     let pythons = pythons();
-    let Some((_, python)) = pythons.iter().find(|(version, _)| is_known(**version)) else {
+    let known = pythons.iter().find(|(version, _)| is_known(**version));
+    if !need::that(
+        known.is_some(),
+        "Python 3.11, 3.12 or 3.13",
+        "apt-get install python3.11",
+    ) {
         return;
-    };
+    }
+    let (_, python) = known.expect("one");
     let bench = Bench::new();
     record(&bench, python, &[], &["end", "fork"]);
     let report = bench.report_at("main.sft", "peak");

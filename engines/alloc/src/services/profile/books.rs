@@ -220,7 +220,7 @@ impl Books {
 
     /// Puts a sample in, as live. `false`: there is no room.
     pub fn put(&mut self, sample: Sample) -> bool {
-        // One that a signal handler could not take out is gone by now: its address is another's.
+        // An entry at this address is of a block that a signal handler freed, which could not take it out.
         self.take(sample.address);
         if self.used >= SAMPLES_MOST {
             self.thin();

@@ -13,7 +13,7 @@
 //! Not here: unwinding (`skinflint_unwind`), names.
 
 use skinflint_base::sync::{AtomicPtr, AtomicUsize, Ordering};
-use skinflint_base::{arch, sys};
+use skinflint_base::{arch, stack, sys};
 use skinflint_unwind::{Finder, Registers, RuleCache, StackBounds, StackState, capture};
 
 use crate::heaps::tls;
@@ -197,62 +197,12 @@ fn ask(thread: u32) -> (u64, u64) {
         let end = STACK_END.load(Ordering::Relaxed);
         // SAFETY: the loader's own word, written before anything ran.
         let end = if end.is_null() { 0 } else { unsafe { *end } } as u64;
-        return (end.saturating_sub(stack_limit()), end);
+        return (end.saturating_sub(stack::first_thread_limit()), end);
     }
     let own = arch::thread_pointer() as u64;
-    match mapping_around(arch::stack_pointer() as u64) {
+    match stack::mapping_around(arch::stack_pointer() as u64) {
         // glibc puts the thread's descriptor at the top of its stack.
         Some((low, high)) if low < own && own <= high => (low, own),
         _ => (0, 0),
     }
-}
-
-/// Returns how far below its end the first thread's stack may reach: no mapping lies there.
-fn stack_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    let at = &raw mut limit as u64;
-    // SAFETY: `limit` is ours.
-    unsafe {
-        sys::syscall(
-            libc::SYS_prlimit64,
-            [0, libc::RLIMIT_STACK as u64, 0, at, 0, 0],
-        )
-    };
-    // The kernel keeps at least 128 MiB below the stack free of mappings.
-    limit.rlim_cur.clamp(64 << 10, 128 << 20)
-}
-
-/// `struct procmap_query` of Linux 6.11.
-#[repr(C)]
-#[derive(Default)]
-struct MapQuery {
-    size: u64,
-    flags: u64,
-    addr: u64,
-    start: u64,
-    end: u64,
-    rest: [u64; 8],
-}
-
-/// Returns the mapping around an address, by one ioctl; `None` before Linux 6.11.
-fn mapping_around(addr: u64) -> Option<(u64, u64)> {
-    const PROCMAP_QUERY: u64 = 0xc068_6611;
-    let mut query = MapQuery {
-        size: size_of::<MapQuery>() as u64,
-        addr,
-        ..MapQuery::default()
-    };
-    let file = sys::open_to_read(c"/proc/self/maps");
-    if sys::is_error(file) {
-        return None;
-    }
-    let at = &raw mut query as u64;
-    // SAFETY: the query is ours and of the size that it says.
-    let result =
-        unsafe { sys::syscall(libc::SYS_ioctl, [file as u64, PROCMAP_QUERY, at, 0, 0, 0]) };
-    sys::close(file as i32);
-    (result == 0).then_some((query.start, query.end))
 }

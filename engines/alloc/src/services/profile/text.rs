@@ -26,9 +26,9 @@ use crate::heaps::slow;
 /// Which of the blocks a profile tells of, beside all that were ever asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Those in use now.
+    /// Blocks in use now.
     InUse,
-    /// Those that were in use at the peak.
+    /// Blocks that were in use at the peak.
     Peak,
 }
 
