@@ -69,18 +69,21 @@ pub fn take_kept(heap: &Heap, n: usize, align: usize) -> Option<*mut u8> {
 #[inline(always)]
 pub fn malloc_new(n: usize, align: usize) -> (*mut u8, bool) {
     let who = who();
-    publish_kept();
+    settle_kept(who);
     // A size that no heap could have is refused below.
     cache::before_growing(who, n.div_ceil(PAGE).min(u32::MAX as usize) as u32);
     malloc_as(who, n, align)
 }
 
-/// Has what this thread's heap keeps counted as kept, before the counts of live blocks change.
-fn publish_kept() {
+/// Gives the pool this thread's longest runs (cache.C2), and has the others counted as kept, before the counts of live blocks
+/// change.
+fn settle_kept(who: Who) {
     let heap = tls::get();
     if !heap.is_null() && !tls::is_ended(heap) {
         // SAFETY: a thread's heap stays (pool.G4).
-        runs::publish_kept(unsafe { &(*heap).kept });
+        let heap = unsafe { &*heap };
+        cache::give_long(heap, who);
+        runs::publish_kept(&heap.kept);
     }
 }
 
@@ -237,7 +240,7 @@ pub unsafe fn resize_in_place(large: *mut Large, n: usize) -> bool {
         }
         let page = page_of(start);
         let who = who();
-        publish_kept();
+        settle_kept(who);
         if want > have {
             cache::before_growing(who, want - have);
         }

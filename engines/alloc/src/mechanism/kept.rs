@@ -7,10 +7,10 @@
 //!
 //! X1  A run is in one slot, or in the hands of the thread that took it out by an exchange: the owner or any other.
 //! X2  Only the owner puts runs in, and a signal handler that interrupts it. The slots of a bin bound the runs of a length,
-//!     and [`PAGES_MAX`] the pages of all.
+//!     [`PAGES_MAX`] the pages of all up to [`BINNED_MAX`], and [`RUN_PAGES_MAX`] those of longer ones.
 //! X3  A put makes a run young: what is used again between two walks does not age.
-//! X4  Lengths up to 16 pages have a bin each, longer ones share eight to a doubling: where a run would lie follows from its
-//!     length. With one list of eight runs of any length, each free and malloc of `pattern netbuf` looked at most of them, and
+//! X4  Lengths up to 16 pages have a bin each, longer ones share eight to a doubling, those above [`BINNED_MAX`] one: where a
+//!     run would lie follows from its length. With one list of eight runs of any length, each free and malloc of `pattern netbuf` looked at most of them, and
 //!     30 % found none that fitted.
 //! X5  `put - gone` are the runs in slots: the owner's count, and that of all others, so the owner's needs no locked
 //!     instruction. Amid a put or a take it is off by that run. A put has none at all: on a free the program's last stores
@@ -27,18 +27,21 @@ use skinflint_base::sync::{AtomicU32, AtomicU64, Ordering};
 pub const WAYS: usize = 4;
 /// Bins up to [`RUN_PAGES_MAX`].
 #[cfg(not(loom))]
-const BINS: usize = bin_of(RUN_PAGES_MAX) + 1;
-const _: () = assert!(BINS <= 64);
+const BINS: usize = binned(BINNED_MAX) + 1;
+const _: () = assert!(BINS < 64);
 // Few, for the models.
 #[cfg(loom)]
 pub const WAYS: usize = 2;
 #[cfg(loom)]
 const BINS: usize = 1;
-/// A bin more, which stays empty: a take looks at two.
-const SLOTS: usize = (BINS + 1) * WAYS;
-/// Pages of the longest run: 1 MiB.
-pub const RUN_PAGES_MAX: u32 = 256;
-/// The most pages of all runs together: 2 MiB.
+/// The bin of longer runs, and another, which stays empty: a take looks at two.
+const LONG: usize = BINS;
+const SLOTS: usize = (BINS + 2) * WAYS;
+/// Pages of the longest run whose bin is that of its length: 1 MiB.
+pub const BINNED_MAX: u32 = 256;
+/// Pages of the longest run, and the most of all that are longer than [`BINNED_MAX`]: 16 MiB.
+pub const RUN_PAGES_MAX: u32 = 4_096;
+/// The most pages of all other runs together: 2 MiB.
 pub const PAGES_MAX: u32 = 512;
 /// Number of walks that a run may wait. With two, what is freed at one tick is with the pool within half a second,
 /// where it decays.
@@ -76,7 +79,16 @@ fn offset_in(slot: u64) -> u32 {
 
 /// Returns the bin of a length, which is from 1 to [`RUN_PAGES_MAX`] (X4).
 #[inline(always)]
-const fn bin_of(pages: u32) -> usize {
+fn bin_of(pages: u32) -> usize {
+    if pages > BINNED_MAX {
+        return LONG;
+    }
+    binned(pages)
+}
+
+/// Returns the bin of a length up to [`BINNED_MAX`].
+#[inline(always)]
+const fn binned(pages: u32) -> usize {
     if cfg!(loom) {
         return 0;
     }
@@ -103,7 +115,7 @@ impl Kept {
     /// Takes a run of so many pages, or of up to an eighth more, as the size classes of small blocks have it; returns its
     /// offset and its pages. Only the owner calls this. Cost: a load for each of eight slots at most, and an exchange if
     /// there is one.
-    #[inline]
+    #[inline(always)]
     pub fn take(&self, pages: u32) -> Option<(u32, u32)> {
         let first = bin_of(pages) * WAYS;
         for slot in self.slots.get(first..first + 2 * WAYS)? {
@@ -121,24 +133,38 @@ impl Kept {
 
     /// Keeps a run of at most [`RUN_PAGES_MAX`] pages; `false`: there is no room, or was none for a moment. Only the owner
     /// calls this (X2).
-    #[inline]
+    #[inline(always)]
     pub fn put(&self, offset: u32, pages: u32) -> bool {
         debug_assert!(u64::from(offset) & AGE == 0);
-        if self.pages() + pages as i32 > PAGES_MAX as i32 {
+        if self.pages() + pages as i32 > PAGES_MAX as i32 && !self.has_room(pages) {
             return false;
         }
         let value = u64::from(pages) << 32 | u64::from(offset);
-        for slot in self.bin(pages) {
+        let bin = bin_of(pages);
+        for slot in self.slots_of(bin) {
             // ORDER: a look: others only take out.
             if slot.load(Ordering::Relaxed) == 0 && fill(slot, value) {
                 add(&self.put, counted(value));
                 let used = self.used.load(Ordering::Relaxed); // ORDER: see `make_room`
-                self.used
-                    .store(used | 1 << bin_of(pages), Ordering::Relaxed); // ORDER: as above
+                self.used.store(used | 1 << bin, Ordering::Relaxed); // ORDER: as above
                 return true;
             }
         }
         false
+    }
+
+    /// Reports whether there is room for so many pages more, where there may be long runs among those that are there.
+    #[cold]
+    #[inline(never)]
+    fn has_room(&self, pages: u32) -> bool {
+        // ORDER: a look.
+        let slots = self.bin(RUN_PAGES_MAX).iter();
+        let long: u32 = slots.map(|slot| pages_of(slot.load(Ordering::Relaxed))).sum(); // ORDER: as above
+        if pages > BINNED_MAX {
+            long + pages <= RUN_PAGES_MAX
+        } else {
+            self.pages() - long as i32 + pages as i32 <= PAGES_MAX as i32
+        }
     }
 
     /// Takes out a run, to make room for one of so many pages; returns its offset. `None`: there is none. Only the owner
@@ -149,12 +175,12 @@ impl Kept {
         self.hand.store(hand, Ordering::Relaxed); // ORDER: as above
         let bin = self.bin(pages);
         // ORDER: a look, as in `take`.
-        if bin.iter().all(|slot| slot.load(Ordering::Relaxed) != 0) {
+        if pages > BINNED_MAX || bin.iter().all(|slot| slot.load(Ordering::Relaxed) != 0) {
             return self.take_one(bin, hand as usize);
         }
         for _ in 0..BINS {
             // ORDER: the owner's own, as above; a signal handler that comes between may cost a bit.
-            let used = self.used.load(Ordering::Relaxed);
+            let used = self.used.load(Ordering::Relaxed) & ((1 << LONG) - 1);
             let from = hand as usize % BINS;
             let above = used >> from;
             let next = if above != 0 {
@@ -171,7 +197,22 @@ impl Kept {
             }
             self.used.store(used & !(1 << next), Ordering::Relaxed); // ORDER: as above
         }
-        self.take_one(&self.slots, 0)
+        self.take_one(&self.slots[..LONG * WAYS], 0)
+    }
+
+    /// Takes out a run longer than [`BINNED_MAX`]; returns its offset. Only the owner calls this. Cost if there is none: a load.
+    #[inline]
+    pub fn take_long(&self) -> Option<u32> {
+        // ORDER: the owner's own, as in `make_room`.
+        let used = self.used.load(Ordering::Relaxed);
+        if used >> LONG == 0 {
+            return None;
+        }
+        let taken = self.take_one(self.slots_of(LONG), 0);
+        if taken.is_none() {
+            self.used.store(used & !(1 << LONG), Ordering::Relaxed); // ORDER: as above
+        }
+        taken
     }
 
     /// Takes out one of several runs, from the n-th on.
@@ -189,8 +230,12 @@ impl Kept {
 
     #[inline(always)]
     fn bin(&self, pages: u32) -> &[AtomicU64] {
-        let first = bin_of(pages) * WAYS;
-        self.slots.get(first..first + WAYS).unwrap_or(&[])
+        self.slots_of(bin_of(pages))
+    }
+
+    #[inline(always)]
+    fn slots_of(&self, bin: usize) -> &[AtomicU64] {
+        self.slots.get(bin * WAYS..(bin + 1) * WAYS).unwrap_or(&[])
     }
 
     /// Returns the pages (the upper half) and the number of the runs in slots (X5).
@@ -345,14 +390,35 @@ mod tests {
             (0, 15, 16, 16)
         );
         let mut first = 1;
-        for pages in 2..=RUN_PAGES_MAX {
+        for pages in 2..=BINNED_MAX {
             if bin_of(pages) != bin_of(pages - 1) {
                 assert_eq!(bin_of(pages), bin_of(pages - 1) + 1);
                 first = pages;
             }
             assert!(8 * (pages - first) <= first, "{pages}");
         }
-        assert_eq!(bin_of(RUN_PAGES_MAX) + 1, BINS);
+        assert_eq!(bin_of(BINNED_MAX) + 1, BINS);
+        assert_eq!((bin_of(BINNED_MAX + 1), bin_of(RUN_PAGES_MAX)), (LONG, LONG));
+    }
+
+    /// Long runs and others have room of their own, and make room among themselves.
+    #[test]
+    fn long_runs_take_no_room_from_others() {
+        let kept = Kept::new();
+        assert!(kept.put(64, 256) && kept.put(128, 2_000) && kept.put(192, 256));
+        assert!(!kept.put(256, 1) && kept.put(256, 2_096) && !kept.put(320, 300));
+        assert_eq!(kept.make_room(300), Some(256));
+        assert!(kept.put(320, 300));
+        let room = kept.make_room(1).expect("a run of 256 pages");
+        assert!(room == 64 || room == 192, "{room}");
+        assert!(kept.put(384, 1) && !kept.put(448, 256));
+        assert_eq!((kept.take(1_900), kept.take(290)), (Some((128, 2_000)), Some((320, 300))));
+        assert_eq!((kept.take(300), kept.make_room(300)), (None, None));
+        assert_eq!(kept.take_long(), None);
+        assert!(kept.put(128, 2_000));
+        assert_eq!((kept.take_long(), kept.take_long()), (Some(128), None));
+        assert!(kept.put(64, RUN_PAGES_MAX) && !kept.put(128, BINNED_MAX + 1));
+        assert!(kept.put(128, BINNED_MAX - 1), "beside a page and 256");
     }
 
     #[test]
