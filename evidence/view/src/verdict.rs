@@ -11,13 +11,14 @@
 //! D3  The saving is that of one finding, the largest: savings of free memory may overlap, so they are not added up.
 //!     One that is of a moment below the peak is said to be of a later or earlier moment.
 //! D4  Without books there is no verdict.
+//! D5  A name that says nothing (`<lambda>`, `(anonymous)`) stands with its file and line.
 //!
 //! Not here: the books (text.rs), the list of findings (advice.rs).
 
 use std::cmp::Reverse;
 
 use skinflint_analysis::model::{
-    BookRow, Books, Finding, FindingKind, Instant, InstantKind, Report,
+    BookRow, Books, Finding, FindingKind, Frame, Instant, InstantKind, Report,
 };
 
 use crate::advice::{WORTH, is_below_the_peak, moment};
@@ -125,7 +126,7 @@ fn saving(report: &Report, books: &Books) -> String {
     }
 }
 
-/// Returns the function that holds most, with its bytes.
+/// Returns the function that holds most, or the heap inside the program that does, with its bytes.
 fn held(report: &Report, books: &Books) -> Option<String> {
     let holders = report.findings.iter();
     let holders = holders.filter(|one| one.kind == FindingKind::Holder && one.saved_bytes == 0);
@@ -133,10 +134,32 @@ fn held(report: &Report, books: &Books) -> Option<String> {
     if most.now_bytes < books.resident_bytes / HOLDS {
         return None;
     }
+    let heap = report.own_heaps.iter().find(|heap| heap.node == most.node);
+    if let Some(heap) = heap.filter(|heap| !heap.name.is_empty()) {
+        return Some(format!("{} ({})", heap.name, bytes(most.now_bytes)));
+    }
     let frames = stack::heading(report, most.node?);
     let named = frames
         .iter()
         .find(|frame| !stack::is_unnamed(&frame.function));
-    let function = stack::fitted(&named.or(frames.first())?.function, NAME);
-    Some(format!("{} ({})", clean(&function), bytes(most.now_bytes)))
+    let frame = named.or(frames.first())?;
+    let function = clean(&stack::fitted(&frame.function, NAME));
+    let place = place(frame).map_or(String::new(), |place| format!(" at {place}"));
+    Some(format!("{function}{place} ({})", bytes(most.now_bytes)))
+}
+
+/// Reports whether a name is one that many functions have; `<T as Trait>::of` is none.
+fn is_general(function: &str) -> bool {
+    function.starts_with('<') && function.ends_with('>')
+        || function.starts_with('(') && function.ends_with(')')
+}
+
+/// Returns the file and line of a function whose name other functions have, too: `<listcomp>`, `(anonymous)` (D5).
+fn place(frame: &Frame) -> Option<String> {
+    if frame.file.is_none() || !is_general(&frame.function) {
+        return None;
+    }
+    let place = stack::place(frame);
+    let file = place.rsplit('/').next()?;
+    Some(cut_middle(&clean(file), NAME))
 }

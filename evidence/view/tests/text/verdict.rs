@@ -50,6 +50,49 @@ fn what_can_go_back_and_what_holds_most_are_named() {
     assert_eq!(found, wanted);
 }
 
+/// A list comprehension has the name of every other one.
+#[test]
+fn a_function_without_a_name_of_its_own_is_told_by_its_line() {
+    let told = |function: &str, file: Option<&str>| {
+        let mut report = with(vec![holder(50)]);
+        for frame in &mut report.frames {
+            function.clone_into(&mut frame.function);
+            frame.file = file.map(str::to_owned);
+            frame.line = Some(3);
+        }
+        let text = verdict(&report);
+        let (_, holder) = text.split_once("holder is ").expect("a holder");
+        holder.to_owned()
+    };
+    assert_eq!(
+        told("<listcomp>", Some("/a/b/rows.py")),
+        "<listcomp> at rows.py:3 (50.0 MiB)."
+    );
+    assert_eq!(
+        told("(anonymous)", Some("s.js")),
+        "(anonymous) at s.js:3 (50.0 MiB)."
+    );
+    assert_eq!(
+        told("<T as Into<U>>::into", None),
+        "<T as Into<U>>::into (50.0 MiB)."
+    );
+    assert_eq!(told("load", Some("/a/b/rows.py")), "load (50.0 MiB).");
+}
+
+/// Which function made it grow is chance.
+#[test]
+fn a_known_heap_of_the_program_has_its_name() {
+    let mut report = with(vec![holder(50)]);
+    report.own_heaps.push(OwnHeap {
+        name: "GCC's own heap (ggc)".into(),
+        node: Some(4),
+        ..OwnHeap::default()
+    });
+    assert!(verdict(&report).ends_with("holder is GCC's own heap (ggc) (50.0 MiB)."));
+    report.own_heaps[0].name.clear();
+    assert!(verdict(&report).ends_with("holder is grow (50.0 MiB)."));
+}
+
 #[test]
 fn of_several_changes_the_largest_is_told_and_none_added() {
     let found = verdict(&with(vec![saving(3), saving(12), saving(5)]));
