@@ -419,7 +419,7 @@ fn serve(socket: i32) {
     while HELD.load(Ordering::Relaxed) == 0 {
         if !comes(socket) {
             // The rights were changed past the C library.
-            if !alloc::has_the_first_threads_rights() {
+            if !alloc::has_no_more_than_the_first_thread() {
                 return;
             }
             continue;
