@@ -7,6 +7,10 @@
  *   rights filter    a filter that ends the process at clone, process_madvise, membarrier and capget; memory that is
  *                    free goes back all the same, while the program allocates; before it a filter that does no harm
  *   rights vfork     the child of a vfork gives its rights up; its parent keeps them
+ *   rights thread    one thread gives its rights up, and frees memory: that goes back while all rest
+ *   rights strict    the kernel's strict mode, in which a process may read, write and end, and not look at the clock
+ *   rights clock     that alone: the processor's clock may not be read
+ *   rights before    the filter that `filter` sets is there when the program begins, and SKINFLINT_PURGE is off
  *
  * Where there is a purger (skinflint_trim is there) the program waits until it runs before it changes anything, so that
  * what is checked afterwards could be wrong. Without one, all checks hold by themselves.
@@ -22,6 +26,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -183,7 +188,8 @@ static long resident_kb(void)
     return kb;
 }
 
-static void filter(void)
+/* A filter that ends the process at what only a purger has the kernel do. */
+static void punish(void)
 {
 #define ENDS_AT(number) \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
@@ -197,6 +203,11 @@ static void filter(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+}
+
+static void filter(void)
+{
     struct sock_filter harmless[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     struct sock_fprog none = {1, harmless};
     with_purger();
@@ -208,7 +219,7 @@ static void filter(void)
     CHECK(all_alike());
     with_purger();
     CHECK(all_alike());
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+    punish();
     CHECK(all_alike());
     work();
     CHECK(malloc_trim(0) >= 0);
@@ -240,6 +251,101 @@ static void of_a_vfork(void)
     say("vfork: ok\n");
 }
 
+static void wait_for_pages(void)
+{
+    while (skinflint_trim != NULL && resident_kb() > 20 * 1024)
+        usleep(1000); /* CLOCK: poll step of a wait that the alarm bounds */
+}
+
+static void *less(void *unused)
+{
+    CHECK(raw_call(SYS_setresuid, OTHER, OTHER, OTHER) == 0);
+    work();
+    wait_for_pages();
+    return unused;
+}
+
+static void of_one_thread(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, less, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(getuid() == 0);
+    say("thread: ok\n");
+}
+
+/* Fills the blocks, and frees them but for the last, and one here and there. */
+static void with_holes(void)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        memset(blocks[i] = must_malloc(BYTES), 1, BYTES);
+    /* What stays is at the end, and here and there. */
+    for (int i = 0; i < BLOCKS - 1; i++)
+        if (i % 50 != 0)
+            free(blocks[i]);
+}
+
+/* Does so again and again with the first half of them. */
+static void in_the_holes(void)
+{
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < BLOCKS / 2; i++)
+            if (i % 50 != 0)
+                memset(blocks[i] = must_malloc(BYTES), 1, BYTES);
+        for (int i = 0; i < BLOCKS / 2; i++)
+            if (i % 50 != 0)
+                free(blocks[i]);
+    }
+}
+
+static void strict(void)
+{
+    with_purger();
+    with_holes();
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) == 0);
+    in_the_holes();
+    say("strict: ok\nrights ok\n");
+    syscall(SYS_exit, 0);
+}
+
+static void clockless(void)
+{
+    /* EINVAL where the processor has no such switch. */
+    int there = prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0;
+    CHECK(there || errno == EINVAL);
+    work();
+    with_holes();
+    in_the_holes();
+    /* A purger would read the clock. */
+    CHECK(!there || threads() == 1);
+    CHECK(!there || prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0) == 0);
+    say("clock: ok\n");
+}
+
+static void before(const char *self)
+{
+    CHECK(setenv("SKINFLINT_PURGE", "off", 1) == 0);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    punish();
+    execl(self, self, "begun", (char *)NULL);
+    CHECK(0);
+}
+
+static void begun(void)
+{
+    /* Each time other pages are wanted than those that are free. */
+    for (int round = 0; round < 4; round++) {
+        void *large[40];
+        with_holes();
+        for (int i = 0; i < 40; i++)
+            memset(large[i] = must_malloc(900 * 1000), 1, 900 * 1000);
+        for (int i = 0; i < 40; i++)
+            free(large[i]);
+    }
+    CHECK(malloc_trim(0) >= 0);
+    say("before: ok\n");
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 2);
@@ -255,6 +361,16 @@ int main(int count, char **arguments)
         filter();
     else if (strcmp(way, "vfork") == 0)
         of_a_vfork();
+    else if (strcmp(way, "thread") == 0)
+        of_one_thread();
+    else if (strcmp(way, "strict") == 0)
+        strict();
+    else if (strcmp(way, "clock") == 0)
+        clockless();
+    else if (strcmp(way, "before") == 0)
+        before(arguments[0]);
+    else if (strcmp(way, "begun") == 0)
+        begun();
     else
         CHECK(0);
     say("rights ok\n");

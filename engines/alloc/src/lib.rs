@@ -52,7 +52,7 @@ pub use services::fit;
 pub use services::profile;
 pub use services::purger::{allow as allow_purger, come_back, leave};
 pub use services::reserve::{LISTENERS, Level, Listener, off_pressure, on_pressure, set_reserve};
-pub use services::rights::{filtered, filtering, has_the_first_threads_rights};
+pub use services::rights::{Punished, filtered, filtering, has_no_more_than_the_first_thread};
 pub use services::sample::{Estimate, reseed};
 pub use services::stats_text::{to_buffer, write_json};
 pub use services::trim::{trim, trim_hidden};

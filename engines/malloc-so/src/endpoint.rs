@@ -31,7 +31,7 @@ use skinflint_alloc::stats::{Snapshot, snapshot_hidden};
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 
-use crate::accounts::Out;
+use crate::files::Out;
 
 /// Names are looked up from the working folder, which matters to none that begins with a slash. (aarch64 has these calls
 /// only.)
@@ -419,7 +419,7 @@ fn serve(socket: i32) {
     while HELD.load(Ordering::Relaxed) == 0 {
         if !comes(socket) {
             // The rights were changed past the C library.
-            if !alloc::has_the_first_threads_rights() {
+            if !alloc::has_no_more_than_the_first_thread() {
                 return;
             }
             continue;

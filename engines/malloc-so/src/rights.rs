@@ -97,9 +97,12 @@ unsafe fn meanwhile(filter: Filter, call: impl FnOnce() -> c_long) -> c_long {
     endpoint::leave();
     let result = match filter {
         Filter::None => call(),
-        Filter::Strict => alloc::filtering(call, || true),
+        Filter::Strict => alloc::filtering(call, || alloc::Punished::All),
         // SAFETY: the kernel has just read it.
-        Filter::Program(program) => alloc::filtering(call, || unsafe { punishes(program) }),
+        Filter::Program(program) => alloc::filtering(call, || match unsafe { punishes(program) } {
+            true => alloc::Punished::Purger,
+            false => alloc::Punished::Nothing,
+        }),
     };
     // SAFETY: the thread's own variable. What comes next must not change what the program reads.
     let error = unsafe { *libc::__errno_location() };
@@ -196,6 +199,8 @@ fn of_prctl(operation: c_int, first: c_ulong, second: c_ulong) -> Option<Filter>
             Some(Filter::Strict)
         }
         libc::PR_SET_SECCOMP => Some(Filter::Program(second as *const libc::sock_fprog)),
+        // The process may not read the clock any more, as in strict mode.
+        libc::PR_SET_TSC if first == libc::PR_TSC_SIGSEGV as c_ulong => Some(Filter::Strict),
         libc::PR_SET_NO_NEW_PRIVS | libc::PR_CAPBSET_DROP | libc::PR_SET_SECUREBITS => {
             Some(Filter::None)
         }

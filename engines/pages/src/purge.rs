@@ -38,6 +38,14 @@ pub fn one_by_one(is: bool) -> bool {
     ONE_BY_ONE.swap(is, Ordering::Relaxed) // ORDER: a hint
 }
 
+/// Set once the process may not call the kernel for this.
+static KEEP_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Has nothing given back from now on, only zeroed (G1): a thread of the process ends at any such call.
+pub fn keep_all() {
+    KEEP_ALL.store(true, Ordering::Relaxed); // ORDER: the thread that may not call sets it
+}
+
 /// Set when the program's heap may lie in huge pages (G4).
 static SPLIT: AtomicBool = AtomicBool::new(false);
 
@@ -127,6 +135,11 @@ pub(crate) fn range_of(addr: usize, bytes: usize) -> libc::iovec {
 /// Gives ranges of whole pages back. Returns the number of pages that the kernel really took; the others are zeroed
 /// (G1).
 pub(crate) fn give_back(ranges: &mut [libc::iovec]) -> usize {
+    // ORDER: as in `keep_all`.
+    if KEEP_ALL.load(Ordering::Relaxed) {
+        ranges.iter().for_each(zero);
+        return 0;
+    }
     // ORDER: as in `split_huge_pages`.
     if SPLIT.load(Ordering::Relaxed) {
         split(ranges);
@@ -243,9 +256,14 @@ fn advise_one(range: &libc::iovec) -> usize {
     if unsafe { sys::advise(range.iov_base.cast(), range.iov_len, libc::MADV_DONTNEED) } {
         return range.iov_len;
     }
+    zero(range);
+    0
+}
+
+/// Zeroes a range by stores (G1).
+fn zero(range: &libc::iovec) {
     // SAFETY: the range is the caller's, mapped and writable.
     unsafe { range.iov_base.cast::<u8>().write_bytes(0, range.iov_len) };
-    0
 }
 
 #[cfg(test)]

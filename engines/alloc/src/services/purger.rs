@@ -16,18 +16,19 @@
 //!
 //! U5  It has the rights that the thread had which began it, and the kernel's calls that change the rights of a thread
 //!     would leave it as it is. So it is not there while one of them is made ([`leave`], [`come_back`]; the drop-in calls
-//!     them), and it ends by itself as soon as its capabilities are not those of the process's first thread: a call that
+//!     them), and it ends by itself as soon as it has a capability that the process's first thread lacks: a call that
 //!     passed the C library by. The next purger is begun by a thread of the program's, and has its rights.
 //! U6  Where a filter of system calls was set after the start that punishes its calls there is no purger (`rights`): the
 //!     process could end at a call that the program itself never makes. There, and where the kernel makes no thread, the
 //!     work is done by the threads that allocate, at a slow path
-//!     without a lock, a part at a time and once in a tick; while all of them rest, nothing goes back.
+//!     without a lock, a part at a time and once in a tick; while all of them rest, nothing goes back. In the kernel's strict
+//!     mode, which forbids even to read the clock, it is done by none.
 //!
 //! Not here: what may be purged (`holes`, `pages`), and how long the pauses are (`pace`).
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
-use skinflint_pages::purge::Batch;
+use skinflint_pages::purge::{Batch, one_by_one};
 
 use super::batch::{PURGE_LOCK, batch};
 use super::holes::round::Round;
@@ -86,11 +87,15 @@ static OWED_WORK: Guarded<Option<Work>> = Guarded::new(None);
 /// CPU time of the purger's rounds so far.
 pub static CPU_NS: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
-/// Sets whether there may be a purger at all.
+/// Sets whether there may be a purger at all. Without one the kernel is called for nothing but memory, and as a C library
+/// calls it: whoever turns it off may have a filter that ends the process at all else (rights.R2).
 pub fn allow(allowed: bool) {
     // ORDER: set at start.
     ALLOWED.store(u32::from(allowed), Ordering::Relaxed);
     idle::allow(allowed);
+    if !allowed {
+        one_by_one(true);
+    }
 }
 
 /// Reports whether there may be a purger: then its system calls may be made.
@@ -128,7 +133,10 @@ pub fn start() {
         return;
     }
     if rights::filtered() {
-        owe();
+        // Where the process may do nothing no thread does the work either (U6).
+        if !rights::confined() {
+            owe();
+        }
         return;
     }
     if !STARTER.begin() {
@@ -185,7 +193,7 @@ extern "C" fn main() {
         } else {
             hint = sleep(BREATH_NS, starter).max(hint);
         }
-        if starter.is_held() || !rights::has_the_first_threads_rights() {
+        if starter.is_held() || !rights::has_no_more_than_the_first_thread() {
             starter.take();
             return true;
         }
@@ -266,7 +274,7 @@ fn owe() {
 /// a later look.
 pub fn work_owed() -> bool {
     // ORDER: hints; the right to begin a purger orders.
-    if OWED.load(Ordering::Relaxed) == 0 {
+    if OWED.load(Ordering::Relaxed) == 0 || rights::confined() {
         return false;
     }
     if sys::monotonic_ns() < OWED_NEXT_NS.load(Ordering::Relaxed) || !STARTER.begin() {

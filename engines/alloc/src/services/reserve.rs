@@ -36,6 +36,7 @@ use skinflint_base::sys;
 use skinflint_pages::{MAX_PAGES, PAGE};
 
 use super::cgroup;
+use super::rights;
 use super::trim::trim;
 use crate::heaps::pool::{TOUCHED, with_pool};
 use crate::heaps::slow::{self, LOOK, WATCHED};
@@ -441,7 +442,7 @@ pub fn look() {
     // ORDER: one thread looks.
     let touched = LOOK.swap(0, Ordering::Relaxed);
     // 1: only the purger's work was due (purger.U6).
-    if touched <= 1 {
+    if touched <= 1 || rights::confined() {
         return;
     }
     // The pages that were handed out may not be touched yet, and as many are handed out before the next look.

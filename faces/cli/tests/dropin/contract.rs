@@ -72,9 +72,9 @@ fn operators_that_the_program_replaces() {
 /// call that a filter punishes; with the socket of SKINFLINT_MEMORY there is a second such thread.
 #[test]
 fn what_the_program_may_do_changes() {
-    let mut ways = vec!["alone", "filter"];
+    let mut ways = vec!["alone", "filter", "strict", "clock", "before"];
     if need::root("to give rights up") {
-        ways.extend(["drop", "raw", "vfork"]);
+        ways.extend(["drop", "raw", "vfork", "thread"]);
     }
     for way in ways {
         holds_with("rights", &[way]);
