@@ -21,7 +21,8 @@
 //!     lives, and another object may have it afterwards. Two objects have two numbers, in heaps within 32 GiB of
 //!     addresses.
 //! H5  While a snapshot is written no collection is done: it is refused
-//!     ([`Busy::Collecting`](crate::Busy::Collecting)).
+//!     ([`Busy::Collecting`](crate::Busy::Collecting)). The client's stream may call everything; allocations in the
+//!     heaps that are written are refused, too ([`Shortage::Still`](crate::Shortage::Still)).
 //!
 //! The format is that of V8's heap profiler (node 20, Chromium): DevTools, Memory, Load.
 //!

@@ -15,10 +15,12 @@ use std::ptr::NonNull;
 
 use serde_json::Value;
 use skinflint_gc::snapshot::{Describe, Node, NodeType, Snapshot, SnapshotError};
-use skinflint_gc::typed::{CrossEdge, Gc, Handle, Locked, Opaque, Runtime, Slot, Sys, Weak};
+use skinflint_gc::typed::{
+    CrossEdge, Cx, Gc, Handle, Locked, Opaque, Runtime, Slot, Sys, Tenant, Weak,
+};
 use skinflint_gc::{
-    Busy, Config, Finalize, Growth, Kind, Origin, Pair, Reason, Roots, Tracer, Wanted, World,
-    object,
+    Busy, Config, Finalize, Growth, Kind, Origin, Pair, Pressure, Reason, Roots, Shortage, Tracer,
+    Wanted, World, object,
 };
 
 /// A node as the file tells it.
@@ -290,6 +292,107 @@ fn a_stream_that_fails_anywhere_is_an_error_and_the_heap_goes_on() {
     }
     assert_eq!(all.runtime.snapshot(&mut Full(whole)).unwrap().objects, 6);
     all.runtime.collect_all(Reason::Asked).unwrap();
+}
+
+/// A stream that calls everything each time that something is written to it.
+struct Calls<'a> {
+    runtime: &'a Runtime,
+    tenant: &'a Tenant,
+    handles: Vec<Handle<Leaf<'static>>>,
+    refused: usize,
+    text: Vec<u8>,
+}
+
+impl Write for Calls<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let leaf = |cx: Cx<'_>| {
+            let leaf = Leaf {
+                number: 1,
+                unused: Slot::new(None),
+            };
+            (cx.alloc(leaf).err(), cx.alloc_shared(1u64).err())
+        };
+        let refused = self.tenant.enter(leaf);
+        let refused = [refused.0, refused.1].map(|e| e.expect("U1").shortage);
+        assert_eq!(refused, [Shortage::Still; 2]);
+        let large = self.tenant.enter(|cx| cx.alloc([0u64; 4096]).err());
+        assert_eq!(large.map(|error| error.shortage), Some(Shortage::Still));
+        self.refused += 1;
+        assert_eq!((self.tenant.shrink(), self.tenant.trim()), (0, 0));
+        self.runtime.shrink();
+        self.runtime.pressure(Pressure::Critical);
+        self.runtime.tick(u64::MAX);
+        assert_eq!(self.tenant.collect(), Err(Busy::Collecting));
+        drop((self.handles.pop(), self.handles.last().cloned()));
+        self.text.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.write(b"\n").map(drop)
+    }
+}
+
+#[test]
+fn a_stream_may_call_everything_and_is_refused_what_would_move_the_heap() {
+    let count = if cfg!(miri) { 1_000 } else { 20_000 };
+    let config = Config {
+        poison: true,
+        background: false,
+        ..Config::default()
+    };
+    let runtime = Runtime::new(config);
+    let tenant = runtime.tenant("a", usize::MAX);
+    let make = |number, list: &mut Vec<Handle<Leaf<'static>>>| {
+        tenant.enter(|cx| {
+            let unused = Slot::new(list.last().map(|last| last.open(cx).expect("its own")));
+            let leaf = cx.alloc(Leaf { number, unused }).expect("memory");
+            list.push(cx.keep(leaf, "leaf"));
+        });
+    };
+    let mut handles = Vec::new();
+    (0..count).for_each(|number| make(number, &mut handles));
+    let most = tenant.heap().held_bytes();
+    // Chunks without an object: the stream could have them given back.
+    handles.truncate(count as usize / 20);
+    let kept = handles.clone();
+    let mut calls = Calls {
+        runtime: &runtime,
+        tenant: &tenant,
+        handles,
+        refused: 0,
+        text: Vec::new(),
+    };
+    // Handles are dropped while they are written.
+    let written = runtime.snapshot(&mut calls);
+    assert!(matches!(written, Err(SnapshotError::Changed) | Ok(_)));
+    assert!(calls.refused > 1, "it was called");
+    calls.handles.clear();
+    calls.text.clear();
+    let written = runtime.snapshot(&mut calls).expect("nothing has changed");
+    assert_eq!(written.objects, kept.len() as u64);
+    read(&calls.text);
+    tenant.heap().check();
+    assert!(tenant.heap().held_bytes() < most);
+    tenant.enter(|cx| {
+        cx.alloc(1u64).expect("it is over");
+        for (number, leaf) in kept.iter().enumerate() {
+            assert_eq!(leaf.open(cx).expect("its own").number, number as u64);
+        }
+    });
+    // Also after a stream that panics.
+    struct Panics;
+    impl Write for Panics {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            panic!("a stream")
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let panics = std::panic::AssertUnwindSafe(|| drop(runtime.snapshot(&mut Panics)));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(tenant.enter(|cx| cx.alloc(1u64).is_ok()), "it is over");
+    assert_eq!(runtime.collect_all(Reason::Asked), Ok(()));
 }
 
 #[test]

@@ -43,7 +43,8 @@ impl Heap {
     /// store.
     ///
     /// # Errors
-    /// There is no memory within this heap's limit or at all, even after everything was swept.
+    /// There is no memory within this heap's limit or at all, even after everything was swept; or a snapshot is being
+    /// written.
     ///
     /// # Safety
     /// The caller writes the object before the next allocation or collection (P3): its kind's functions are called with
@@ -83,6 +84,9 @@ impl Heap {
             // SAFETY: as the caller promises.
             return unsafe { self.alloc(kind) };
         }
+        if self.still.get() {
+            return Err(self.out_of_memory(bytes, Shortage::Still));
+        }
         self.stress();
         if self.steps_at_alloc.get() {
             self.slice_at_alloc();
@@ -121,6 +125,10 @@ impl Heap {
     #[cold]
     #[inline(never)]
     fn alloc_slow(&self, space: &Space) -> Result<NonNull<u8>, OutOfMemory> {
+        // No span is left then, so every allocation comes here (number.U1).
+        if self.still.get() {
+            return Err(self.out_of_memory(space.kind.bytes, Shortage::Still));
+        }
         self.stress();
         if self.steps_at_alloc.get() {
             self.slice_at_alloc();

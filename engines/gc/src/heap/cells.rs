@@ -127,6 +127,9 @@ impl Heap {
     pub fn trim_to(&self, keep_bytes: usize) -> usize {
         let mut chunks = self.chunks.borrow_mut();
         chunks.set_reserve(keep_bytes);
+        if self.still.get() {
+            return 0;
+        }
         chunks.trim(keep_bytes)
     }
 

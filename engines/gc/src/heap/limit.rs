@@ -20,7 +20,8 @@ impl Heap {
     pub(crate) fn out_of_memory(&self, bytes: usize, shortage: Shortage) -> OutOfMemory {
         let chunks = self.chunks.borrow();
         // A request for which no collection can make room causes none.
-        if shortage != Shortage::Size && !chunks.is_beyond(bytes) {
+        let in_vain = matches!(shortage, Shortage::Size | Shortage::Still);
+        if !in_vain && !chunks.is_beyond(bytes) {
             self.triggers.refused(self.world.config.clock.wall_ns());
         }
         OutOfMemory {

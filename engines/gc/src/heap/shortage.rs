@@ -11,6 +11,8 @@ pub enum Shortage {
     System,
     /// The size is more than a heap can address.
     Size,
+    /// A snapshot of the heap is being written, and the stream that it goes to asked.
+    Still,
 }
 
 /// An allocation that could not be met.
@@ -44,6 +46,7 @@ impl std::fmt::Display for OutOfMemory {
             Shortage::Limit => "its limit is reached; collect, or raise it",
             Shortage::System => "the system has no memory to give",
             Shortage::Size => "no object may be so large",
+            Shortage::Still => "a snapshot of it is being written; allocate after that",
         })
     }
 }

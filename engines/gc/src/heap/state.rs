@@ -50,6 +50,8 @@ pub struct Heap {
     /// The bytes up to which arenas are taken rather than swept (alloc.P6).
     pub(super) ahead_bytes: Cell<usize>,
     pub(crate) collecting: Cell<bool>,
+    /// Whether a snapshot of it is being written: nothing is allocated or given back until that is over (number.U1).
+    pub(crate) still: Cell<bool>,
     pub(super) finalizing: Cell<bool>,
     /// Number of closures of safe code that are running and may have pointers into it.
     pub(crate) entered: Cell<u32>,
@@ -137,6 +139,7 @@ impl Heap {
             sweeping: Cell::new(false),
             ahead_bytes: Cell::new(0),
             collecting: Cell::new(false),
+            still: Cell::new(false),
             finalizing: Cell::new(false),
             entered: Cell::new(0),
             roots: RefCell::default(),

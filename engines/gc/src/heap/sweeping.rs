@@ -206,6 +206,9 @@ impl Heap {
 
     /// Gives back the free arenas that will not be needed before the next collection. Returns their bytes.
     pub fn trim(&self) -> usize {
+        if self.still.get() {
+            return 0;
+        }
         let wanted = self.wanted_bytes();
         let slack = self.slack_bytes();
         self.chunks.borrow_mut().trim(wanted.saturating_sub(slack))
@@ -224,6 +227,9 @@ impl Heap {
     /// Sweeps everything and gives back everything that is free: free arenas, and the source's empty chunks. Returns
     /// the bytes of arenas.
     pub fn shrink(&self) -> usize {
+        if self.still.get() {
+            return 0;
+        }
         self.finish_sweep();
         let bytes = self.chunks.borrow_mut().trim(0);
         self.chunks.borrow().source().shrink();

@@ -6,8 +6,8 @@
 //!
 //! Four bytes for each arena of 4 KiB, a thousandth of the heap.
 //!
-//! U1  Between [`Numbering::of`] and the last question nothing is allocated, freed or swept in the heaps: the caller
-//!     holds a [`Still`].
+//! U1  Between [`Numbering::of`] and the last question nothing is allocated, freed, swept or given back in the heaps:
+//!     the caller holds a [`Still`], and the stream that a snapshot goes to may call everything meanwhile.
 //! U2  Numbers follow the order in which [`each_arena`] goes.
 //!
 //! Not here: numbers of nodes that are no objects (`write`).
@@ -20,7 +20,14 @@ use crate::heap::state::Heap;
 
 /// Heaps that are settled and stay as they are while this lives: no collection, no sweep, no span taken.
 pub(crate) struct Still<'a> {
+    heaps: &'a [&'a Heap],
     _collecting: Collecting<'a>,
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        self.heaps.iter().for_each(|heap| heap.still.set(false));
+    }
 }
 
 impl<'a> Still<'a> {
@@ -53,9 +60,12 @@ impl<'a> Still<'a> {
             "a finalizer or tracer may not look at all of its heap"
         );
         let still = Still {
+            heaps,
             _collecting: Collecting::new(heaps),
         };
         settle(heaps);
+        // Not before: finalizers allocate.
+        heaps.iter().for_each(|heap| heap.still.set(true));
         still
     }
 }

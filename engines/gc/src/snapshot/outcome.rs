@@ -34,7 +34,8 @@ pub enum SnapshotError {
     Out(io::Error),
     /// There are more than 2^32 objects. Nothing was written.
     TooMany,
-    /// Objects told other edges than a moment before (snapshot.H3); the written text is not a snapshot.
+    /// Objects or tables of handles told other edges than a moment before (snapshot.H3): trace functions depend on more
+    /// than their object, or the stream changed the heaps. The written text is not a snapshot.
     Changed,
 }
 
@@ -47,8 +48,9 @@ impl std::fmt::Display for SnapshotError {
                 "the heaps hold more than 4,294,967,295 objects; make a snapshot of each tenant",
             ),
             SnapshotError::Changed => f.write_str(
-                "the snapshot is not to be used: an object told other edges than a moment before; \
-                 trace functions may not depend on anything but their object",
+                "the snapshot is not to be used: an object or a table of handles told other edges than a moment \
+                 before; trace functions may not depend on anything but their object, and the stream may not \
+                 change the heaps that are written",
             ),
         }
     }

@@ -53,7 +53,8 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Writes the snapshot, buffered.
+    /// Writes the snapshot, buffered. The stream may use the heaps, but an allocation in them is refused
+    /// ([`Shortage::Still`](crate::Shortage::Still)), and a change of edges or handles spoils the snapshot.
     ///
     /// # Errors
     /// A closure or finalizer of these heaps is running, they are of different worlds, or the stream fails.

@@ -250,26 +250,29 @@ impl Graph<'_> {
                 let Some(heap) = self.heaps.get(place) else {
                     return;
                 };
-                for (object, from) in heap.roots.borrow().all() {
+                for (object, from) in roots_of(heap) {
                     if let From::Host(why) = from {
                         to.draw(EdgeType::Property, Label::Text(why), self.number(object));
                     }
                 }
             }
             Made::From(id) => {
-                let roots = self.heaps.iter().map(|heap| heap.roots.borrow());
-                let mut index = 0;
-                for roots in roots {
-                    for (object, _) in roots.all().filter(|(_, from)| *from == From::Heap(id)) {
-                        to.draw(EdgeType::Element, Label::Index(index), self.number(object));
-                        index += 1;
-                    }
+                let roots = self.heaps.iter().flat_map(|heap| roots_of(heap));
+                let roots = roots.filter(|(_, from)| *from == From::Heap(id));
+                for (index, (object, _)) in roots.enumerate() {
+                    to.draw(EdgeType::Element, Label::Index(index), self.number(object));
                 }
             }
             Made::Client => client.tell_roots(to.listener()),
             Made::Outside(_) => {}
         }
     }
+}
+
+/// Returns the roots of a heap. The table is not borrowed while one is written: the stream may drop a handle.
+fn roots_of(heap: &Heap) -> impl Iterator<Item = (NonNull<u8>, From)> {
+    let end = heap.roots.borrow().end();
+    (0..end).filter_map(|number| heap.roots.borrow().nth(number))
 }
 
 /// Passes each object of a heap to a function, in the order of numbers, until a call fails.
