@@ -255,7 +255,11 @@ def main():
         suite = SUITES[name](skinflint, os.path.join(os.path.abspath(args.folder), name))
         shown = suite.prepare()
         held, broken = suite.budgets(suite.first())
-        runs = [suite.run(held, broken) for _ in range(args.runs)]
+        runs = []
+        while len(runs) < args.runs:
+            runs.append(suite.run(held, broken))
+            told = "the same" if runs[-1][0] == runs[0][0] else "another verdict"
+            print(f"  {name}: run {len(runs)} of {args.runs}: {told}", file=sys.stderr, flush=True)
         same = sum(verdicts == runs[0][0] and bool(verdicts) for verdicts, _ in runs)
         counts = collections.Counter(verdict for _, verdict in runs[0][0])
         exact, moved = spread([figures for _, figures in runs])

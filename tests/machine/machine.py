@@ -77,10 +77,15 @@ def programs(work):
     library = os.path.join(ROOT, "target/release/libskinflint.so")
     if not os.path.exists(library):
         sys.exit("machine: no target/release/libskinflint.so: run cargo build --release")
-    libraries = set()
-    for path in [*built, library]:
-        libraries |= set(re.findall(r"(/\S+\.so\S*) \(", run(["ldd", path])))
-    return built, library, sorted(libraries)
+    return built, library, libraries_of([*built, library])
+
+
+def libraries_of(files):
+    """The libraries that they are linked with, and those that these are linked with."""
+    found = set()
+    for path in files:
+        found |= set(re.findall(r"(/\S+\.so\S*) \(", run(["ldd", path])))
+    return sorted(found)
 
 
 def cpio(entries):
@@ -110,9 +115,8 @@ def init(broken):
     return "\n".join([*lines, "echo 'all checks were made'", "sync", "poweroff -f", ""]).encode()
 
 
-def image(work, folders, broken):
-    """The initramfs."""
-    built, library, libraries = programs(work)
+def image(work, name, built, libraries, more, start):
+    """The initramfs: programs, libraries, other files [(name, path)] and the script that is started."""
     entries = [(name, 0o040755, b"") for name in ("bin", "lib", "lib64", "proc", "sys", "dev", "tmp", "modules")]
     seen = {"lib", "lib64"}
 
@@ -129,30 +133,34 @@ def image(work, folders, broken):
     add("bin/busybox", shutil.which("busybox"))
     for path in built:
         add("bin/" + os.path.basename(path), path)
-    add("lib/libskinflint.so", library)
     for path in libraries:
         add(path.lstrip("/"), path)
-    for folder in folders:
-        for name in MODULES:
-            for path in glob.glob(os.path.join(folder, "kernel", "**", name + ".ko"), recursive=True):
-                add(f"modules/{name}.ko", path)
-    entries.append(("init", 0o100755, init(broken)))
-    path = os.path.join(work, "initramfs")
+    for place, path in more:
+        add(place, path)
+    entries.append(("init", 0o100755, start))
+    path = os.path.join(work, name)
     with open(path, "wb") as out:
         out.write(cpio(entries))
     return path
 
 
-def boot(vmlinuz, initramfs):
+def modules(folders):
+    """Those of MODULES that the kernel has as files: where they go, and where they are."""
+    found = [(name, glob.glob(os.path.join(folder, "kernel", "**", name + ".ko"), recursive=True))
+             for folder in folders for name in MODULES]
+    return [(f"modules/{name}.ko", path) for name, paths in found for path in paths]
+
+
+def boot(vmlinuz, initramfs, cpus=CPUS, nodes=NODES):
     """Runs the machine; its console's lines, printed as they come."""
-    memory, each = f"{MIB}M", MIB // NODES
-    command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", memory, "-nographic",
+    memory, each = f"{MIB}M", MIB // nodes
+    command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus), "-m", memory, "-nographic",
                "-no-reboot", "-nic", "none", "-kernel", vmlinuz, "-initrd", initramfs,
                "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off"]
-    for node in range(NODES):
-        first = node * CPUS // NODES
+    for node in range(nodes):
+        first = node * cpus // nodes
         command += ["-object", f"memory-backend-ram,id=m{node},size={each}M",
-                    "-numa", f"node,nodeid={node},cpus={first}-{first + CPUS // NODES - 1},memdev=m{node}"]
+                    "-numa", f"node,nodeid={node},cpus={first}-{first + cpus // nodes - 1},memdev=m{node}"]
     lines = []
     with subprocess.Popen(["timeout", str(LIMIT_S), *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           stdin=subprocess.DEVNULL, text=True, errors="replace") as machine:
@@ -172,7 +180,9 @@ def main():
     need("busybox", "busybox-static")
     os.makedirs(arguments.work, exist_ok=True)
     vmlinuz, folders = kernel(arguments.work)
-    lines = boot(vmlinuz, image(arguments.work, folders, arguments.broken))
+    built, library, libraries = programs(arguments.work)
+    more = [("lib/libskinflint.so", library), *modules(folders)]
+    lines = boot(vmlinuz, image(arguments.work, "initramfs", built, libraries, more, init(arguments.broken)))
     held = [name for name, _ in CHECKS if f"check {name}: held" in lines]
     lost = [name for name, _ in CHECKS if name not in held]
     print(f"{len(held)} of {len(CHECKS)} checks held on {os.path.basename(vmlinuz)}" + (f"; not: {', '.join(lost)}" if lost else ""))
