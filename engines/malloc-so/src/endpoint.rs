@@ -31,7 +31,7 @@ use skinflint_alloc::stats::{Snapshot, snapshot_hidden};
 use skinflint_base::sync::{AtomicU32, Ordering};
 use skinflint_base::sys;
 
-use crate::accounts::Out;
+use crate::files::Out;
 
 /// Names are looked up from the working folder, which matters to none that begins with a slash. (aarch64 has these calls
 /// only.)

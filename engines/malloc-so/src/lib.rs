@@ -31,6 +31,7 @@ mod accounts;
 mod begin;
 mod endpoint;
 mod family;
+mod files;
 mod operators;
 mod plugins;
 mod profile;

@@ -16,7 +16,7 @@ use core::ffi::{c_char, c_int};
 use skinflint_alloc::profile::{self, What};
 use skinflint_base::sys;
 
-use crate::accounts::{Name, Out, Path, open_for, path_of};
+use crate::files::{Name, Out, Path, open_for, path_of, reason, say};
 
 /// The value of SKINFLINT_PROFILE_FILE.
 static WHERE: Name = Name::new();
@@ -106,31 +106,6 @@ fn remove_plain(path: &Path, file: i32) {
 fn shown(path: &Path) -> &[u8] {
     let length = path.iter().position(|&byte| byte == 0).unwrap_or(0);
     path.get(..length).unwrap_or(&[])
-}
-
-/// Returns the text for the kernel's number, of the numbers that a file may have.
-fn reason(error: i32) -> &'static [u8] {
-    match error {
-        libc::ENOSPC => b": no space is left",
-        libc::EDQUOT => b": the quota is used up",
-        libc::EACCES | libc::EPERM => b": permission denied",
-        libc::ENOENT => b": there is no such folder",
-        libc::EROFS => b": the file system is read-only",
-        libc::EFBIG => b": the file is larger than allowed",
-        libc::EIO => b": input/output error",
-        _ => b"",
-    }
-}
-
-/// Writes one line to stderr.
-fn say(parts: &[&[u8]]) {
-    let mut out = Out::to(2);
-    out.add(b"skinflint: ");
-    for part in parts {
-        out.add(part);
-    }
-    out.add(b"\n");
-    out.flush();
 }
 
 /// `skinflint_profile_start`: begins a profile, or goes on with it; returns 1 if it is kept.
