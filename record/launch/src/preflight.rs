@@ -102,7 +102,7 @@ impl std::error::Error for Unstartable {}
 /// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
-/// If there is no such program, or it is not executable, statically linked, 32-bit, set-user-id, or not for this
+/// If there is no such program, or it is not executable, statically linked, of musl, 32-bit, set-user-id, or not for this
 /// machine.
 pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let Purpose {
@@ -125,6 +125,11 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
                 refuse_setuid(&path, purpose)?;
                 return Ok(found);
             }
+            Kind::Musl => bail!(
+                "{}: a program of musl, whose loader cannot load the {library}, which is glibc's; \
+                 use a build for glibc",
+                path.display()
+            ),
             Kind::Static => bail!(
                 "{}: statically linked, so LD_PRELOAD cannot see it and {in_vain}; \
                  build it with dynamic linking, or {verb} a program that loads libc.so",
@@ -194,6 +199,7 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
 enum Kind {
     Script(PathBuf),
     Dynamic,
+    Musl,
     Static,
     Bits32,
     Foreign(u16),
@@ -295,8 +301,17 @@ impl Kind {
         let table = usize::try_from(long(32)?).ok()?;
         let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
         for index in 0..count {
-            if word(table.checked_add(index * size)?)? == PT_INTERP {
-                return Some(Kind::Dynamic);
+            let entry = table.checked_add(index * size)?;
+            if word(entry)? == PT_INTERP {
+                let (at, bytes) = (long(entry + 8)?, long(entry + 32)?);
+                // Where the name is further into the file the loader has the last word.
+                let place =
+                    usize::try_from(at).ok()?..usize::try_from(at.checked_add(bytes)?).ok()?;
+                let loader = head.get(place).unwrap_or(&[]);
+                return Some(match loader.windows(8).any(|name| name == b"/ld-musl") {
+                    true => Kind::Musl,
+                    false => Kind::Dynamic,
+                });
             }
         }
         Some(Kind::Static)
@@ -311,7 +326,7 @@ impl Kind {
 pub fn check_library(path: &Path) -> Result<()> {
     match Kind::of(path).with_context(|| format!("{}: cannot be read", path.display()))? {
         Kind::Static | Kind::Dynamic => Ok(()),
-        Kind::Script(_) | Kind::Other => bail!(
+        Kind::Script(_) | Kind::Musl | Kind::Other => bail!(
             "{}: no library; name libskinflint.so, as built by `cargo build --release`",
             path.display()
         ),
@@ -374,6 +389,18 @@ mod tests {
         assert_eq!(Kind::from_head(&head), Kind::Static);
         head[64] = 3;
         assert_eq!(Kind::from_head(&head), Kind::Dynamic);
+        // The name of the loader, behind the table.
+        let entry = 64;
+        for (loader, kind) in [
+            ("/lib/ld-musl-x86_64.so.1", Kind::Musl),
+            ("/lib64/ld-linux-x86-64.so.2", Kind::Dynamic),
+        ] {
+            let mut named = head.to_vec();
+            named[entry + 8..entry + 16].copy_from_slice(&(head.len() as u64).to_le_bytes());
+            named[entry + 32..entry + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
+            named.extend_from_slice(loader.as_bytes());
+            assert_eq!(Kind::from_head(&named), kind);
+        }
         head[18] = 183;
         assert_eq!(Kind::from_head(&head), Kind::Foreign(183));
         head[4] = 1;
