@@ -55,7 +55,7 @@ def main():
     parser.add_argument("--mib", type=int, default=2400, help="MiB of blocks (default: 2400)")
     parser.add_argument("--seconds", type=int, default=20, help="seconds over which they are freed; 0: at once (default: 20)")
     parser.add_argument("--rest", type=int, default=25, help="seconds of rest (default: 25)")
-    parser.add_argument("--allocators", default=",".join(peers.DEFAULT + peers.TUNED), metavar="A,B",
+    parser.add_argument("--allocators", default=",".join([*peers.DEFAULT, *peers.TUNED]), metavar="A,B",
                         help=f"of {', '.join(peers.MAKERS)} (default: all but Debian's builds)")
     parser.add_argument("--work", default=os.path.join(peers.ROOT, "target", "bench"), metavar="DIR")
     options = parser.parse_args()

@@ -257,23 +257,6 @@ MAKERS["tcmalloc+"] = lambda work: dataclasses.replace(
           environment={"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}), name="tcmalloc+")
 
 
-# What makes a peer give memory back by itself, or sooner, by its own documentation; it is added to the peer's environment.
-TUNED = {
-    "glibc": {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=65536:glibc.malloc.tcache_count=0"},
-    "jemalloc": {"MALLOC_CONF": "background_thread:true,dirty_decay_ms:500,muzzy_decay_ms:0"},
-    "mimalloc2": {"MIMALLOC_PURGE_DELAY": "0"},
-    "mimalloc3": {"MIMALLOC_PURGE_DELAY": "0"},
-    "gperftools": {"TCMALLOC_RELEASE_RATE": "10"},
-}
-TUNED_NAME = "-tuned"
-
-
-def tuned(allocators):
-    """The same peers with what TUNED says."""
-    return [dataclasses.replace(a, name=a.name + TUNED_NAME, environment={**a.environment, **TUNED[a.name]})
-            for a in allocators if a.name in TUNED]
-
-
 def exports_malloc(path):
     done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True)
     return any(line.split()[-1].split("@")[0] == "malloc" for line in done.stdout.splitlines() if line)

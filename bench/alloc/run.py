@@ -115,7 +115,7 @@ def measured(arguments, bench, have, tuned, parts):
         failed.update(lost)
     if "threads" in parts:
         print("idle threads, KB a thread: " + ", ".join(waiting.STAGES), flush=True)
-        result["threads"], lost = waiting.rows(bench, have + peers.tuned(have), parts["threads"])
+        result["threads"], lost = waiting.rows(bench, have + tuned, parts["threads"])
         failed.update(lost)
     if "start" in parts:
         print("start-up", flush=True)
@@ -199,7 +199,8 @@ def main(argv=None):
         return 2
     parts = plan(arguments, parser, bench)
     # E5: in tables of memory at rest only.
-    wanted = [name for name in peers.TUNED if name.rstrip("+") in arguments.allocators] if "idle" in parts else []
+    at_rest = "idle" in parts or "threads" in parts
+    wanted = [name for name in peers.TUNED if name.rstrip("+") in arguments.allocators] if at_rest else []
     tuned, missing = peers.gather(wanted, os.path.join(bench.work, "alloc"))
     absent.update(missing)
     where, names = machine(), [allocator.name for allocator in have]

@@ -5,12 +5,15 @@
 A bench that cannot miss its bar proves nothing: every verdict is given a figure on either side of it, and the
 programs are run over mallocs that break their contract.
 """
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -306,6 +309,36 @@ class Verdicts(unittest.TestCase):
         text = judge.table("t", rows, self.names, "cpu", "skinflint")
         self.assertIn("0.50", text)
         self.assertEqual(len(text.splitlines()), 5)
+
+
+class ToldToGiveBack(unittest.TestCase):
+    """peers.E5"""
+
+    def test_they_are_makers_of_their_own(self):
+        self.assertIn("jemalloc+", peers.TUNED)
+        for name in peers.TUNED:
+            self.assertIn(name, peers.MAKERS)
+            self.assertNotIn(name, peers.DEFAULT)
+            self.assertIn(name.rstrip("+"), peers.DEFAULT)
+
+    def test_memory_at_rest_has_them(self):
+        asked = []
+
+        def gather(names, _work):
+            asked.append(list(names))
+            return [peers.Allocator(name, "1", "", "here") for name in names], {}
+
+        for part in ("idle", "threads", "patterns"):
+            with mock.patch.object(peers, "gather", gather), mock.patch.object(run, "measured", return_value=({}, {})), \
+                 mock.patch.object(run, "save"), contextlib.redirect_stdout(io.StringIO()):
+                run.main(["--only", part, "--allocators", "skinflint,jemalloc"])
+            told = [] if part == "patterns" else ["jemalloc+", "jemalloc++"]
+            self.assertEqual(asked[-2:], [["skinflint", "jemalloc"], told], part)
+
+    def test_programs_begin(self):
+        for name in ("falling.py", "mesh.py", "bugs.py", "locked.py", "page_map.py"):
+            done = subprocess.run([sys.executable, os.path.join(HERE, name), "--help"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), name)
 
 
 class Words(unittest.TestCase):

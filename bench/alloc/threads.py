@@ -4,7 +4,7 @@
 
 W1  Figures are KB a thread: what Rss of /proc/PID/smaps_rollup has grown by since "ready", less 1.15 of the page floor of
     what was kept. A thread's stack and the allocator's own data are in them.
-W2  Peers run as they come, and tuned to give memory back by themselves (peers.TUNED).
+W2  Peers run as they come, and told to give memory back (peers.E5).
 """
 import json
 import subprocess
