@@ -14,7 +14,7 @@
 //!
 //! Not here: page runs (`pages`), how a run is given back (`runs`), tenants (`tenant`).
 
-use skinflint_base::sync::Ordering;
+use skinflint_base::sync::{AtomicUsize, Ordering};
 use skinflint_base::{page, sys};
 use skinflint_pages::{OWNER_NONE, PAGE};
 
@@ -322,6 +322,13 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
             (*moved).displaced = 1;
         }
         DISPLACED.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
+        if !leaves_mapped(start) {
+            let whole = with_pool(who(), |pool| pool.region.map_anew(start, bytes));
+            if whole != Some(true) {
+                // The old range may be no memory: it stays in use, without a user.
+                return new;
+            }
+        }
         // The old pages went away with the move.
         let offset = offset_of(large);
         with_pool(who(), |pool| give_clean(pool, offset));
@@ -331,8 +338,29 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
 
 /// Reports whether one more displaced run is allowed.
 fn may_move() -> bool {
-    // ORDER: a statistic.
-    DISPLACED.load(Ordering::Relaxed) < DISPLACED_MAX
+    // ORDER: statistics.
+    DISPLACED.load(Ordering::Relaxed) < DISPLACED_MAX && LEAVES.load(Ordering::Relaxed) != LOST
+}
+
+/// Whether moves leave the old range mapped, as they are asked to: not known before the first one.
+static LEAVES: AtomicUsize = AtomicUsize::new(0);
+const KEPT: usize = 1;
+const LOST: usize = 2;
+
+/// Reports whether the range from which the first pages were moved is still mapped; later ones are as that was. qemu's
+/// emulation of a process (7.2) forgets it: the next use of it was a fault. Cost: a system call, once.
+fn leaves_mapped(start: usize) -> bool {
+    // ORDER: threads that meet here find the same.
+    let known = LEAVES.load(Ordering::Relaxed);
+    if known != 0 {
+        return known == KEPT;
+    }
+    let found = match sys::resident(start, &mut [0]) {
+        true => KEPT,
+        false => LOST,
+    };
+    LEAVES.store(found, Ordering::Relaxed); // ORDER: as above
+    found == KEPT
 }
 
 /// Moves pages by the page tables; the old range stays mapped, without pages.
@@ -484,6 +512,23 @@ mod tests {
             }
         }
         assert!(seen.len() <= 8, "{} descriptors", seen.len());
+    }
+
+    /// What the kernel says of the first move counts for all: where a range is lost, blocks are copied from then on.
+    #[test]
+    fn a_range_that_a_move_has_lost_ends_all_moves() {
+        let _alone = alone();
+        let before = LEAVES.swap(0, Ordering::Relaxed); // ORDER: one thread
+        let (block, _) = malloc(PAGE, PAGE);
+        assert!(leaves_mapped(block as usize) && may_move());
+        // Nothing is ever mapped at the bottom; what is known is not asked again.
+        assert!(leaves_mapped(PAGE));
+        LEAVES.store(0, Ordering::Relaxed); // ORDER: as above
+        assert!(!leaves_mapped(PAGE) && !may_move());
+        assert!(!leaves_mapped(block as usize));
+        LEAVES.store(before, Ordering::Relaxed); // ORDER: as above
+        // SAFETY: a live block, freed once.
+        unsafe { free(block) };
     }
 
     /// Steps within a run need no pool: neither those within a page, nor those into what the block got when it moved.
