@@ -159,7 +159,9 @@ impl Kept {
     fn has_room(&self, pages: u32) -> bool {
         // ORDER: a look.
         let slots = self.bin(RUN_PAGES_MAX).iter();
-        let long: u32 = slots.map(|slot| pages_of(slot.load(Ordering::Relaxed))).sum(); // ORDER: as above
+        let long: u32 = slots
+            .map(|slot| pages_of(slot.load(Ordering::Relaxed)))
+            .sum(); // ORDER: as above
         if pages > BINNED_MAX {
             long + pages <= RUN_PAGES_MAX
         } else {
@@ -398,7 +400,10 @@ mod tests {
             assert!(8 * (pages - first) <= first, "{pages}");
         }
         assert_eq!(bin_of(BINNED_MAX) + 1, BINS);
-        assert_eq!((bin_of(BINNED_MAX + 1), bin_of(RUN_PAGES_MAX)), (LONG, LONG));
+        assert_eq!(
+            (bin_of(BINNED_MAX + 1), bin_of(RUN_PAGES_MAX)),
+            (LONG, LONG)
+        );
     }
 
     /// Long runs and others have room of their own, and make room among themselves.
@@ -412,7 +417,10 @@ mod tests {
         let room = kept.make_room(1).expect("a run of 256 pages");
         assert!(room == 64 || room == 192, "{room}");
         assert!(kept.put(384, 1) && !kept.put(448, 256));
-        assert_eq!((kept.take(1_900), kept.take(290)), (Some((128, 2_000)), Some((320, 300))));
+        assert_eq!(
+            (kept.take(1_900), kept.take(290)),
+            (Some((128, 2_000)), Some((320, 300)))
+        );
         assert_eq!((kept.take(300), kept.make_room(300)), (None, None));
         assert_eq!(kept.take_long(), None);
         assert!(kept.put(128, 2_000));
