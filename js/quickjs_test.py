@@ -98,6 +98,15 @@ class QuickJs(unittest.TestCase):
         self.assertIn("the limit is 16777216 bytes", rows["null.js"]["failure"]["text"])
         self.assertEqual((rows["good.js"]["output"], rows["good.js"]["result"]), (["good"], "7"))
 
+    def test_a_full_disk_is_a_failure(self):
+        tab = os.path.join(CONFORMANCE, "classes-basic.js")
+        for more in ((), ("--json",)):
+            command = [os.path.join(HOSTS, NAMES[0]), "--engine", "quickjs", tab, *more]
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("stdout: not all was written: No space left on device"), 1, done.stderr)
+
     def test_options_of_boas_heaps_are_wrong_use(self):
         for option in ("--pauses", "--gc-log", "--verify", "--driven"):
             done, _ = host(NAMES[0], *([] if option == "--driven" else ["a.js"]), option)

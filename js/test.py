@@ -306,6 +306,15 @@ class Words(unittest.TestCase):
         command = f"'{bench.tool()}' js --heap stock '{words}' 2>/dev/null | head -1; echo ${{PIPESTATUS[0]}}"
         self.assertEqual(run(["bash", "-c", command]).stdout.split("\n")[:2], ["line 0", "0"])
 
+    def test_a_full_disk_is_a_failure(self):
+        words = self.file("words.js", "console.log('a line')")
+        for more in ((), ("--json",)):
+            command = [bench.tool(), "js", "--heap", "stock", words, *more]
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr.count("stdout: not all was written: No space left on device"), 1, done.stderr)
+
     def test_objects_are_recorded(self):
         path = os.path.join(self.folder, "o.sfo")
         busy = self.file("busy.js", "let keep; for (let i = 0; i < 5000; i++) keep = { i };")

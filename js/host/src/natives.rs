@@ -11,7 +11,6 @@
 //! Not here: when timers run (`tab`).
 
 use std::cell::{Cell, RefCell};
-use std::io::Write as _;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -22,6 +21,7 @@ use boa_engine::{
     Context, JsArgs as _, JsError, JsNativeError, JsResult, JsString, JsValue, NativeFunction,
     Script, Source, js_string,
 };
+use skinflint_js_options::host;
 
 use crate::clock::TabClock;
 use crate::jobs::{Jobs, Timed};
@@ -60,15 +60,7 @@ impl Output {
 
     fn line(&self, line: String, to_stderr: bool) {
         if !self.keep {
-            let done = if to_stderr || self.aside {
-                writeln!(std::io::stderr(), "{line}")
-            } else {
-                writeln!(std::io::stdout(), "{line}")
-            };
-            // A closed pipe is success, and the rest is not read.
-            if done.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe) {
-                std::process::exit(0);
-            }
+            host::print(&line, to_stderr || self.aside);
         } else if self.bytes.get() + line.len() > KEPT_BYTES {
             self.cut.set(self.cut.get() + 1);
         } else {

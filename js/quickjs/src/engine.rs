@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use rquickjs_sys as js;
 use rquickjs_sys::{JSContext, JSRuntime, JSValue};
+use skinflint_js_options::host;
 
 use crate::memory::Memory;
 
@@ -100,17 +101,7 @@ unsafe extern "C" fn print(
             state.kept_bytes += line.len();
             lines.push(line);
         }
-        None => {
-            use std::io::Write as _;
-            let done = match level {
-                0 => writeln!(std::io::stdout(), "{line}"),
-                _ => writeln!(std::io::stderr(), "{line}"),
-            };
-            // A closed pipe is success, and the rest is not read.
-            if done.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe) {
-                std::process::exit(0);
-            }
-        }
+        None => host::print(&line, level != 0),
     }
     js::JS_UNDEFINED
 }

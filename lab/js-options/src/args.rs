@@ -25,7 +25,7 @@ Examples:
 
 Output of the programs goes to stdout, the report to stderr; with --json the report goes to stdout
 and contains that output. Exit status: 1 if a program threw, did not parse or reached its limit
-(the others go on), 2 for wrong use.";
+(the others go on), 2 for wrong use, or if stdout could not be written.";
 
 /// Which engine runs the programs.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,11 +4,14 @@
 //!   argv ─► JsArgs ─► a thread with the engine's stack ─► work ─► Outcome ─► stderr or one line of JSON ─► status
 //! ```
 //!
+//! H1  What stdout did not take makes the run fail (status 2), and is said once; a closed pipe is success, and ends the run.
+//!
 //! Not here: engines, and what their reports hold (`js/`).
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Parser as _;
@@ -18,7 +21,11 @@ use crate::JsArgs;
 /// Bytes of the engine's stack: nested calls through its built-in functions take some KiB each. Untouched pages cost nothing.
 const STACK_BYTES: usize = 1 << 30;
 
-/// Runs a host's command line, `work` on a thread with the engine's stack. Status: that of `work`; 2 for wrong use.
+/// The first failure of stdout (H1).
+static LOST: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Runs a host's command line, `work` on a thread with the engine's stack. Status: that of `work`; 2 for wrong use, or if
+/// stdout could not be written.
 pub fn main(work: impl FnOnce(&JsArgs) -> u8 + Send + 'static) -> ExitCode {
     let args = match JsArgs::try_parse() {
         Ok(args) => args,
@@ -41,8 +48,40 @@ pub fn main(work: impl FnOnce(&JsArgs) -> u8 + Send + 'static) -> ExitCode {
             2
         }
     };
-    let _ = std::io::stdout().flush();
-    ExitCode::from(status)
+    let _ = kept(std::io::stdout().flush());
+    match LOST.get() {
+        Some(error) => {
+            say(&format!("stdout: not all was written: {error}"));
+            ExitCode::from(2)
+        }
+        None => ExitCode::from(status),
+    }
+}
+
+/// Keeps a failure of stdout for the end (H1). Returns whether its reader has gone.
+fn kept(done: std::io::Result<()>) -> bool {
+    match done {
+        Ok(()) => false,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
+        Err(error) => {
+            let _ = LOST.set(error);
+            false
+        }
+    }
+}
+
+/// Writes a line of a program's, to stdout or, where it asked for that, to stderr. A closed pipe ends the process: the rest is not
+/// read.
+pub fn print(line: &str, to_stderr: bool) {
+    let closed = if to_stderr {
+        let done = writeln!(std::io::stderr(), "{line}");
+        done.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    } else {
+        kept(writeln!(std::io::stdout(), "{line}"))
+    };
+    if closed {
+        std::process::exit(0);
+    }
 }
 
 /// Says an error of the whole run, and returns its status.
@@ -82,8 +121,7 @@ pub fn tell<E: Display>(
         say(&format!("tab {}: {}: {failure}", outcome.tab, outcome.file));
     }
     match line {
-        // A closed pipe is success.
-        Some(Ok(line)) => drop(writeln!(std::io::stdout(), "{line}")),
+        Some(Ok(line)) => drop(kept(writeln!(std::io::stdout(), "{line}"))),
         Some(Err(error)) => {
             say(&format!("the report cannot be written: {error}"));
             return 2;
