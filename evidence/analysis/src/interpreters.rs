@@ -32,19 +32,26 @@ pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
         .iter()
         .any(|frame| is_of_python(frame) && !is_of_its_library(frame));
     let javascript = report.frames.iter().any(is_of_a_script);
+    let [ruby, php] =
+        ["[ruby]", "[php]"].map(|module| report.frames.iter().any(|f| f.module == module));
     let own = |frame: &Frame| {
         python && is_pythons(frame)
             || lines && is_loaded_by_python(frame)
             || others && is_of_python(frame) && is_of_its_library(frame)
             || javascript && is_v8s(frame)
+            || ruby && begins(frame, &["ruby", "libruby"])
+            || php && begins(frame, &["php"])
     };
     report.frames.iter().map(own).collect()
 }
 
 fn is_pythons(frame: &Frame) -> bool {
-    ["python", "libpython"]
-        .iter()
-        .any(|of| frame.module.starts_with(of))
+    begins(frame, &["python", "libpython"])
+}
+
+/// Reports whether a frame's module is a file whose name begins so.
+fn begins(frame: &Frame, names: &[&str]) -> bool {
+    names.iter().any(|of| frame.module.starts_with(of))
 }
 
 fn is_of_python(frame: &Frame) -> bool {
@@ -147,6 +154,19 @@ mod tests {
             ),
         ];
         assert_eq!(own(&frames), [true, true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn functions_of_ruby_and_php_are_before_their_interpreters() {
+        let frames = [
+            ("str_new0", "libruby-3.1.so.3.1"),
+            ("make", "[ruby]"),
+            ("main", "ruby3.1"),
+            ("execute_ex", "php8.2"),
+        ];
+        assert_eq!(own(&frames), [true, false, true, false]);
+        let frames = [("execute_ex", "php8.2"), ("Rows::make", "[php]")];
+        assert_eq!(own(&frames), [true, false]);
     }
 
     #[test]

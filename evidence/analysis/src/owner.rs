@@ -179,7 +179,12 @@ pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Findin
     let named = finding
         .node
         .and_then(|node| inner_frames(report, naming, node).last());
-    let is_script = |frame: &Frame| matches!(frame.module.as_str(), "[python]" | "[javascript]");
+    let is_script = |frame: &Frame| {
+        matches!(
+            frame.module.as_str(),
+            "[python]" | "[javascript]" | "[ruby]" | "[php]"
+        )
+    };
     named.is_some_and(|frame| is_script(frame) || is_interpreter(&frame.module))
 }
 

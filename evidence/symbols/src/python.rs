@@ -1,7 +1,8 @@
-//! Frames of Python: from a code and an instruction to a function, a file and a line.
+//! Frames of Python, Ruby and PHP: from a code and an instruction to a function, a file and a line.
 //!
 //! ```text
 //!   1 cccc lll  …      an entry of the line table of 3.11 and later: form c, units l + 1; then numbers of 6 bits a byte
+//!   bytes, lines        an entry of 3.10: so many bytes of code, at so many lines further on; −128: at none
 //! ```
 //!
 //! Y1  A table of any content is read in bounded time: an entry takes at least a byte.
@@ -9,20 +10,26 @@
 //!
 //! Not here: what a code is (`skinflint_trace::Code`).
 
-use skinflint_trace::Code;
+use skinflint_trace::{Code, PHP_CODE, RUBY_CODE};
 
 use crate::frame::{Frame, bare};
 
-/// The module that frames of Python are said to be of.
+/// The modules that frames of scripts are said to be of.
 const MODULE: &str = "[python]";
+const RUBY: &str = "[ruby]";
+const PHP: &str = "[php]";
 
 /// Returns the frame of a code at an instruction, given as one more than its place in code units.
 pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
     let Some(code) = code.filter(|code| !code.name.is_empty()) else {
-        return bare("[python function that was not copied]".into(), MODULE);
+        return bare("[function of a script that was not copied]".into(), MODULE);
     };
+    if matches!(code.minor, RUBY_CODE | PHP_CODE) {
+        return with_line(code, unit);
+    }
     let before_first = code.first_line;
     let line = match unit.checked_sub(1) {
+        Some(unit) if code.minor <= 10 => pair_line(&code.lines, code.first_line, u64::from(unit)),
         Some(unit) => line(&code.lines, code.first_line, u64::from(unit)),
         None => Some(before_first),
     };
@@ -31,6 +38,23 @@ pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
         module: MODULE.into(),
         file: Some(code.file.clone()).filter(|file| !file.is_empty()),
         line: line.or(Some(before_first)).filter(|line| *line > 0),
+        inlined: false,
+    }
+}
+
+/// Returns the frame of a code whose units are lines.
+fn with_line(code: &Code, line: u32) -> Frame {
+    let class = String::from_utf8_lossy(&code.lines);
+    let function = match class.is_empty() {
+        true => code.name.clone(),
+        false => format!("{class}::{}", code.name),
+    };
+    let line = if line == 0 { code.first_line } else { line };
+    Frame {
+        function,
+        module: if code.minor == PHP_CODE { PHP } else { RUBY }.into(),
+        file: Some(code.file.clone()).filter(|file| !file.is_empty()),
+        line: Some(line).filter(|line| *line > 0),
         inlined: false,
     }
 }
@@ -58,6 +82,24 @@ fn line(table: &[u8], first_line: u32, unit: u64) -> Option<u32> {
             };
         }
         while bytes.next_if(|byte| byte & 0x80 == 0).is_some() {}
+    }
+    None
+}
+
+/// Returns what `line` does, of a table of 3.10.
+fn pair_line(table: &[u8], first_line: u32, unit: u64) -> Option<u32> {
+    const NONE: i8 = -128;
+    let (mut running, mut end) = (i64::from(first_line), 0u64);
+    let (entries, _) = table.as_chunks::<2>();
+    for &[bytes, lines] in entries {
+        let lines = lines.cast_signed();
+        end += u64::from(bytes);
+        if lines != NONE {
+            running += i64::from(lines);
+        }
+        if unit.saturating_mul(2) < end {
+            return u32::try_from(running).ok().filter(|_| lines != NONE);
+        }
     }
     None
 }
@@ -106,6 +148,25 @@ mod tests {
     }
 
     #[test]
+    fn pairs_have_their_lines() {
+        // Four bytes of line 10, 200 lines on in two steps, two bytes without a line, two of line 207.
+        let table = [4, 0, 0, 127, 2, 73, 2, 0x80, 2, 0xfd];
+        let wanted = [10, 10, 210, 0, 207, 0];
+        for (unit, wanted) in wanted.into_iter().enumerate() {
+            let found = pair_line(&table, 10, unit as u64).unwrap_or(0);
+            assert_eq!(found, wanted, "unit {unit}");
+        }
+        let code = Code {
+            minor: 10,
+            first_line: 10,
+            name: "make".into(),
+            lines: table.to_vec(),
+            ..Code::default()
+        };
+        assert_eq!(frame(Some(&code), 5).line, Some(207));
+    }
+
+    #[test]
     fn a_frame_has_function_file_and_line() {
         let code = Code {
             minor: 11,
@@ -126,6 +187,26 @@ mod tests {
     }
 
     #[test]
+    fn units_of_ruby_and_php_are_lines() {
+        let code = |minor, lines: &[u8]| Code {
+            minor,
+            first_line: 10,
+            file: "/srv/work".into(),
+            name: "make".into(),
+            lines: lines.to_vec(),
+        };
+        let at = |minor, lines, unit| {
+            let frame = frame(Some(&code(minor, lines)), unit);
+            (frame.function, frame.module, frame.line)
+        };
+        let wanted =
+            |function: &str, module: &str, line| (function.into(), module.into(), Some(line));
+        assert_eq!(at(RUBY_CODE, b"", 12), wanted("make", "[ruby]", 12));
+        assert_eq!(at(RUBY_CODE, b"", 0), wanted("make", "[ruby]", 10));
+        assert_eq!(at(PHP_CODE, b"Rows", 12), wanted("Rows::make", "[php]", 12));
+    }
+
+    #[test]
     fn tables_of_any_content_are_read() {
         for bytes in [
             &[][..],
@@ -136,7 +217,10 @@ mod tests {
             &[0; 9],
         ] {
             for unit in [0, 7, u64::MAX] {
-                let _ = line(bytes, u32::MAX, unit);
+                let _ = (
+                    line(bytes, u32::MAX, unit),
+                    pair_line(bytes, u32::MAX, unit),
+                );
             }
         }
     }

@@ -119,6 +119,27 @@ impl Startup {
             .unwrap_or(core::ptr::null_mut())
     }
 
+    /// Returns where the first function or variable of this name lies, if it says how many bytes it has.
+    pub fn extent(&self, name: &CStr) -> Option<Extent> {
+        let mut all = self.each(self.first);
+        // SAFETY: O2.
+        let found = all.find_map(|object| unsafe { object.symbol(name) }.map(|s| (object, s)));
+        let (object, symbol) = found.filter(|(_, symbol)| symbol.kind & 15 != STT_TLS)?;
+        let start = object.bias.wrapping_add(symbol.value);
+        let end = start.wrapping_add(symbol.size);
+        (symbol.size != 0).then_some(Extent { start, end })
+    }
+
+    /// Returns the object that has the first thread-local variable of this name, and where in the object's part of each
+    /// thread it lies.
+    pub fn thread_local(&self, name: &CStr) -> Option<(&LinkMap, u64)> {
+        let mut all = self.each(self.first);
+        // SAFETY: O2.
+        let found = all.find_map(|object| unsafe { object.symbol(name) }.map(|s| (object, s)));
+        let (object, symbol) = found.filter(|(_, symbol)| symbol.kind & 15 == STT_TLS)?;
+        Some((object, symbol.value))
+    }
+
     /// Returns the first function of this name if it is not ours: that of a program that brings its own.
     pub fn in_front_of(&self, name: &CStr, ours: *mut c_void) -> Option<*mut c_void> {
         let first = self.first(name, false);
@@ -129,6 +150,23 @@ impl Startup {
     pub fn has(&self, dynamic: u64) -> bool {
         self.each(self.first)
             .any(|object| object.dynamic as u64 == dynamic)
+    }
+}
+
+/// A part of memory: its first address, and the one behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+}
+
+impl Extent {
+    /// Returns whether an address is in it.
+    #[inline(always)]
+    pub fn holds(&self, at: u64) -> bool {
+        self.start <= at && at < self.end
     }
 }
 
@@ -209,6 +247,34 @@ impl LinkMap {
         // SAFETY: as the caller promises.
         unsafe { defined(self.bias, self.dynamic, name) }
     }
+
+    /// Returns what the object's table says of a name that it defines, in its default version.
+    ///
+    /// # Safety
+    /// The object is loaded.
+    unsafe fn symbol(&self, name: &CStr) -> Option<&Symbol> {
+        if self.dynamic.is_null() {
+            return None;
+        }
+        // SAFETY: as the caller promises; the tables are as long as their heads say.
+        unsafe {
+            let tables = tables(self.bias, self.dynamic);
+            let mut found = None;
+            let mut look = |index: u32| {
+                found = tables.symbol(index, name);
+                found.is_some()
+            };
+            if tables.symbols == 0 || tables.names == 0 {
+                return None;
+            }
+            if tables.gnu_hash != 0 {
+                by_gnu_hash(tables.gnu_hash, name, &mut look);
+            } else if tables.hash != 0 {
+                by_old_hash(tables.hash, name, &mut look);
+            }
+            found
+        }
+    }
 }
 
 /// Returns the function that an object defines under this name; null if there is none.
@@ -243,22 +309,14 @@ impl Tables {
     /// # Safety
     /// The index comes from the object's own hash table.
     unsafe fn at(&self, bias: u64, index: u32, name: &CStr) -> *mut c_void {
-        const STT_TLS: u8 = 6;
         const STT_GNU_IFUNC: u8 = 10;
-        /// The version is only for programs that were linked with an older version of the object.
-        const HIDDEN: u16 = 1 << 15;
         // SAFETY: as the caller promises.
         unsafe {
-            let symbol = &*(self.symbols as *const Symbol).add(index as usize);
-            let same =
-                CStr::from_ptr((self.names + u64::from(symbol.name)) as *const c_char) == name;
-            let kind = symbol.kind & 15;
-            if !same || symbol.section == 0 || symbol.value == 0 || kind == STT_TLS {
+            let Some(symbol) = self.symbol(index, name) else {
                 return core::ptr::null_mut();
-            }
-            if self.versions != 0
-                && (self.versions as *const u16).add(index as usize).read() & HIDDEN != 0
-            {
+            };
+            let kind = symbol.kind & 15;
+            if symbol.value == 0 || kind == STT_TLS {
                 return core::ptr::null_mut();
             }
             let at = bias.wrapping_add(symbol.value);
@@ -268,6 +326,30 @@ impl Tables {
                 return choose();
             }
             at as *mut c_void
+        }
+    }
+}
+
+const STT_TLS: u8 = 6;
+
+impl Tables {
+    /// Returns symbol `index` if it is defined under this name, in its default version.
+    ///
+    /// # Safety
+    /// The index comes from the object's own hash table.
+    unsafe fn symbol<'a>(&self, index: u32, name: &CStr) -> Option<&'a Symbol> {
+        /// The version is only for programs that were linked with an older version of the object.
+        const HIDDEN: u16 = 1 << 15;
+        // SAFETY: as the caller promises; the table is as long as the object is loaded.
+        unsafe {
+            let symbol = &*(self.symbols as *const Symbol).add(index as usize);
+            let same =
+                CStr::from_ptr((self.names + u64::from(symbol.name)) as *const c_char) == name;
+            let is_hidden = || {
+                self.versions != 0
+                    && (self.versions as *const u16).add(index as usize).read() & HIDDEN != 0
+            };
+            (same && symbol.section != 0 && !is_hidden()).then_some(symbol)
         }
     }
 }
@@ -568,6 +650,18 @@ mod tests {
         for missing in [c"free_sized_by_nobody", c"", c"malloc_"] {
             assert!(startup.behind(missing).is_null(), "{missing:?}");
         }
+    }
+
+    #[test]
+    fn variables_of_threads_and_the_bytes_of_functions_are_found() {
+        let startup = Startup::take().expect("the loader's list");
+        assert!(startup.thread_local(c"malloc").is_none());
+        let (object, at) = startup.thread_local(c"errno").expect("the C library's");
+        assert!(!object.dynamic.is_null() && at < 1 << 20);
+        assert_eq!(startup.extent(c"errno"), None);
+        let malloc = startup.extent(c"malloc").expect("a function");
+        let at = address(c"malloc") as u64;
+        assert!(malloc.start == at && malloc.holds(at) && !malloc.holds(malloc.end));
     }
 
     #[test]

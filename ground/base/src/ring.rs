@@ -225,14 +225,17 @@ pub struct ProcessHeader {
     pub asked_ns: AtomicU64,
     /// Modules that were opened past us and call the C library's allocator, while we stand in front of another one.
     pub deep_modules: AtomicU64,
-    /// Of a program with Python in it: [`FRAMES_READ`], or why frames of Python are not read: a number of
-    /// `skinflint_frames::Refusal`, or one of the `FRAMES_` reasons. 0 for other programs.
+    /// Of a program with an interpreter in it: [`FRAMES_READ`], or why its frames are not read: a number of
+    /// `skinflint_frames::Refusal`, or one of the `FRAMES_` reasons; plus [`FRAMES_OF_RUBY`] or [`FRAMES_OF_PHP`] if it is no
+    /// Python. 0 for other programs.
     pub frames: AtomicU32,
-    /// The version of Python, as its `Py_Version` has it; 0 before 3.11.
+    /// The version of Python, as its `Py_Version` has it; before 3.11 the minor version alone, 0 before 3.9; of
+    /// others three numbers, a byte each.
     pub frames_version: AtomicU32,
     /// Captures whose frames of Python were not read: in signal handlers, on other stacks, too deep.
     pub frames_unread: AtomicU64,
     /// [`OBJECTS_RECORDED`], or one of the `OBJECTS_` reasons; 0 if objects of Python were not asked for, or there is none.
+    /// [`OBJECTS_ZEND`] in a PHP, whatever was asked for.
     pub objects: AtomicU32,
     /// Of a program that an allocator is linked into: [`LINKED_HOOKED`], or why the plan for it was not carried out, one of
     /// the other `LINKED_` reasons. 0 for other programs.
@@ -254,6 +257,15 @@ pub const LINKED_ATTACHED: u32 = 5;
 /// The plan is none.
 pub const LINKED_NONSENSE: u32 = 6;
 
+/// What a code of Ruby says instead of a version of Python: a frame's unit is its line.
+pub const CODE_RUBY: u32 = 0x1_0000;
+/// The same of PHP; in the place of its line table is the name of its class.
+pub const CODE_PHP: u32 = 0x2_0000;
+/// Added to [`ProcessHeader::frames`] if it speaks of Ruby, or of PHP.
+pub const FRAMES_OF_RUBY: u32 = 1000;
+/// See [`FRAMES_OF_RUBY`].
+pub const FRAMES_OF_PHP: u32 = 2000;
+
 /// Frames of Python are read.
 pub const FRAMES_READ: u32 = 100;
 /// The recorder came into a running program.
@@ -269,6 +281,10 @@ pub const OBJECTS_CLOSED: u32 = 1;
 pub const OBJECTS_LATE: u32 = 2;
 /// An arena could not be told from other memory.
 pub const OBJECTS_ARENA: u32 = 3;
+/// Python has its objects from mimalloc: it is free-threaded, or was told so.
+pub const OBJECTS_MIMALLOC: u32 = 4;
+/// Of PHP: what it serves from chunks of its own is in no block.
+pub const OBJECTS_ZEND: u32 = 5;
 
 /// The recorder stopped because the collector did not answer.
 pub const GAVE_UP_SILENCE: u32 = 1;

@@ -6,7 +6,7 @@
 //! Not here: where offsets come from (layout.rs), what is done with the frames (state.rs).
 
 use crate::MAX_CHAIN;
-use crate::layout::{Border, CODE_NAME, CODE_TABLE, TEXT_HASH};
+use crate::layout::{Border, Layout, Place, TEXT_HASH};
 use crate::memory::Memory;
 use crate::runtime::{Refusal, Runtime};
 
@@ -62,11 +62,44 @@ pub(crate) fn walk<M: Memory>(
     out: &mut [Link; MAX_CHAIN],
 ) -> Walked {
     match runtime.layout.border {
+        Border::Pair { frame, previous } => {
+            by_pairs(memory, runtime, state, bounds, out, [frame, previous])
+        }
         Border::Cframe { frame, previous } => {
             by_cframes(memory, runtime, state, bounds, out, [frame, previous])
         }
         Border::Shim { owner } => by_shims(memory, runtime, state, bounds, out, owner),
     }
+}
+
+/// A frame for each record: if one of the lists is longer than the other, it is not known which belong together.
+fn by_pairs<M: Memory>(
+    memory: &M,
+    runtime: &Runtime,
+    state: u64,
+    bounds: Bounds,
+    out: &mut [Link; MAX_CHAIN],
+    [to_frame, to_previous]: [u64; 2],
+) -> Walked {
+    let layout = runtime.layout;
+    let word = |at: u64| memory.word(at).ok_or(Refusal::Frame);
+    let (mut record, mut frame) = (word(state + layout.current)?, word(state + to_frame)?);
+    let (mut count, mut last) = (0, 0);
+    while frame != 0 {
+        let Some(to) = out
+            .get_mut(count)
+            .filter(|_| bounds.holds(record) && record > last)
+        else {
+            return Ok(None);
+        };
+        *to = link(memory, runtime, frame)?.ok_or(Refusal::Code)?;
+        to.record = record;
+        count += 1;
+        last = record;
+        frame = word(frame + layout.previous)?;
+        record = word(record + to_previous)?;
+    }
+    Ok((!bounds.holds(record)).then_some(count))
 }
 
 fn by_cframes<M: Memory>(
@@ -169,9 +202,8 @@ pub(crate) fn link<M: Memory>(
     frame: u64,
 ) -> Result<Option<Link>, Refusal> {
     const OBJECT_TYPE: u64 = 8;
-    const OBJECT_SIZE: u64 = 16;
     let layout = runtime.layout;
-    let code = memory.word(frame + layout.code).ok_or(Refusal::Frame)?;
+    let code = memory.word(frame + layout.code).ok_or(Refusal::Frame)? & !layout.tag;
     let word = |at: u64| memory.word(at).ok_or(Refusal::Code);
     if word(code.wrapping_add(OBJECT_TYPE))? != runtime.code_type {
         return match layout.may_lack_code {
@@ -179,25 +211,46 @@ pub(crate) fn link<M: Memory>(
             false => Err(Refusal::Code),
         };
     }
-    let units = word(code + OBJECT_SIZE)?.min(MAX_UNIT - 2);
-    let at = memory
-        .word(frame + layout.instruction)
-        .ok_or(Refusal::Frame)?;
-    // A frame that has not begun has the unit before its first.
-    let bytes = at.wrapping_sub(code + layout.bytecode).wrapping_add(2);
-    if bytes & 1 != 0 || bytes >> 1 > units {
-        return Err(Refusal::Instruction);
-    }
-    let first_line = word((code + layout.first_line) & !7)? >> ((layout.first_line & 7) * 8);
     Ok(Some(Link {
         frame,
         code,
-        table: word(code + CODE_TABLE)?,
-        name: word(word(code + CODE_NAME)?.wrapping_add(TEXT_HASH))?,
-        unit: (bytes >> 1) as u32,
-        first_line: first_line as u32,
+        table: word(code + layout.table)?,
+        name: word(word(code + layout.name)?.wrapping_add(TEXT_HASH))?,
+        unit: unit(memory, layout, frame, code)?,
+        first_line: half(word, code + layout.first_line)?,
         ..Link::default()
     }))
+}
+
+/// Returns one more than the instruction of a frame, in code units; that is 0 before the first.
+#[inline(always)]
+fn unit<M: Memory>(memory: &M, layout: &Layout, frame: u64, code: u64) -> Result<u32, Refusal> {
+    const OBJECT_SIZE: u64 = 16;
+    let at_frame = |at: u64| memory.word(at).ok_or(Refusal::Frame);
+    let at_code = |at: u64| memory.word(at).ok_or(Refusal::Code);
+    let (unit, units) = match layout.place {
+        Place::Address { bytecode } => {
+            let at = at_frame(frame + layout.instruction)?;
+            // An odd number of bytes becomes a large one.
+            let bytes = at.wrapping_sub(code + bytecode).wrapping_add(2);
+            (bytes.rotate_right(1), at_code(code + OBJECT_SIZE)?)
+        }
+        Place::Number { bytes } => {
+            let number = half(at_frame, frame + layout.instruction)?;
+            let bytes = at_code(at_code(code + bytes)?.wrapping_add(OBJECT_SIZE))?;
+            (u64::from(number.wrapping_add(1)), bytes / 2)
+        }
+    };
+    match unit <= units.min(MAX_UNIT - 2) {
+        true => Ok(unit as u32),
+        false => Err(Refusal::Instruction),
+    }
+}
+
+/// Returns four bytes, by what loads eight.
+#[inline(always)]
+fn half(word: impl Fn(u64) -> Result<u64, Refusal>, at: u64) -> Result<u32, Refusal> {
+    Ok((word(at & !7)? >> ((at & 7) * 8)) as u32)
 }
 
 #[inline(always)]

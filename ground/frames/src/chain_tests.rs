@@ -65,21 +65,34 @@ impl Thread {
         let code = self.at(index);
         self.set(code + 8, self.at(CODE_TYPE));
         self.set(code + 16, units);
-        self.set(code + CODE_NAME, code);
+        let layout = layout_of(self.version).expect("known");
+        self.set(code + layout.name, code);
+        if let Place::Number { bytes } = layout.place {
+            let object = self.take(4);
+            self.set(self.at(object) + 16, units * 2);
+            self.set(code + bytes, self.at(object));
+        }
         code
     }
 
     pub(crate) fn frame_at(&mut self, frame: u64, code: u64, unit: i64, previous: u64) -> u64 {
         let layout = layout_of(self.version).expect("known");
-        self.set(frame + layout.code, code);
+        self.set(frame + layout.code, code | layout.tag & 1);
         self.set(frame + layout.previous, previous);
-        let at = (code + layout.bytecode).wrapping_add_signed(unit * 2);
-        self.set(frame + layout.instruction, at);
+        match layout.place {
+            Place::Address { bytecode } => {
+                let at = (code + bytecode).wrapping_add_signed(unit * 2);
+                self.set(frame + layout.instruction, at);
+            }
+            Place::Number { .. } => {
+                self.set(frame + layout.instruction, u64::from(unit as u32));
+            }
+        }
         frame
     }
 
     pub(crate) fn frame(&mut self, code: u64, unit: i64, previous: u64) -> u64 {
-        let index = self.take(10);
+        let index = self.take(14);
         self.frame_at(self.at(index), code, unit, previous)
     }
 
@@ -104,6 +117,8 @@ impl Thread {
 pub(crate) const V11: u32 = 0x030b_02f0;
 pub(crate) const V12: u32 = 0x030c_01f0;
 pub(crate) const V13: u32 = 0x030d_00f0;
+pub(crate) const V14: u32 = 0x030e_00f0;
+const V10: u32 = 0x030a_00f0;
 
 /// Two calls of the eval loop; the outer runs two functions, the inner one. Returns the thread, its frames outermost
 /// first, and the records of both calls.
@@ -126,6 +141,7 @@ fn two_calls(version: u32) -> (Thread, [u64; 3], [u64; 2]) {
             thread.set(records[1] + previous, records[0]);
             ([outer, middle, inner], records[1])
         }
+        Border::Pair { .. } => unreachable!("a call for each frame"),
         Border::Shim { owner } => {
             for (record, previous) in [(records[0], 0), (records[1], 0)] {
                 thread.frame_at(record, code, 0, previous);
@@ -152,7 +168,7 @@ fn two_calls(version: u32) -> (Thread, [u64; 3], [u64; 2]) {
 
 #[test]
 fn each_layout_is_walked_with_its_records() {
-    for version in [V11, V12, V13] {
+    for version in [V11, V12, V13, V14] {
         let (thread, [outer, middle, inner], [first, second]) = two_calls(version);
         let (walked, links) = thread.walk();
         assert_eq!(walked, Ok(Some(3)), "{version:#x}");
@@ -164,9 +180,52 @@ fn each_layout_is_walked_with_its_records() {
     }
 }
 
+/// 3.10: three frames, each with its own record. Returns the thread, its frames and its records, outermost first.
+fn three_pairs() -> (Thread, [u64; 3], [u64; 3]) {
+    let mut thread = Thread::new(V10);
+    let code = thread.code(100);
+    let records = [4, 10, 20].map(|index| thread.stack(index));
+    let outer = thread.frame(code, 10, 0);
+    let middle = thread.frame(code, 20, outer);
+    let inner = thread.frame(code, -1, middle);
+    let root = thread.state() + 200;
+    for (record, previous) in records.into_iter().zip([root, records[0], records[1]]) {
+        thread.set(record + 8, previous);
+    }
+    thread.set(thread.state() + 24, inner);
+    thread.set(thread.state() + 48, records[2]);
+    (thread, [outer, middle, inner], records)
+}
+
+#[test]
+fn frames_and_records_of_their_own_are_paired() {
+    let (mut thread, frames, records) = three_pairs();
+    let (walked, mut links) = thread.walk();
+    assert_eq!(walked, Ok(Some(3)));
+    links.reverse();
+    let seen: Vec<_> = links.iter().map(|l| (l.frame, l.record, l.unit)).collect();
+    let wanted: Vec<_> = (0..3)
+        .map(|at| (frames[at], records[at], [11, 21, 0][at]))
+        .collect();
+    assert_eq!(seen, wanted);
+    // An instruction beyond the code; a record too many; one too few, or further in than the one before.
+    thread.set(frames[1] + 96, 101);
+    assert_eq!(thread.walk().0, Err(Refusal::Instruction));
+    thread.set(frames[1] + 96, 20);
+    thread.set(frames[1] + 24, 0);
+    assert_eq!(thread.walk().0, Ok(None));
+    thread.set(frames[1] + 24, frames[0]);
+    for previous in [thread.state() + 200, records[2], records[1]] {
+        thread.set(records[1] + 8, previous);
+        assert_eq!(thread.walk().0, Ok(None));
+    }
+    thread.set(records[1] + 8, records[0]);
+    assert_eq!(thread.walk().0, Ok(Some(3)));
+}
+
 #[test]
 fn what_contradicts_the_layout_is_refused() {
-    for version in [V11, V12, V13] {
+    for version in [V11, V12, V13, V14] {
         let layout = layout_of(version).expect("known");
         let broken = |change: &dyn Fn(&mut Thread, [u64; 3])| {
             let (mut thread, frames, _) = two_calls(version);
@@ -194,7 +253,7 @@ fn what_contradicts_the_layout_is_refused() {
 
 #[test]
 fn circles_and_long_chains_end() {
-    for version in [V11, V12, V13] {
+    for version in [V11, V12, V13, V14] {
         let layout = layout_of(version).expect("known");
         let (mut thread, [outer, middle, _], _) = two_calls(version);
         thread.set(outer + layout.previous, middle);

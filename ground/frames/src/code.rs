@@ -1,10 +1,9 @@
-//! What is copied of a code: its file, its qualified name and its line table.
+//! What is copied of a code: its file, its qualified name and its line table, or the class that it is of.
 //!
 //! C1  Lengths are cut to bounds: a text that is longer is copied in part.
 //!
 //! Not here: where the copy goes (the recorder), what the line table means (`symbols`).
 
-use crate::layout::{CODE_FILE, CODE_NAME, CODE_TABLE};
 use crate::memory::{Memory, Plain};
 use crate::runtime::Runtime;
 
@@ -23,11 +22,20 @@ pub struct Text {
 }
 
 impl Text {
-    const NONE: Text = Text {
+    pub(crate) const NONE: Text = Text {
         at: core::ptr::null(),
         bytes: 0,
         width: 1,
     };
+
+    /// Bytes that begin at an address, and stay there while the code's frame runs.
+    pub(crate) fn bytes(at: u64, bytes: usize) -> Text {
+        Text {
+            at: at as *const u8,
+            bytes,
+            width: 1,
+        }
+    }
 
     /// Returns a byte; 0 beyond the end.
     #[inline(always)]
@@ -40,10 +48,10 @@ impl Text {
     }
 }
 
-/// A code of the runtime's, while a frame of this thread runs it.
+/// A code of a runtime's, while a frame of this thread runs it.
 #[derive(Clone, Copy)]
 pub struct Code {
-    /// The version of the language: its minor number.
+    /// The version of Python: its minor number; or `ring::CODE_RUBY`, or `ring::CODE_PHP`.
     pub minor: u32,
     /// The line at which it begins.
     pub first_line: u32,
@@ -51,7 +59,7 @@ pub struct Code {
     pub file: Text,
     /// The qualified name.
     pub name: Text,
-    /// The table of lines.
+    /// The table of lines; of PHP, whose units are lines, the name of its class.
     pub table: Text,
 }
 
@@ -61,9 +69,9 @@ impl Code {
         Code {
             minor: runtime.layout.version & 0xff,
             first_line,
-            file: text(runtime, at(CODE_FILE), FILE_BYTES).unwrap_or(Text::NONE),
-            name: text(runtime, at(CODE_NAME), NAME_BYTES).unwrap_or(Text::NONE),
-            table: table(runtime, at(CODE_TABLE)).unwrap_or(Text::NONE),
+            file: text(runtime, at(runtime.layout.file), FILE_BYTES).unwrap_or(Text::NONE),
+            name: text(runtime, at(runtime.layout.name), NAME_BYTES).unwrap_or(Text::NONE),
+            table: table(runtime, at(runtime.layout.table)).unwrap_or(Text::NONE),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Frames of CPython on the running thread's stack, cheaply enough for every `malloc`, and their places among the native
-//! frames.
+//! Frames of CPython, Ruby and PHP on the running thread's stack, cheaply enough for every `malloc`, and their places among the
+//! native frames.
 //!
 //! ```text
 //!   tstate ─► frame ─► frame ─► frame ─► …            the interpreter's own chain, innermost first
@@ -9,8 +9,8 @@
 //!   merged:  main  eval  PY PY  call  eval  PY  list_resize
 //! ```
 //!
-//! P1  Nothing here allocates, locks, formats, touches `errno`, or runs Python code. Two functions of the runtime are
-//!     called, which load words.
+//! P1  Nothing here allocates, locks, formats, touches `errno`, or runs code of the language. At most two
+//!     functions of a runtime are called, which load words.
 //! P2  Loads are from: objects that the program was started with; the state that the runtime says is this thread's; records
 //!     within `[sp, hi)` of the thread's stack; and what a chain that begins there leads to. In the first captures the
 //!     kernel is asked before each load whether it can be made; afterwards the layout is proved, and an address is
@@ -35,14 +35,23 @@ mod chain;
 mod code;
 mod layout;
 mod memory;
+mod natives;
+mod php;
+mod program;
 mod quick;
+mod reader;
+mod ruby;
 mod runtime;
 mod state;
 
 pub use arenas::{Arenas, Leaf, MOST_BYTES};
 pub use code::{Code, Text};
-pub use runtime::{Found, Refusal, Runtime};
-pub use state::{Natives, Plan, State, User};
+pub use natives::Natives;
+pub use program::Program;
+pub use reader::{Found, Language, Reader};
+pub use ruby::thread_pointer;
+pub use runtime::{Refusal, is_free_threaded};
+pub use state::{Plan, State, User};
 
 /// The most frames of a chain.
 pub const MAX_CHAIN: usize = 4096;

@@ -10,9 +10,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::layout::{CODE_FILE, CODE_NAME, CODE_TABLE, Layout, layout_of};
+use crate::layout::{Layout, Place, layout_of};
 
-/// Why frames of the interpreter are not read.
+/// Why frames of an interpreter are not read.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -28,6 +28,8 @@ pub enum Refusal {
     Instruction = 5,
     /// A record is not on this thread's stack.
     Record = 6,
+    /// The runtime has no lock of the interpreter's: its frames have other fields, and its objects another allocator.
+    FreeThreaded = 7,
 }
 
 /// The interpreter of this program.
@@ -41,15 +43,8 @@ pub struct Runtime {
     pub(crate) bytes_type: u64,
 }
 
-/// The result of a search for a runtime.
-pub enum Found {
-    /// There is none.
-    Nothing,
-    /// There is one, of this version (as `Py_Version` has it; 0: older than 3.11), and it is refused.
-    Refused(Refusal, u32),
-    /// There is one, of this version.
-    Known(Runtime, u32),
-}
+/// What a search for a runtime finds: it, or why it is refused; and its version, as `Py_Version` has it (0: before 3.9).
+pub(crate) type Search = Option<(Result<Runtime, Refusal>, u32)>;
 
 const TYPE_SIZE: u64 = 32;
 const TYPE_MEMBERS: u64 = 240;
@@ -62,19 +57,19 @@ impl Runtime {
     ///
     /// # Safety
     /// `look` returns what those objects export under a name, or null (T1), and they are relocated.
-    pub unsafe fn find(look: impl Fn(&CStr) -> *mut c_void) -> Found {
+    pub unsafe fn find(look: impl Fn(&CStr) -> *mut c_void) -> Search {
         let current = look(c"PyGILState_GetThisThreadState");
         if current.is_null() {
-            return Found::Nothing;
+            return None;
         }
-        let version = look(c"Py_Version") as *const u32;
-        if version.is_null() {
-            return Found::Refused(Refusal::Version, 0);
+        // SAFETY: as the caller promises.
+        let version = unsafe { version(&look) };
+        // SAFETY: as above.
+        if version >> 16 >= 0x030d && unsafe { is_free_threaded(&look) } {
+            return Some((Err(Refusal::FreeThreaded), version));
         }
-        // SAFETY: a constant of that type.
-        let version = unsafe { version.read() };
         let Some(layout) = layout_of(version) else {
-            return Found::Refused(Refusal::Version, version);
+            return Some((Err(Refusal::Version), version));
         };
         // A function up to 3.12, and under its new name from 3.13 on.
         let finalizing = [c"Py_IsFinalizing", c"_Py_IsFinalizing"].map(&look);
@@ -82,12 +77,12 @@ impl Runtime {
         let types = [c"PyCode_Type", c"PyUnicode_Type", c"PyBytes_Type"].map(&look);
         let types = types.map(|at| at as u64);
         let Some(finalizing) = finalizing.filter(|_| !types.contains(&0)) else {
-            return Found::Refused(Refusal::Tables, version);
+            return Some((Err(Refusal::Tables), version));
         };
         let [code_type, text_type, bytes_type] = types;
         // SAFETY: the type of code objects of a version that is known.
         if !unsafe { fits(code_type, layout) } {
-            return Found::Refused(Refusal::Tables, version);
+            return Some((Err(Refusal::Tables), version));
         }
         // SAFETY: these functions have had these types in all versions that are known.
         let (current, is_finalizing) = unsafe {
@@ -106,7 +101,7 @@ impl Runtime {
             text_type,
             bytes_type,
         };
-        Found::Known(runtime, version)
+        Some((Ok(runtime), version))
     }
 
     /// Returns the state of this thread; 0 if it has none, or the runtime is about to end: then the states of other
@@ -124,21 +119,56 @@ impl Runtime {
     }
 }
 
+/// Returns the version, as `Py_Version` has it. Up to 3.10 it is known by the functions that a version brought, and those
+/// of later ones that are missing; what is not of that minor version at all is then told by its tables. 0: older than that.
+///
+/// # Safety
+/// As for [`Runtime::find`].
+unsafe fn version(look: &impl Fn(&CStr) -> *mut c_void) -> u32 {
+    const BROUGHT: [(&CStr, u32); 2] = [
+        (c"PyIter_Send", 0x030a_00f0),
+        (c"PyFrame_GetBack", 0x0309_00f0),
+    ];
+    let version = look(c"Py_Version") as *const u32;
+    if !version.is_null() {
+        // SAFETY: a constant of that type.
+        return unsafe { version.read() };
+    }
+    let mut all = BROUGHT.iter();
+    let newest = all.find(|(name, _)| !look(name).is_null());
+    newest.map_or(0, |(_, version)| *version)
+}
+
+/// Returns whether a Python says that it has no lock of the interpreter's; it can from 3.13 on.
+///
+/// # Safety
+/// `look` returns what the objects that the program was started with export under a name, or null.
+pub unsafe fn is_free_threaded(look: &impl Fn(&CStr) -> *mut c_void) -> bool {
+    const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
+    let at = look(c"_PyRuntime") as *const [u64; 3];
+    // SAFETY: the runtime's own data, which begins so from 3.13 on: a cookie, the version, the flag.
+    !at.is_null() && matches!(unsafe { at.read() }, [COOKIE, _, flag] if flag != 0)
+}
+
 /// Returns whether the size and the members of the type of code objects are those of the layout.
 ///
 /// # Safety
 /// `code_type` is that type; its object is relocated.
 unsafe fn fits(code_type: u64, layout: &Layout) -> bool {
+    let is_old = matches!(layout.place, Place::Number { .. });
     let wanted = [
-        (c"co_filename", CODE_FILE),
-        (c"co_qualname", CODE_NAME),
-        (c"co_linetable", CODE_TABLE),
+        (c"co_filename", layout.file),
+        (
+            if is_old { c"co_name" } else { c"co_qualname" },
+            layout.name,
+        ),
+        (c"co_linetable", layout.table),
         (c"co_firstlineno", layout.first_line),
     ];
     let mut seen = 0;
     // SAFETY: static data of the runtime; the table ends with a name that is null.
     unsafe {
-        if ((code_type + TYPE_SIZE) as *const u64).read() != layout.bytecode {
+        if ((code_type + TYPE_SIZE) as *const u64).read() != layout.code_size {
             return false;
         }
         let members = ((code_type + TYPE_MEMBERS) as *const *const [u64; MEMBER_WORDS]).read();
@@ -184,6 +214,8 @@ pub(crate) mod tests {
 
     struct Exported {
         version: u32,
+        /// What a runtime from 3.13 on begins with.
+        runtime: [u64; 3],
         members: Vec<[u64; MEMBER_WORDS]>,
         code_type: [u64; 64],
     }
@@ -192,7 +224,11 @@ pub(crate) mod tests {
         fn new(version: u32, size: u64, offsets: [u64; 4]) -> Box<Exported> {
             let names = [
                 c"co_filename",
-                c"co_qualname",
+                if version >> 16 == 0x030a {
+                    c"co_name"
+                } else {
+                    c"co_qualname"
+                },
                 c"co_linetable",
                 c"co_firstlineno",
             ];
@@ -201,6 +237,7 @@ pub(crate) mod tests {
             members.push([0; MEMBER_WORDS]);
             let mut exported = Box::new(Exported {
                 version,
+                runtime: [u64::from_le_bytes(*b"xdebugpy"), 0, 0],
                 members,
                 code_type: [0; 64],
             });
@@ -209,12 +246,17 @@ pub(crate) mod tests {
             exported
         }
 
-        fn found(&self) -> Found {
+        fn found(&self) -> Search {
             let look = |name: &CStr| -> *mut c_void {
                 match name.to_bytes() {
                     b"PyGILState_GetThisThreadState" => nothing as *mut c_void,
                     b"_Py_IsFinalizing" => never as *mut c_void,
-                    b"Py_Version" => (&raw const self.version).cast_mut().cast(),
+                    b"PyIter_Send" if self.version >= 0x030a_0000 => never as *mut c_void,
+                    b"PyFrame_GetBack" => never as *mut c_void,
+                    b"_PyRuntime" => (&raw const self.runtime).cast_mut().cast(),
+                    b"Py_Version" if self.version >= 0x030b_0000 => {
+                        (&raw const self.version).cast_mut().cast()
+                    }
                     b"PyCode_Type" => (&raw const self.code_type).cast_mut().cast(),
                     b"PyUnicode_Type" | b"PyBytes_Type" => 0x10_0000 as *mut c_void,
                     _ => core::ptr::null_mut(),
@@ -227,31 +269,51 @@ pub(crate) mod tests {
 
     #[test]
     fn a_known_version_with_its_own_tables_is_taken() {
-        let offsets = [CODE_FILE, CODE_NAME, CODE_TABLE, 72];
+        let offsets = [112, 128, 136, 72];
         let found = Exported::new(0x030b_02f0, 184, offsets);
-        assert!(matches!(found.found(), Found::Known(_, 0x030b_02f0)));
+        assert!(matches!(found.found(), Some((Ok(_), 0x030b_02f0))));
+    }
+
+    #[test]
+    fn versions_that_do_not_say_which_they_are_are_known_by_what_they_have() {
+        let found = Exported::new(0x030a_00f0, 176, [104, 112, 120, 40]).found();
+        assert!(matches!(found, Some((Ok(_), 0x030a_00f0))));
+        let found = Exported::new(0x0309_12f0, 176, [104, 112, 120, 40]).found();
+        assert!(matches!(found, Some((Err(Refusal::Version), 0x0309_00f0))));
+        // Sources that were changed, or a later version's.
+        let found = Exported::new(0x030a_00f0, 184, [104, 112, 120, 40]).found();
+        assert!(matches!(found, Some((Err(Refusal::Tables), _))));
+    }
+
+    #[test]
+    fn a_runtime_without_a_lock_is_refused() {
+        let mut exported = Exported::new(0x030e_00f0, 208, [112, 128, 136, 68]);
+        assert!(matches!(exported.found(), Some((Ok(_), _))));
+        exported.runtime[2] = 1;
+        let found = exported.found();
+        assert!(matches!(found, Some((Err(Refusal::FreeThreaded), _))));
     }
 
     #[test]
     fn anything_else_is_refused() {
-        let good = [CODE_FILE, CODE_NAME, CODE_TABLE, 72];
+        let good = [112, 128, 136, 72];
         // 3.16; 3.11.0; a release candidate of 3.11.9.
         for version in [0x0310_00f0, 0x030b_00f0, 0x030b_09c1] {
             let found = Exported::new(version, 184, good).found();
-            assert!(matches!(found, Found::Refused(Refusal::Version, v) if v == version));
+            assert!(matches!(found, Some((Err(Refusal::Version), v)) if v == version));
         }
         // A debug build has other sizes; one field is elsewhere.
         let others = [
             (200, good),
-            (184, [CODE_FILE, CODE_NAME, CODE_TABLE, 68]),
-            (184, [CODE_FILE + 16, CODE_NAME, CODE_TABLE, 72]),
+            (184, [112, 128, 136, 68]),
+            (184, [112 + 16, 128, 136, 72]),
         ];
         for (size, offsets) in others {
             let found = Exported::new(0x030b_02f0, size, offsets).found();
-            assert!(matches!(found, Found::Refused(Refusal::Tables, _)));
+            assert!(matches!(found, Some((Err(Refusal::Tables), _))));
         }
         // SAFETY: nothing is exported.
         let nothing = unsafe { Runtime::find(|_| core::ptr::null_mut()) };
-        assert!(matches!(nothing, Found::Nothing));
+        assert!(nothing.is_none());
     }
 }

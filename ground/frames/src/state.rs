@@ -14,21 +14,11 @@
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
 use crate::memory::{Asked, Plain};
+use crate::natives::Natives;
 use crate::quick::{self, Tail};
+use crate::reader::Reader;
 use crate::runtime::{Refusal, Runtime};
 use crate::{CODE_SLOTS, MAX_CHAIN};
-
-/// The native frames of a capture, outermost first.
-pub trait Natives {
-    /// Returns the number of frames.
-    fn total(&self) -> usize;
-    /// Returns the number of outermost frames that are as they were.
-    fn keep(&self) -> usize;
-    /// Returns the address at which the return address into a frame is stored.
-    fn slot(&self, index: usize) -> u64;
-    /// Returns whether frame 0 is the outermost that there is.
-    fn is_whole(&self) -> bool;
-}
 
 /// What of the merged stack is kept, and how many frames it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,20 +87,49 @@ impl State {
     /// If the chain contradicts the layout. Then the remembered chain is as before.
     ///
     /// # Safety
-    /// `runtime` is this process's, [`Runtime::find`] found it; `sp` to `hi` is the running thread's stack, and
+    /// `reader` is this process's, [`Reader::find`] found it; `sp` to `hi` is the running thread's stack, and
     /// `natives` are its frames.
     pub unsafe fn read(
         &mut self,
-        runtime: &Runtime,
+        reader: &Reader,
         proved: bool,
         (sp, hi): (u64, u64),
         natives: &impl Natives,
     ) -> Result<(Plan, bool), Refusal> {
-        let thread = runtime.thread_state();
-        if thread == 0 {
-            return Ok((self.read_nothing(natives), false));
+        let bounds = Bounds { sp, hi };
+        match reader {
+            Reader::Python(runtime) => match runtime.thread_state() {
+                0 => Ok((self.read_nothing(natives), false)),
+                thread => self.read_of(runtime, thread, proved, bounds, natives),
+            },
+            Reader::Ruby(ruby) => match ruby.context() {
+                0 => Ok((self.read_nothing(natives), false)),
+                context => self.read_whole(natives, |out| match proved {
+                    true => ruby.walk(&Plain, context, bounds, out),
+                    false => ruby.walk(&Asked, context, bounds, out),
+                }),
+            },
+            Reader::Php(php) => self.read_whole(natives, |out| match proved {
+                true => php.walk(&Plain, natives, out),
+                false => php.walk(&Asked, natives, out),
+            }),
         }
-        self.read_of(runtime, thread, proved, Bounds { sp, hi }, natives)
+    }
+
+    /// Does what `read` does, by a walk that gives all frames, innermost first.
+    #[inline(always)]
+    fn read_whole(
+        &mut self,
+        natives: &impl Natives,
+        walk: impl FnOnce(&mut [Link; MAX_CHAIN]) -> Result<Option<usize>, Refusal>,
+    ) -> Result<(Plan, bool), Refusal> {
+        let to = &mut self.lists[1 - (self.which & 1)];
+        let count = walk(to)?;
+        let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
+        links.reverse();
+        place(links, natives);
+        let plan = self.turn(count.unwrap_or(0), natives);
+        Ok((plan, count.is_none()))
     }
 
     /// Does what `read` does, for the chain of a thread's state.
@@ -248,9 +267,13 @@ impl State {
     }
 
     /// Returns the code of a user frame of the newest capture.
-    pub fn code(&self, runtime: &Runtime, index: usize) -> Option<Code> {
+    pub fn code(&self, reader: &Reader, index: usize) -> Option<Code> {
         let link = self.lists[self.which & 1].get(..self.len)?.get(index)?;
-        Some(Code::read(runtime, link.code, link.first_line))
+        Some(match reader {
+            Reader::Python(runtime) => Code::read(runtime, link.code, link.first_line),
+            Reader::Ruby(ruby) => ruby.code(link),
+            Reader::Php(php) => php.code(link),
+        })
     }
 
     /// Forgets a code that could not be copied.

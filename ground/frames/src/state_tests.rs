@@ -21,6 +21,10 @@ impl Natives for Frames {
         self.keep
     }
 
+    fn pc(&self, _: usize) -> u64 {
+        0
+    }
+
     fn slot(&self, index: usize) -> u64 {
         self.slots.get(index).copied().unwrap_or(0)
     }
@@ -178,6 +182,7 @@ fn write(thread: &mut Thread, version: u32, codes: &[u64], frames: &[u64], chain
                     };
                     thread.set(next + previous, outer);
                 }
+                Border::Pair { .. } => unreachable!("no part of a chain has more frames than one"),
                 Border::Shim { owner } => {
                     thread.frame_at(next, codes[0], 0, previous);
                     clear(thread, next);

@@ -15,6 +15,12 @@ use crate::meta::{get_record, get_text, put_record, put_text};
 /// The bit of a node's address that says that it is a frame of an interpreter. No address of a program has it.
 pub const USER_CODE: u64 = 1 << 62;
 
+/// What [`Code::minor`] is for Ruby: a frame's unit is its line.
+pub const RUBY_CODE: u32 = 0x1_0000;
+
+/// What [`Code::minor`] is for PHP: a frame's unit is its line, and [`Code::lines`] is the name of its class.
+pub const PHP_CODE: u32 = 0x2_0000;
+
 /// The most codes in one block, each of at most a few dozen KB.
 pub(crate) const CODES_PER_BLOCK: usize = 512;
 
@@ -31,10 +37,10 @@ pub const fn code_of(pc: u64) -> Option<(u32, u32)> {
     }
 }
 
-/// A code of Python.
+/// A code of an interpreter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Code {
-    /// The version: its minor number.
+    /// The version of Python: its minor number; or [`RUBY_CODE`], or [`PHP_CODE`].
     pub minor: u32,
     /// The line at which it begins.
     pub first_line: u32,

@@ -218,6 +218,17 @@ impl<'a> Fresh<'a> {
         })
     }
 
+    /// Returns a frame's return address, as `iter` does; 0 for a frame that there is not.
+    #[inline(always)]
+    pub fn pc(&self, index: usize) -> u64 {
+        let signal = self
+            .rests
+            .get(index)
+            .map_or(0, |rest| rest.shape() >> shape::SIGNAL_BIT & 1);
+        let edge = self.links.get(index);
+        edge.map_or(0, |edge| edge.ra.wrapping_add(u64::from(signal)))
+    }
+
     /// Returns the address at which the return address of a frame lies; 0 for a frame that there is not.
     #[inline(always)]
     pub fn slot(&self, index: usize) -> u64 {

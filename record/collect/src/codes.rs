@@ -12,10 +12,10 @@
 
 use std::collections::HashMap;
 
-use skinflint_base::ring::{CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, USER};
-use skinflint_trace::{Code, USER_CODE, user_code};
+use skinflint_base::ring::{CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PHP, CODE_RUBY, USER};
+use skinflint_trace::{Code, PHP_CODE, RUBY_CODE, USER_CODE, user_code};
 
-const _: () = assert!(USER == USER_CODE);
+const _: () = assert!(USER == USER_CODE && CODE_RUBY == RUBY_CODE && CODE_PHP == PHP_CODE);
 
 /// The most slots of a stream.
 const MAX_SLOTS: usize = 1 << 16;

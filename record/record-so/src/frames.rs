@@ -1,4 +1,4 @@
-//! Frames of Python among the native frames of a stack.
+//! Frames of Python, Ruby and PHP among the native frames of a stack.
 //!
 //! ```text
 //!   first event ─► is there a runtime? ─► PROVING ─ some chains read with care ─► READING
@@ -14,14 +14,17 @@
 //! Not here: what a chain is (`skinflint_frames`), events (stacks.rs).
 
 use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use skinflint_base::loader::LinkMap;
+use skinflint_base::loader::{Extent, LinkMap, Startup};
 use skinflint_base::ring::{
     CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PIECE_BYTES, FRAMES_ATTACHED, FRAMES_LATE,
-    FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag, user_word, word,
+    FRAMES_OF_PHP, FRAMES_OF_RUBY, FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag, user_word, word,
 };
-use skinflint_frames::{Code, Found, Natives, Plan, Runtime, State, Text};
+use skinflint_frames::{
+    Code, Language, Natives, Plan, Program, Reader, State, Text, thread_pointer,
+};
 use skinflint_unwind::{Capture, End};
 
 use crate::emit::{self, stack_word};
@@ -43,8 +46,10 @@ static PROVED: AtomicU32 = AtomicU32::new(0);
 /// What the header of this process says, and of a child of fork.
 static STATUS: AtomicU32 = AtomicU32::new(0);
 static VERSION: AtomicU32 = AtomicU32::new(0);
+/// What is added to a status, by the language.
+static LANGUAGE: AtomicU32 = AtomicU32::new(0);
 
-struct Here(UnsafeCell<Option<Runtime>>);
+struct Here(UnsafeCell<Option<Reader>>);
 // SAFETY: written once by `prepare`, before any thread captures a stack.
 unsafe impl Sync for Here {}
 static HERE: Here = Here(UnsafeCell::new(None));
@@ -57,21 +62,67 @@ pub fn prepare() {
             return;
         };
         // SAFETY: objects of the start are relocated before code of theirs runs, and stay.
-        let found = unsafe { Runtime::find(|name| objects.first(name, false)) };
-        let (status, version) = match found {
-            Found::Nothing => return,
-            Found::Refused(why, version) => (why as u32, version),
-            Found::Known(runtime, version) => {
+        let Some(found) = (unsafe { Reader::find(&Objects(objects)) }) else {
+            return;
+        };
+        let language = match found.language {
+            Language::Python => 0,
+            Language::Ruby => FRAMES_OF_RUBY,
+            Language::Php => FRAMES_OF_PHP,
+        };
+        let (status, version) = match found.reader {
+            Err(why) => (why as u32, found.version),
+            Ok(reader) => {
                 // SAFETY: see `Here`.
-                unsafe { *HERE.0.get() = Some(runtime) };
+                unsafe { *HERE.0.get() = Some(reader) };
                 MODE.store(PROVING, Ordering::Relaxed); // ORDER: as above.
-                (FRAMES_READ, version)
+                (FRAMES_READ, found.version)
             }
         };
+        LANGUAGE.store(language, Ordering::Relaxed); // ORDER: as above.
         VERSION.store(version, Ordering::Relaxed); // ORDER: as above.
         STATUS.store(status, Ordering::Relaxed);
     }
     publish(STATUS.load(Ordering::Relaxed)); // ORDER: as above.
+}
+
+/// What the objects of the start export.
+struct Objects(Startup);
+
+impl Program for Objects {
+    fn look(&self, name: &CStr) -> *mut c_void {
+        self.0.first(name, false)
+    }
+
+    fn extent(&self, name: &CStr) -> Option<Extent> {
+        self.0.extent(name)
+    }
+
+    /// Objects of the start have their part of each thread at the same distance from the thread's pointer (the psABI's
+    /// static TLS); the loader tells where this thread's is.
+    fn thread_distance(&self, name: &CStr) -> Option<u64> {
+        const TLS_DATA: c_int = 10;
+        let (object, at) = self.0.thread_local(name)?;
+        let dlinfo = self.look(c"dlinfo");
+        if dlinfo.is_null() {
+            return None;
+        }
+        let mut part = core::ptr::null_mut::<c_void>();
+        // SAFETY: the C library's; an object is its `link_map`, and the request writes a pointer.
+        let failed = unsafe {
+            let ask = core::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn(*const LinkMap, c_int, *mut *mut c_void) -> c_int,
+            >(dlinfo);
+            ask(object, TLS_DATA, &raw mut part)
+        };
+        let is_there = failed == 0 && !part.is_null();
+        is_there.then(|| {
+            (part as u64)
+                .wrapping_add(at)
+                .wrapping_sub(thread_pointer())
+        })
+    }
 }
 
 /// Says that Python is in a module that code is met in, if it was not there when the program was started.
@@ -116,10 +167,11 @@ fn objects_are_late() {
 
 fn publish(status: u32) {
     if let Some(header) = process::header() {
-        // ORDER: Relaxed for both; read once the process has ended.
+        // ORDER: Relaxed for all; read once the process has ended.
         let version = VERSION.load(Ordering::Relaxed);
         header.frames_version.store(version, Ordering::Relaxed);
-        header.frames.store(status, Ordering::Relaxed);
+        let language = LANGUAGE.load(Ordering::Relaxed);
+        header.frames.store(status + language, Ordering::Relaxed);
     }
 }
 
@@ -141,6 +193,10 @@ impl Natives for Captured<'_, '_> {
         self.0.keep
     }
 
+    fn pc(&self, index: usize) -> u64 {
+        self.0.all.pc(index)
+    }
+
     fn slot(&self, index: usize) -> u64 {
         self.0.all.slot(index)
     }
@@ -150,7 +206,7 @@ impl Natives for Captured<'_, '_> {
     }
 }
 
-/// Writes what is new of a stack, with the frames of Python.
+/// Writes what is new of a stack, with the frames of the interpreter.
 ///
 /// # Safety
 /// state.H1, RECORDING; `captured` is this thread's newest capture, from `sp` on.
@@ -210,7 +266,7 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
     unsafe {
         let frames: &mut State = &mut (*state).frames;
         let mode = MODE.load(Ordering::Relaxed); // ORDER: Relaxed; as in `wants`.
-        let Some(runtime) = (*HERE.0.get()).as_ref().filter(|_| mode != OFF) else {
+        let Some(reader) = (*HERE.0.get()).as_ref().filter(|_| mode != OFF) else {
             return frames.read_nothing(&natives);
         };
         // Y1: kept frames may hold a handler's, too.
@@ -228,7 +284,7 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
             return frames.read_nothing(&natives);
         }
         let bounds = (sp, (*state).stack_bounds.1);
-        match frames.read(runtime, mode == READING, bounds, &natives) {
+        match frames.read(reader, mode == READING, bounds, &natives) {
             Ok((plan, unread)) => {
                 if unread {
                     count_unread();
@@ -333,9 +389,9 @@ impl Pieces {
 unsafe fn copy(state: *mut ThreadState, user: usize, slot: usize) -> bool {
     // SAFETY: state.H1; see `Here`.
     unsafe {
-        let runtime = (*HERE.0.get()).as_ref();
+        let reader = (*HERE.0.get()).as_ref();
         let frames: &mut State = &mut (*state).frames;
-        let Some(code) = runtime.and_then(|runtime| frames.code(runtime, user)) else {
+        let Some(code) = reader.and_then(|reader| frames.code(reader, user)) else {
             return true;
         };
         let bytes = Bytes::of(&code);

@@ -13,18 +13,22 @@
 //! T3  The functions that read and write the tables are exported by every version, and may be called before Python begins.
 //!     Versions before 3.8 are left alone: their size classes may have other steps.
 //!
+//! And one word of PHP, whose allocator keeps chunks as Python's keeps arenas: whether it does.
+//!
 //! Not here: the functions in the tables (hooks/objects.rs), which addresses are of arenas (`skinflint_frames`).
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use skinflint_base::ring::{OBJECTS_ARENA, OBJECTS_CLOSED, OBJECTS_RECORDED};
+use skinflint_base::ring::{
+    OBJECTS_ARENA, OBJECTS_CLOSED, OBJECTS_MIMALLOC, OBJECTS_RECORDED, OBJECTS_ZEND,
+};
 use skinflint_frames::{Arenas, Leaf};
 
 use crate::slots::{is_stale, nobody};
 use crate::state::ThreadState;
-use crate::{process, real, tls};
+use crate::{filters, process, real, tls};
 
 /// The functions of a domain, as `PyMemAllocatorEx` has them.
 #[repr(C)]
@@ -92,15 +96,59 @@ pub fn are_called() {
 pub fn prepare(in_front: InFront) {
     // ORDER: Relaxed throughout; set before the program began, and one thread.
     let wanted = process::session().is_some_and(|page| page.objects.load(Ordering::Relaxed) != 0);
-    if wanted
-        && STATUS.load(Ordering::Relaxed) == 0
+    if STATUS.load(Ordering::Relaxed) == 0
         && let Some(objects) = real::startup()
     {
-        // SAFETY: objects of the start are relocated before code of theirs runs, and stay.
-        let status = unsafe { install(|name| objects.first(name, false), in_front) };
+        let look = |name: &CStr| objects.first(name, false);
+        // PHP asks for the value as a number.
+        let status = if !look(c"zend_mm_get_heap").is_null() {
+            let is_off = is_set_to(b"USE_ZEND_ALLOC", |value| {
+                !matches!(value, [b'1'..=b'9', ..])
+            });
+            if is_off { 0 } else { OBJECTS_ZEND }
+        } else if wanted {
+            // SAFETY: objects of the start are relocated before code of theirs runs, and stay.
+            unsafe { install(look, in_front) }
+        } else {
+            0
+        };
         STATUS.store(status, Ordering::Relaxed); // ORDER: as above.
     }
     publish();
+}
+
+/// Returns whether a variable of the environment has a value, and is as `wanted`.
+fn is_set_to(name: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
+    const MOST_VARIABLES: usize = 1 << 16;
+    let mut at = filters::own_variables();
+    for _ in 0..MOST_VARIABLES {
+        // SAFETY: the program's own variables, closed by null, each a C string.
+        let entry = unsafe {
+            if at.is_null() || (*at).is_null() {
+                return false;
+            }
+            CStr::from_ptr(*at).to_bytes()
+        };
+        let value = entry
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(b"="));
+        if let Some(value) = value {
+            return wanted(value);
+        }
+        // SAFETY: as above: this was not the last.
+        at = unsafe { at.add(1) };
+    }
+    false
+}
+
+/// Returns whether Python will have its objects from mimalloc, which has no arenas: it can from 3.13 on.
+fn has_mimalloc(look: impl Fn(&CStr) -> *mut c_void) -> bool {
+    // SAFETY: a constant of that type.
+    let version = unsafe { (look(c"Py_Version") as *const u32).as_ref() };
+    let is_new = version.is_some_and(|version| version >> 16 >= 0x030d);
+    // SAFETY: the runtime is one of the start's objects.
+    let is_free = unsafe { skinflint_frames::is_free_threaded(&look) };
+    is_new && (is_free || is_set_to(b"PYTHONMALLOC", |value| value.starts_with(b"mimalloc")))
 }
 
 fn publish() {
@@ -128,6 +176,9 @@ unsafe fn install(look: impl Fn(&CStr) -> *mut c_void, in_front: InFront) -> u32
     let is_old = look(c"Py_PreInitialize").is_null();
     if is_old || get.is_null() || get_arena.is_null() || set_arena.is_null() {
         return OBJECTS_CLOSED;
+    }
+    if has_mimalloc(&look) {
+        return OBJECTS_MIMALLOC;
     }
     // SAFETY: the functions have had these types since they were made (3.4); T1.
     unsafe {

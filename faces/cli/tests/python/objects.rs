@@ -30,7 +30,7 @@ const LEAST: u32 = 8;
 fn recordable() -> BTreeMap<(u32, u32), PathBuf> {
     let mut all = pythons();
     all.retain(|version, _| version.0 >= LEAST);
-    need::that(
+    let _ = need::that(
         !all.is_empty(),
         "Python 3.8 or later",
         "apt-get install python3",

@@ -1,0 +1,224 @@
+//! Chains of PHP that are made by hand, and chains that contradict its layout.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+
+use super::*;
+
+/// Words at addresses; what is not there cannot be loaded.
+#[derive(Clone, Default)]
+struct Words(HashMap<u64, u64>);
+
+impl Memory for Words {
+    fn word(&self, at: u64) -> Option<u64> {
+        self.0.get(&at).copied()
+    }
+}
+
+impl Words {
+    fn put(&mut self, at: u64, word: u64) {
+        self.0.insert(at, word);
+    }
+}
+
+const RUN: Extent = Extent {
+    start: 0x5000,
+    end: 0x6000,
+};
+const GLOBALS: Extent = Extent {
+    start: 0x1000,
+    end: 0x1708,
+};
+const PHP: Php = Php {
+    globals: GLOBALS,
+    run: RUN,
+};
+
+/// Native frames, outermost first, by their return addresses.
+struct Frames(Vec<u64>);
+
+impl Natives for Frames {
+    fn total(&self) -> usize {
+        self.0.len()
+    }
+
+    fn keep(&self) -> usize {
+        0
+    }
+
+    fn pc(&self, index: usize) -> u64 {
+        self.0[index]
+    }
+
+    fn slot(&self, index: usize) -> u64 {
+        0x9000 - index as u64 * 0x100
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+}
+
+fn natives() -> Frames {
+    Frames(vec![0x4000, 0x5010, 0x7000, RUN.end, 0x7000])
+}
+
+fn frame_at(index: u64) -> u64 {
+    0x2_0000 + index * 0x100
+}
+
+/// A script calls a function, which calls one that is C's, which calls a method; outermost first, at lines 11, 12 and 13.
+fn made() -> Words {
+    let mut words = Words::default();
+    words.put(GLOBALS.start + at::FRAME, frame_at(3));
+    let functions = [0x3_0000, 0x3_1000, 0x3_2000, 0x3_3000];
+    let frames = [(4, 1, true), (2, 2, false), (1, 0, false), (2, 3, true)];
+    for (index, (kind, place, is_first)) in frames.into_iter().enumerate() {
+        let (function, frame) = (functions[index], frame_at(index as u64));
+        words.put(function + at::KIND, kind);
+        let name = if index == 0 { 0 } else { 0x7700 };
+        words.put(function + at::NAME, name);
+        words.put(function + at::CLASS, 0);
+        words.put(function + at::OPCODES, function + 0x200);
+        words.put(function + at::COUNT, 4);
+        words.put(function + at::FILE, 0x7700);
+        words.put(function + at::FIRST_LINE, 10);
+        for op in 0..4 {
+            words.put(function + 0x200 + op * at::OP_BYTES + at::LINE, 10 + op);
+        }
+        words.put(frame + at::OPLINE, function + 0x200 + place * at::OP_BYTES);
+        words.put(frame + at::FUNCTION, function);
+        words.put(
+            frame + at::FLAGS,
+            if is_first { FIRST_OF_A_CALL } else { 0 },
+        );
+        words.put(
+            frame + at::CALLER,
+            if index == 0 { 0 } else { frame - 0x100 },
+        );
+    }
+    words.put(0x7700 + at::LENGTH, 4);
+    words.put(0x7700 + at::CHARACTERS, 1);
+    words
+}
+
+fn walked(words: &Words, natives: &Frames) -> (Walked, Vec<(u64, u64, u32)>) {
+    let mut out = [Link::default(); MAX_CHAIN];
+    let walked = PHP.walk(words, natives, &mut out);
+    let count = walked.ok().flatten().unwrap_or(0);
+    let seen = out[..count].iter();
+    (
+        walked,
+        seen.map(|link| (link.frame, link.record, link.unit))
+            .collect(),
+    )
+}
+
+#[test]
+fn frames_are_walked_with_the_calls_of_the_executor() {
+    let (_, seen) = walked(&made(), &natives());
+    // Above the return addresses into native frames 3 and 1.
+    let wanted = [
+        (frame_at(3), 0x8d08, 13),
+        (frame_at(1), 0x8f08, 12),
+        (frame_at(0), 0x8f08, 11),
+    ];
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn calls_and_marks_that_are_not_as_many_are_not_read() {
+    for pcs in [vec![0x5010], vec![0x5010; 3]] {
+        assert_eq!(walked(&made(), &Frames(pcs)).0, Ok(None));
+    }
+    // Another thread.
+    let mut words = made();
+    words.put(GLOBALS.start + at::FRAME, 0x10);
+    assert_eq!(walked(&words, &Frames(vec![0x4000, 0x7000])).0, Ok(Some(0)));
+    // A circle.
+    let mut words = made();
+    words.put(frame_at(0) + at::CALLER, frame_at(3));
+    assert_eq!(walked(&words, &natives()).0, Ok(None));
+}
+
+#[test]
+fn what_contradicts_the_layout_is_refused() {
+    let broken = |at: u64, word: u64| {
+        let mut words = made();
+        words.put(at, word);
+        walked(&words, &natives()).0
+    };
+    assert_eq!(broken(frame_at(1) + at::CALLER, 0x10), Err(Refusal::Frame));
+    assert_eq!(broken(frame_at(1) + at::FUNCTION, 0x10), Err(Refusal::Code));
+}
+
+#[test]
+fn an_instruction_that_is_not_the_functions_is_before_its_first() {
+    for opline in [
+        0,
+        GLOBALS.start + 0x100,
+        0x3_1000 + 0x200 + 4 * at::OP_BYTES,
+    ] {
+        let mut words = made();
+        words.put(frame_at(1), opline);
+        let seen = walked(&words, &natives()).1;
+        assert_eq!(seen.get(1), Some(&(frame_at(1), 0x8f08, 10)), "{opline:#x}");
+    }
+}
+
+/// A program that exports globals of these sizes.
+struct Exported {
+    sizes: [u64; 3],
+    has_threads: bool,
+    is_php: bool,
+}
+
+impl Program for Exported {
+    fn look(&self, name: &CStr) -> *mut c_void {
+        let is_there = match name.to_bytes() {
+            b"zend_execute_ex" => self.is_php,
+            b"executor_globals_offset" => self.has_threads,
+            _ => false,
+        };
+        core::ptr::without_provenance_mut(usize::from(is_there) * 8)
+    }
+
+    fn extent(&self, name: &CStr) -> Option<Extent> {
+        let bytes = match name.to_bytes() {
+            b"execute_ex" => 64,
+            b"executor_globals" => self.sizes[0],
+            b"compiler_globals" => self.sizes[1],
+            b"core_globals" => self.sizes[2],
+            _ => 0,
+        };
+        let start = 0x1000;
+        let end = start + bytes;
+        (bytes != 0).then_some(Extent { start, end })
+    }
+
+    fn thread_distance(&self, _: &CStr) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_version_is_known_by_its_globals() {
+    let found = |sizes, has_threads, is_php| {
+        let exported = Exported {
+            sizes,
+            has_threads,
+            is_php,
+        };
+        // SAFETY: nothing is loaded.
+        unsafe { find(&exported) }.map(|(found, version)| (found.err(), version))
+    };
+    assert_eq!(
+        found([1800, 568, 672], false, true),
+        Some((None, 0x08_0200))
+    );
+    let refused = Some((Some(Refusal::Version), 0));
+    assert_eq!(found([1792, 568, 672], false, true), refused);
+    assert_eq!(found([1800, 568, 680], false, true), refused);
+    assert_eq!(found([0; 3], true, true), refused);
+    assert_eq!(found([1800, 568, 672], false, false), None);
+}
