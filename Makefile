@@ -34,6 +34,7 @@
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
 #   make qemu-groups  control groups of the second version, with their memory, in qemu (two minutes, by hand)
+#   make musl      skinflint as one static file of musl, and its tests (some minutes, by hand)
 #   make aarch64   ground crates, allocator and recorder on aarch64, by an emulated process (half an hour, by hand)
 #   make aarch64-machine  the same under kernels of Debian's with pages of 4 and 16 KiB, in qemu (half an hour, by hand)
 #
@@ -53,7 +54,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups aarch64 aarch64-machine
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -262,6 +263,11 @@ qemu-groups: deps
 	@sh bench/need.sh qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 	$(CARGO) build --release --locked -p skinflint-cli
 	python3 -B tests/machine/groups.py
+
+# Everything that reads, on any Linux of x86-64; `rustup target add x86_64-unknown-linux-musl` comes first.
+musl: deps build
+	@sh bench/need.sh musl-gcc:musl-tools
+	python3 -B tests/musl/run.py
 
 # What an emulated process of aarch64 can show; HACKING.md says what it cannot. `rustup target add` comes first.
 aarch64: deps build

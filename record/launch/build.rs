@@ -8,7 +8,8 @@
 //!
 //! B1  What is carried is built from the sources that the program is built from, in the same command: a carried recorder
 //!     of another version would speak another protocol.
-//! B2  Where the sources of the other crates are not there (a package of this crate alone), the list is empty: the
+//! B2  A program of musl carries what programs of glibc load: no loader of musl can take our libraries.
+//! B3  Where the sources of the other crates are not there (a package of this crate alone), the list is empty: the
 //!     program then looks for the files beside itself, as before.
 //!
 //! Cargo has no dependency of a program on libraries that are loaded at run time (artifact dependencies are unstable).
@@ -92,7 +93,11 @@ fn built(root: &Path, out: &Path) -> PathBuf {
         .current_dir(root)
         .args(["build", "--release", "--locked", "--target-dir"]);
     cargo.arg(&folder);
-    let (host, target) = (variable("HOST"), variable("TARGET"));
+    // B2.
+    let (host, target) = (
+        variable("HOST"),
+        variable("TARGET").replace("-musl", "-gnu"),
+    );
     let mut release = folder.join("release");
     if host != target {
         cargo.args(["--target", &target]);

@@ -31,7 +31,25 @@ type Beneath = unsafe extern "C" fn(*const c_char) -> *mut c_void;
 type StatsJson = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 type Trim = unsafe extern "C" fn() -> c_int;
 type MallocTrim = unsafe extern "C" fn(usize) -> c_int;
-type Mallinfo = unsafe extern "C" fn() -> libc::mallinfo2;
+type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
+type Dladdr1 =
+    unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
+
+/// glibc's `struct mallinfo2`. Written out, and all of glibc's functions looked up by name: so this builds with any C
+/// library.
+#[repr(C)]
+struct Mallinfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
 
 /// The allocator that serves the program.
 #[derive(Clone, Copy)]
@@ -64,15 +82,13 @@ fn object_of(address: *const c_void) -> usize {
 /// Returns whether a function is a stub: a program that is linked to a fixed address and takes a function's address has
 /// a stub of that name, which stands for the function elsewhere (Debian's python3 has one for `malloc`).
 fn is_stub(address: *const c_void) -> bool {
-    unsafe extern "C" {
-        fn dladdr1(
-            a: *const c_void,
-            info: *mut libc::Dl_info,
-            more: *mut *mut c_void,
-            flags: c_int,
-        ) -> c_int;
-    }
     const RTLD_DL_SYMENT: c_int = 1;
+    let dladdr1 = look_up(c"dladdr1");
+    if dladdr1.is_null() {
+        return false;
+    }
+    // SAFETY: the type of the function of this name.
+    let dladdr1 = unsafe { std::mem::transmute::<*mut c_void, Dladdr1>(dladdr1) };
     // SAFETY: a structure of pointers; all zero is one.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let mut entry: *mut c_void = std::ptr::null_mut();
@@ -411,11 +427,11 @@ fn in_use(figures: &Figures<'_>, out: &mut Out<'_>) -> Option<u64> {
 
 const SAID_ALLOCATED: &str = "Usable bytes of all live blocks, as the allocator says.";
 
-fn glibc_live(info: &libc::mallinfo2) -> u64 {
+fn glibc_live(info: &Mallinfo2) -> u64 {
     info.uordblks.saturating_add(info.hblkhd) as u64
 }
 
-fn of_glibc(info: &libc::mallinfo2, store: &mut Store) {
+fn of_glibc(info: &Mallinfo2, store: &mut Store) {
     let mut out = Out { store, process: "" };
     out.bytes(
         ALLOCATED,

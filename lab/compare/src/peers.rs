@@ -13,7 +13,7 @@
 //! Not here: building (bench/alloc/peers.py), starting programs (run.rs).
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 use serde::Deserialize;
-use skinflint_launch::installed;
+use skinflint_launch::{glibc as libc_of_programs, installed};
 
 use crate::model::{Allocator, Missing};
 
@@ -265,11 +265,9 @@ fn unknown(name: &str) -> Missing {
 /// Returns the C library's malloc. It is named first in `LD_PRELOAD`, so that it wins over an allocator that the
 /// program is linked with (Debian's redis-server is linked with jemalloc).
 fn glibc() -> Allocator {
-    // SAFETY: gives a constant string.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     Allocator {
         name: "glibc".into(),
-        version: version.to_string_lossy().into_owned(),
+        version: libc_of_programs::version().unwrap_or_default(),
         library: Some("libc.so.6".into()),
         source: "the system's C library".into(),
         environment: BTreeMap::new(),

@@ -51,6 +51,8 @@ pub fn of_traces(
     begin: &mut dyn FnMut(&Path),
 ) -> Result<Vec<Subject>> {
     let replayer = installed::replayer()?;
+    // We may be of another C library than it.
+    preflight::check(replayer.as_os_str(), &preflight::COMPARE)?;
     let mut subjects: Vec<Subject> = Vec::new();
     for (number, trace) in traces.iter().enumerate() {
         begin(trace);

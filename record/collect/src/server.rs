@@ -297,12 +297,14 @@ impl Caller {
             iov_base: std::ptr::from_ref(welcome).cast_mut().cast(),
             iov_len: size_of::<Welcome>(),
         };
+        // musl's structure has padding among its fields, and its lengths have another type.
+        // SAFETY: numbers, for which zeros are values.
+        let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+        header.cmsg_len = CONTROL_BYTES as _;
+        header.cmsg_level = libc::SOL_SOCKET;
+        header.cmsg_type = libc::SCM_RIGHTS;
         let mut control = Control {
-            header: libc::cmsghdr {
-                cmsg_len: CONTROL_BYTES,
-                cmsg_level: libc::SOL_SOCKET,
-                cmsg_type: libc::SCM_RIGHTS,
-            },
+            header,
             fds: fds.unwrap_or([-1; 3]),
         };
         // SAFETY: the message leads only to variables of ours, with their true lengths. A caller
@@ -313,7 +315,7 @@ impl Caller {
             message.msg_iovlen = 1;
             if fds.is_some() {
                 message.msg_control = (&raw mut control).cast();
-                message.msg_controllen = size_of::<Control>();
+                message.msg_controllen = size_of::<Control>() as _;
             }
             libc::sendmsg(
                 self.fd.as_raw_fd(),
@@ -342,13 +344,13 @@ pub fn exit_status(pidfd: RawFd) -> Option<i32> {
         exit_code: i32,
     }
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
-    const PIDFD_GET_INFO: libc::c_ulong = 0xc040_ff0b;
+    const PIDFD_GET_INFO: u32 = 0xc040_ff0b;
     let mut info = Info {
         mask: PIDFD_INFO_EXIT,
         ..Info::default()
     };
     // SAFETY: the structure is of the size that the request's number says.
-    let result = unsafe { libc::ioctl(pidfd, PIDFD_GET_INFO, &raw mut info) };
+    let result = unsafe { libc::ioctl(pidfd, PIDFD_GET_INFO as _, &raw mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 

@@ -14,6 +14,7 @@
 //! Not here: starting programs and waiting for them (`sessions`, `compare`, `cli`).
 
 pub mod carried;
+pub mod glibc;
 pub mod installed;
 pub mod machine;
 pub mod preflight;

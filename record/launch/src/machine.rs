@@ -14,6 +14,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::glibc::{self, numbers};
+
 /// How much of what is asked for this machine allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
@@ -74,7 +76,7 @@ pub struct Machine {
     pub is_root: bool,
     /// Release of the kernel, as `uname -r` has it.
     pub kernel: String,
-    /// Version of glibc; `None` with another C library.
+    /// Version of glibc; `None` where there is none.
     pub glibc: Option<String>,
     /// Whether the C library has registered this thread's restartable sequences.
     pub has_rseq: bool,
@@ -90,8 +92,8 @@ impl Machine {
             // SAFETY: K2: it only reads.
             is_root: unsafe { libc::geteuid() } == 0,
             kernel: kernel.trim().to_owned(),
-            glibc: glibc(),
-            has_rseq: has_rseq(),
+            glibc: glibc::version(),
+            has_rseq: glibc::has_rseq(),
         }
     }
 
@@ -133,8 +135,8 @@ impl Machine {
         let Some(version) = &self.glibc else {
             return no(
                 "libc",
-                "not glibc: recorder and allocator are built for glibc",
-                "run programs in a container with glibc",
+                "no glibc, for which recorder and allocator are built: run, exec, attach and compare can start nothing                  here; recordings are read, compared and checked, and memory shows running programs",
+                "record in a container with glibc",
             );
         };
         yes("libc", format!("glibc {version}"))
@@ -304,34 +306,9 @@ fn is_filled(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Returns the first two numbers of a version.
-fn numbers(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.split(|letter: char| !letter.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 fn page_bytes() -> u64 {
     // SAFETY: K2: it only reads.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-#[cfg(target_env = "gnu")]
-fn glibc() -> Option<String> {
-    // SAFETY: K2: a string of the C library's own, for ever.
-    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    Some(version.to_string_lossy().into_owned())
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn glibc() -> Option<String> {
-    None
-}
-
-fn has_rseq() -> bool {
-    // SAFETY: K2: looks a name up.
-    let size = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) };
-    // SAFETY: K2: glibc exports an unsigned number under this name, which it never changes after the start.
-    !size.is_null() && unsafe { size.cast::<u32>().read() } > 0
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Judges a program before it is started: whether `LD_PRELOAD` has an effect on it.
 //!
 //! ```text
-//!   CMD ─► PATH ─► #! ─► #! … ─► ELF: for this machine, dynamically linked, not set-user-id ─► or a refusal with reasons
+//!   CMD ─► PATH ─► #! ─► #! … ─► ELF: for this machine, dynamically linked, of glibc, not set-user-id ─► or a refusal with reasons
 //! ```
 //!
 //! P1  A refusal names the file, says what would happen and what to do instead.
@@ -12,6 +12,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -102,8 +103,8 @@ impl std::error::Error for Unstartable {}
 /// Finds the program and refuses what no library can be preloaded into, saying why and what to do.
 ///
 /// # Errors
-/// If there is no such program, or it is not executable, statically linked, of musl, 32-bit, set-user-id, or not for this
-/// machine.
+/// If there is no such program, or it is not executable, statically linked, 32-bit, set-user-id, not for this
+/// machine, or of another C library; or if its loader is not there.
 pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     let Purpose {
         library,
@@ -121,15 +122,13 @@ pub fn check(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
                 path = find(interpreter.as_os_str(), purpose)
                     .map_err(|error| Unstartable::unfit(format!("{what}: {error:#}")))?;
             }
-            Kind::Dynamic => {
+            Kind::Dynamic(loader) => {
+                if let Some(loader) = loader {
+                    refuse_loader(&path, &loader, purpose)?;
+                }
                 refuse_setuid(&path, purpose)?;
                 return Ok(found);
             }
-            Kind::Musl => bail!(
-                "{}: a program of musl, whose loader cannot load the {library}, which is glibc's; \
-                 use a build for glibc",
-                path.display()
-            ),
             Kind::Static => bail!(
                 "{}: statically linked, so LD_PRELOAD cannot see it and {in_vain}; \
                  build it with dynamic linking, or {verb} a program that loads libc.so",
@@ -198,8 +197,8 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
 #[derive(PartialEq, Eq, Debug)]
 enum Kind {
     Script(PathBuf),
-    Dynamic,
-    Musl,
+    /// With the path of its loader, where that lies in the head.
+    Dynamic(Option<PathBuf>),
     Static,
     Bits32,
     Foreign(u16),
@@ -263,7 +262,6 @@ impl Kind {
     }
 
     fn from_head(head: &[u8]) -> Kind {
-        use std::os::unix::ffi::OsStrExt;
         if let Some(line) = head.strip_prefix(b"#!") {
             let line = line.split(|&byte| byte == b'\n').next().unwrap_or(line);
             let mut words = line
@@ -303,15 +301,14 @@ impl Kind {
         for index in 0..count {
             let entry = table.checked_add(index * size)?;
             if word(entry)? == PT_INTERP {
-                let (at, bytes) = (long(entry + 8)?, long(entry + 32)?);
-                // Where the name is further into the file the loader has the last word.
-                let place =
-                    usize::try_from(at).ok()?..usize::try_from(at.checked_add(bytes)?).ok()?;
-                let loader = head.get(place).unwrap_or(&[]);
-                return Some(match loader.windows(8).any(|name| name == b"/ld-musl") {
-                    true => Kind::Musl,
-                    false => Kind::Dynamic,
+                let at = usize::try_from(long(entry + 8)?).ok()?;
+                let len = usize::try_from(long(entry + 32)?).ok()?;
+                let path = at.checked_add(len).and_then(|end| head.get(at..end));
+                let path = path.and_then(|path| {
+                    let len = path.iter().position(|&byte| byte == 0)?;
+                    Some(OsStr::from_bytes(&path[..len]).into())
                 });
+                return Some(Kind::Dynamic(path));
             }
         }
         Some(Kind::Static)
@@ -325,8 +322,8 @@ impl Kind {
 /// If the file is not readable, is no library, or is not for this machine.
 pub fn check_library(path: &Path) -> Result<()> {
     match Kind::of(path).with_context(|| format!("{}: cannot be read", path.display()))? {
-        Kind::Static | Kind::Dynamic => Ok(()),
-        Kind::Script(_) | Kind::Musl | Kind::Other => bail!(
+        Kind::Static | Kind::Dynamic(_) => Ok(()),
+        Kind::Script(_) | Kind::Other => bail!(
             "{}: no library; name libskinflint.so, as built by `cargo build --release`",
             path.display()
         ),
@@ -336,6 +333,41 @@ pub fn check_library(path: &Path) -> Result<()> {
             OWN.1
         ),
     }
+}
+
+/// Returns whose loader it is, if it is one of another C library than glibc: such a loader takes our library for one of
+/// its own, does not find what only glibc has, and ends the program.
+fn other_library(loader: &Path) -> Option<&'static str> {
+    const OTHERS: [(&str, &str); 4] = [
+        ("ld-musl-", "musl"),
+        ("ld-uClibc", "uClibc"),
+        ("ld64-uClibc", "uClibc"),
+        ("linker64", "Android"),
+    ];
+    let name = loader.file_name()?.to_str()?;
+    let found = OTHERS.iter().find(|(begin, _)| name.starts_with(begin));
+    found.map(|(_, library)| *library)
+}
+
+fn refuse_loader(path: &Path, loader: &Path, purpose: &Purpose) -> Result<()> {
+    if let Some(other) = other_library(loader) {
+        bail!(
+            "{}: its C library is {other} ({}), which cannot load the {}: that is built for glibc, and the program would \
+             not even start; {} a build of it for glibc",
+            path.display(),
+            loader.display(),
+            purpose.library,
+            purpose.verb
+        );
+    }
+    if !loader.exists() {
+        return Err(Unstartable::missing(format!(
+            "{}: its loader {} is not there, so the kernel cannot start it; run it where its C library is installed",
+            path.display(),
+            loader.display()
+        )));
+    }
+    Ok(())
 }
 
 fn refuse_setuid(path: &Path, purpose: &Purpose) -> Result<()> {
@@ -388,23 +420,56 @@ mod tests {
         head[64] = 1;
         assert_eq!(Kind::from_head(&head), Kind::Static);
         head[64] = 3;
-        assert_eq!(Kind::from_head(&head), Kind::Dynamic);
-        // The name of the loader, behind the table.
-        let entry = 64;
-        for (loader, kind) in [
-            ("/lib/ld-musl-x86_64.so.1", Kind::Musl),
-            ("/lib64/ld-linux-x86-64.so.2", Kind::Dynamic),
-        ] {
-            let mut named = head.to_vec();
-            named[entry + 8..entry + 16].copy_from_slice(&(head.len() as u64).to_le_bytes());
-            named[entry + 32..entry + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
-            named.extend_from_slice(loader.as_bytes());
-            assert_eq!(Kind::from_head(&named), kind);
-        }
+        assert_eq!(Kind::from_head(&head), Kind::Dynamic(None));
+        // The loader's path, right behind the table.
+        let loader = b"/lib/ld.so\0";
+        (head[72], head[96]) = (head.len() as u8, loader.len() as u8);
+        head.extend(loader);
+        assert_eq!(
+            Kind::from_head(&head),
+            Kind::Dynamic(Some("/lib/ld.so".into()))
+        );
+        head.truncate(head.len() - 1);
+        assert_eq!(Kind::from_head(&head), Kind::Dynamic(None), "cut off");
         head[18] = 183;
         assert_eq!(Kind::from_head(&head), Kind::Foreign(183));
         head[4] = 1;
         assert_eq!(Kind::from_head(&head), Kind::Bits32);
+    }
+
+    #[test]
+    fn a_loader_tells_whose_it_is() {
+        let whose = |loader: &str| other_library(Path::new(loader));
+        assert_eq!(whose("/lib/ld-musl-x86_64.so.1"), Some("musl"));
+        assert_eq!(whose("/system/bin/linker64"), Some("Android"));
+        assert_eq!(whose("/lib/ld64-uClibc.so.1"), Some("uClibc"));
+        for glibc in [
+            "/lib64/ld-linux-x86-64.so.2",
+            "/lib/ld-linux-aarch64.so.1",
+            "/nix/store/0-glibc-2.40/lib/ld-linux-x86-64.so.2",
+            "/usr/lib/ld.so",
+        ] {
+            assert_eq!(whose(glibc), None, "{glibc}");
+        }
+        let of = |loader: &str| {
+            let refused = refuse_loader(Path::new("./app"), Path::new(loader), &EXEC);
+            refused.map_err(|error| {
+                (
+                    format!("{error:#}"),
+                    error.downcast_ref().map(|one: &Unstartable| one.status),
+                )
+            })
+        };
+        assert!(of("/proc/self/exe").is_ok());
+        let (said, status) = of("/lib/ld-musl-x86_64.so.1").unwrap_err();
+        assert!(
+            said.contains("musl") && said.contains("cannot load the allocator"),
+            "{said}"
+        );
+        assert_eq!(status, None);
+        let (said, status) = of("/nowhere/ld-linux-x86-64.so.2").unwrap_err();
+        assert!(said.contains("its loader /nowhere/ld-linux"), "{said}");
+        assert_eq!(status, Some(127));
     }
 
     #[test]

@@ -48,9 +48,9 @@ impl Outcome {
     }
 
     /// Returns the process that the screen is about: the program itself, unless another process that it started grew to
-    /// more than twice its size (a wrapper, a build); unless it left one running, and did not grow to more than twice the
-    /// size of that one (the launcher of a daemon). Of the programs that it was, one after another (`exec`),
-    /// the largest; the last of several.
+    /// more than twice its size (a wrapper, a build); unless it left one running: a process of the same file, and did not
+    /// grow to more than twice its size (a daemon's first process), or a larger one of another file (its launcher). Of the
+    /// programs that it was, one after another (`exec`), the largest; the last of several.
     pub fn most_interesting(&self) -> Option<&Recorded> {
         let sizes: Vec<_> = self.recorded.iter().map(size).collect();
         let own = self.recorded.iter().zip(&sizes);
@@ -63,8 +63,11 @@ impl Outcome {
         {
             return Some(last);
         }
-        let pids = self.recorded.iter().map(|trace| trace.process.pid);
-        let all: Vec<_> = pids.zip(sizes).collect();
+        let processes = self.recorded.iter().map(|trace| &trace.process);
+        let all: Vec<_> = processes
+            .zip(sizes)
+            .map(|(process, size)| (process.pid, process.exe.as_str(), size))
+            .collect();
         most_interesting(self.pid, &self.stayed, &all).map(|index| &self.recorded[index])
     }
 }
@@ -74,23 +77,30 @@ fn size(trace: &Recorded) -> u64 {
     ending.and_then(|one| one.max_rss_bytes).unwrap_or(0)
 }
 
-/// Returns the index of the trace that the screen is about, given each one's process id and size, and which stayed.
-fn most_interesting(pid: u32, stayed: &[u32], all: &[(u32, u64)]) -> Option<usize> {
+/// Returns the index of the trace that the screen is about, given each one's process id, file and size, and which stayed.
+fn most_interesting(pid: u32, stayed: &[u32], all: &[(u32, &str, u64)]) -> Option<usize> {
     let of = |is_wanted: &dyn Fn(u32) -> bool| {
         let all = all.iter().enumerate();
-        let those = all.filter(|(_, (pid, _))| is_wanted(*pid));
-        those.max_by_key(|(_, (_, size))| *size)
+        let those = all.filter(|(_, (pid, _, _))| is_wanted(*pid));
+        those.max_by_key(|(_, (_, _, size))| *size)
     };
-    let (largest, (_, most)) = of(&|_| true)?;
+    let (largest, (_, _, most)) = of(&|_| true)?;
     let own = of(&|one| one == pid);
     let left = of(&|one| one != pid && stayed.contains(&one));
-    let is_launcher = |size: u64| left.is_some_and(|(_, (_, left))| size <= left * 2);
+    let is_own = |file: &str| all.iter().any(|(one, of, _)| *one == pid && *of == file);
+    // A helper of another file that outlives the program (gpg's agent) is not what was asked about.
+    let is_launcher = |size: u64| {
+        left.is_some_and(|(_, (_, file, left))| match is_own(file) {
+            true => size <= left * 2,
+            false => size < *left,
+        })
+    };
     let main = match own {
-        Some((_, (_, size))) if is_launcher(*size) => left,
+        Some((_, (_, _, size))) if is_launcher(*size) => left,
         own => own,
     };
     match main {
-        Some((main, (_, size))) if *most <= size * 2 => Some(main),
+        Some((main, (_, _, size))) if *most <= size * 2 => Some(main),
         _ => Some(largest),
     }
 }
@@ -99,30 +109,42 @@ fn most_interesting(pid: u32, stayed: &[u32], all: &[(u32, u64)]) -> Option<usiz
 mod tests {
     use super::*;
 
+    /// As the function above, where all processes are of one file.
+    fn of_one_file(pid: u32, stayed: &[u32], all: &[(u32, u64)]) -> Option<usize> {
+        let all: Vec<_> = all
+            .iter()
+            .map(|(pid, size)| (*pid, "/app", *size))
+            .collect();
+        most_interesting(pid, stayed, &all)
+    }
+
     #[test]
     fn the_screen_is_about_the_largest_program_that_it_was() {
         // A shim becomes the program; the program becomes something small at its end; two are as large.
-        assert_eq!(most_interesting(1, &[], &[(1, 2), (1, 20)]), Some(1));
-        assert_eq!(most_interesting(1, &[], &[(1, 20), (1, 1)]), Some(0));
-        assert_eq!(most_interesting(1, &[], &[(1, 2), (1, 2)]), Some(1));
+        assert_eq!(of_one_file(1, &[], &[(1, 2), (1, 20)]), Some(1));
+        assert_eq!(of_one_file(1, &[], &[(1, 20), (1, 1)]), Some(0));
+        assert_eq!(of_one_file(1, &[], &[(1, 2), (1, 2)]), Some(1));
         // A child counts only if it grew to more than twice as much.
-        assert_eq!(most_interesting(1, &[], &[(1, 10), (2, 20)]), Some(0));
-        assert_eq!(most_interesting(1, &[], &[(1, 10), (2, 21)]), Some(1));
-        assert_eq!(most_interesting(1, &[], &[]), None);
+        assert_eq!(of_one_file(1, &[], &[(1, 10), (2, 20)]), Some(0));
+        assert_eq!(of_one_file(1, &[], &[(1, 10), (2, 21)]), Some(1));
+        assert_eq!(of_one_file(1, &[], &[]), None);
     }
 
     #[test]
     fn the_screen_is_about_the_process_that_stays() {
         // A launcher is of the size of the daemon that it forks.
-        assert_eq!(most_interesting(1, &[2], &[(1, 10), (2, 10)]), Some(1));
-        assert_eq!(most_interesting(1, &[2], &[(1, 20), (2, 10)]), Some(1));
+        assert_eq!(of_one_file(1, &[2], &[(1, 10), (2, 10)]), Some(1));
+        assert_eq!(of_one_file(1, &[2], &[(1, 20), (2, 10)]), Some(1));
         // What a large program leaves behind is small beside it.
-        assert_eq!(most_interesting(1, &[2], &[(1, 21), (2, 10)]), Some(0));
+        assert_eq!(of_one_file(1, &[2], &[(1, 21), (2, 10)]), Some(0));
         // Of a daemon's processes, one that grew to more than twice its size.
         let all = [(1, 10), (2, 10), (3, 30)];
-        assert_eq!(most_interesting(1, &[2], &all), Some(2));
-        assert_eq!(most_interesting(1, &[2, 3], &all), Some(2));
+        assert_eq!(of_one_file(1, &[2], &all), Some(2));
+        assert_eq!(of_one_file(1, &[2, 3], &all), Some(2));
+        // A helper that stays is not the program; a server that its launcher leaves is.
+        let of = |left| most_interesting(1, &[2], &[(1, "/gpg", 10), (2, "/agent", left)]);
+        assert_eq!((of(9), of(10), of(11)), (Some(0), Some(0), Some(1)));
         // Nothing is known of one that has no trace.
-        assert_eq!(most_interesting(1, &[9], &[(1, 10), (2, 10)]), Some(0));
+        assert_eq!(of_one_file(1, &[9], &[(1, 10), (2, 10)]), Some(0));
     }
 }
