@@ -120,6 +120,36 @@ fn a_static_program() {
     refused(&bench, "./script", &["statically linked"]);
 }
 
+/// A program whose head names another loader: of another C library, and one that is not there.
+#[test]
+fn a_program_with_another_loader() {
+    let bench = Bench::new();
+    let bytes = std::fs::read("/bin/true").expect("a program of glibc");
+    const LOADER: &[u8] = if cfg!(target_arch = "aarch64") {
+        b"/lib/ld-linux-aarch64.so.1\0"
+    } else {
+        b"/lib64/ld-linux-x86-64.so.2\0"
+    };
+    let at = bytes.windows(LOADER.len()).position(|one| one == LOADER);
+    let at = at.expect("the loader's path");
+    let with = |loader: &[u8]| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + LOADER.len()].fill(0);
+        bytes[at..at + loader.len()].copy_from_slice(loader);
+        executable::written(&bench.path("other"), &bytes, 0o755);
+    };
+    with(b"/lib/ld-musl-x86_64.so.1");
+    refused(
+        &bench,
+        "./other",
+        &["its C library is musl", "built for glibc", "record a build"],
+    );
+    // As a shell: there is nothing to start it with.
+    with(b"/nowhere/ld-linux.so.2");
+    let says = ["its loader /nowhere/ld-linux.so.2 is not there"];
+    refused_as(127, &bench, "./other", &says);
+}
+
 #[test]
 fn a_program_for_another_machine() {
     let bench = Bench::new();
