@@ -3,6 +3,7 @@
 //! ```text
 //!   1 cccc lll  …      an entry of the line table of 3.11 and later: form c, units l + 1; then numbers of 6 bits a byte
 //!   bytes, lines        an entry of 3.10: so many bytes of code, at so many lines further on; −128: at none
+//!                       of 3.9: after so many bytes of code, so many lines further on
 //! ```
 //!
 //! Y1  A table of any content is read in bounded time: an entry takes at least a byte.
@@ -29,6 +30,7 @@ pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
     }
     let before_first = code.first_line;
     let line = match unit.checked_sub(1) {
+        Some(unit) if code.minor <= 9 => step_line(&code.lines, code.first_line, u64::from(unit)),
         Some(unit) if code.minor <= 10 => pair_line(&code.lines, code.first_line, u64::from(unit)),
         Some(unit) => line(&code.lines, code.first_line, u64::from(unit)),
         None => Some(before_first),
@@ -104,6 +106,20 @@ fn pair_line(table: &[u8], first_line: u32, unit: u64) -> Option<u32> {
     None
 }
 
+/// Returns what `line` does, of a table of 3.9: so many bytes further on, so many lines further on.
+fn step_line(table: &[u8], first_line: u32, unit: u64) -> Option<u32> {
+    let (mut running, mut at) = (i64::from(first_line), 0u64);
+    let (steps, _) = table.as_chunks::<2>();
+    for &[bytes, lines] in steps {
+        at += u64::from(bytes);
+        if unit.saturating_mul(2) < at {
+            break;
+        }
+        running += i64::from(lines.cast_signed());
+    }
+    u32::try_from(running).ok()
+}
+
 /// Reads a number with its sign in the lowest bit, six bits a byte, lowest first; bit 6 says that another follows.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> i64 {
     let (mut value, mut shift) = (0u64, 0);
@@ -167,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn steps_have_their_lines() {
+        // Line 10 from the first byte on, 12 from byte 4, 211 from byte 6 (in two steps), 208 from byte 8.
+        let table = [0, 0, 4, 2, 2, 127, 0, 72, 2, 0xfd];
+        for (unit, wanted) in [10, 10, 12, 211, 208, 208].into_iter().enumerate() {
+            assert_eq!(
+                step_line(&table, 10, unit as u64),
+                Some(wanted),
+                "unit {unit}"
+            );
+        }
+        assert_eq!(step_line(&[], 10, 7), Some(10));
+    }
+
+    #[test]
     fn a_frame_has_function_file_and_line() {
         let code = Code {
             minor: 11,
@@ -218,6 +248,7 @@ mod tests {
         ] {
             for unit in [0, 7, u64::MAX] {
                 let _ = (
+                    step_line(bytes, u32::MAX, unit),
                     line(bytes, u32::MAX, unit),
                     pair_line(bytes, u32::MAX, unit),
                 );

@@ -62,6 +62,7 @@ pub(crate) fn walk<M: Memory>(
     out: &mut [Link; MAX_CHAIN],
 ) -> Walked {
     match runtime.layout.border {
+        Border::Count => uncounted(memory, runtime, state, out),
         Border::Pair { frame, previous } => {
             by_pairs(memory, runtime, state, bounds, out, [frame, previous])
         }
@@ -70,6 +71,29 @@ pub(crate) fn walk<M: Memory>(
         }
         Border::Shim { owner } => by_shims(memory, runtime, state, bounds, out, owner),
     }
+}
+
+/// Frames whose records say how many lie further in: what runs them is found elsewhere (count.rs).
+fn uncounted<M: Memory>(
+    memory: &M,
+    runtime: &Runtime,
+    state: u64,
+    out: &mut [Link; MAX_CHAIN],
+) -> Walked {
+    let layout = runtime.layout;
+    let word = |at: u64| memory.word(at).ok_or(Refusal::Frame);
+    let mut frame = word(state + layout.current)?;
+    let mut count = 0;
+    while frame != 0 {
+        let Some(to) = out.get_mut(count) else {
+            return Ok(None);
+        };
+        *to = link(memory, runtime, frame)?.ok_or(Refusal::Code)?;
+        to.record = count as u64;
+        count += 1;
+        frame = word(frame + layout.previous)?;
+    }
+    Ok(Some(count))
 }
 
 /// A frame for each record: if one of the lists is longer than the other, it is not known which belong together.
@@ -235,10 +259,12 @@ fn unit<M: Memory>(memory: &M, layout: &Layout, frame: u64, code: u64) -> Result
             let bytes = at.wrapping_sub(code + bytecode).wrapping_add(2);
             (bytes.rotate_right(1), at_code(code + OBJECT_SIZE)?)
         }
-        Place::Number { bytes } => {
-            let number = half(at_frame, frame + layout.instruction)?;
+        Place::Number { bytes, per_unit } => {
+            let number = half(at_frame, frame + layout.instruction)?.cast_signed();
             let bytes = at_code(at_code(code + bytes)?.wrapping_add(OBJECT_SIZE))?;
-            (u64::from(number.wrapping_add(1)), bytes / 2)
+            // −1 is before the first, whatever is counted.
+            let unit = number.div_euclid(per_unit).wrapping_add(1);
+            (u64::from(unit.cast_unsigned()), bytes / 2)
         }
     };
     match unit <= units.min(MAX_UNIT - 2) {

@@ -67,7 +67,7 @@ impl Thread {
         self.set(code + 16, units);
         let layout = layout_of(self.version).expect("known");
         self.set(code + layout.name, code);
-        if let Place::Number { bytes } = layout.place {
+        if let Place::Number { bytes, .. } = layout.place {
             let object = self.take(4);
             self.set(self.at(object) + 16, units * 2);
             self.set(code + bytes, self.at(object));
@@ -84,8 +84,12 @@ impl Thread {
                 let at = (code + bytecode).wrapping_add_signed(unit * 2);
                 self.set(frame + layout.instruction, at);
             }
-            Place::Number { .. } => {
-                self.set(frame + layout.instruction, u64::from(unit as u32));
+            Place::Number { per_unit, .. } => {
+                let number = if unit < 0 { -1 } else { unit as i32 * per_unit };
+                self.set(
+                    frame + layout.instruction,
+                    u64::from(number.cast_unsigned()),
+                );
             }
         }
         frame
@@ -118,6 +122,7 @@ pub(crate) const V11: u32 = 0x030b_02f0;
 pub(crate) const V12: u32 = 0x030c_01f0;
 pub(crate) const V13: u32 = 0x030d_00f0;
 pub(crate) const V14: u32 = 0x030e_00f0;
+const V9: u32 = 0x0309_00f0;
 const V10: u32 = 0x030a_00f0;
 
 /// Two calls of the eval loop; the outer runs two functions, the inner one. Returns the thread, its frames outermost
@@ -141,7 +146,7 @@ fn two_calls(version: u32) -> (Thread, [u64; 3], [u64; 2]) {
             thread.set(records[1] + previous, records[0]);
             ([outer, middle, inner], records[1])
         }
-        Border::Pair { .. } => unreachable!("a call for each frame"),
+        Border::Count | Border::Pair { .. } => unreachable!("a call for each frame"),
         Border::Shim { owner } => {
             for (record, previous) in [(records[0], 0), (records[1], 0)] {
                 thread.frame_at(record, code, 0, previous);
@@ -178,6 +183,25 @@ fn each_layout_is_walked_with_its_records() {
             [(inner, second, 0), (middle, first, 21), (outer, first, 11)]
         );
     }
+}
+
+#[test]
+fn frames_without_records_are_walked() {
+    let mut thread = Thread::new(V9);
+    let code = thread.code(100);
+    let outer = thread.frame(code, 10, 0);
+    let inner = thread.frame(code, -1, outer);
+    thread.set(thread.state() + 24, inner);
+    let (walked, links) = thread.walk();
+    assert_eq!(walked, Ok(Some(2)));
+    let seen: Vec<_> = links.iter().map(|l| (l.frame, l.record, l.unit)).collect();
+    assert_eq!(seen, [(inner, 0, 0), (outer, 1, 11)]);
+    thread.set(outer + 104, 200);
+    assert_eq!(thread.walk().1.get(1).map(|link| link.unit), None);
+    assert_eq!(thread.walk().0, Err(Refusal::Instruction));
+    thread.set(outer + 104, 20);
+    thread.set(outer + 24, inner);
+    assert_eq!(thread.walk().0, Ok(None), "a circle");
 }
 
 /// 3.10: three frames, each with its own record. Returns the thread, its frames and its records, outermost first.

@@ -1,6 +1,7 @@
 //! Where the words of a frame lie, by version of CPython (x86-64, 64-bit, with the interpreter's lock, release build).
 //!
 //! ```text
+//!   3.9    tstate ─► frame ─► frame ─► …               nothing on the C stack: native frames are counted (count.rs)
 //!   3.10   tstate ─► cframe (C stack) ─► cframe ─► …      one for each frame of   tstate ─► frame ─► frame ─► …
 //!   3.11   tstate ─► cframe (C stack) ─► frame ─► …, the frame with the entry mark ends the cframe's part
 //!   3.12   tstate ─► cframe ─► frame ─► … ─► shim (C stack) ─► …
@@ -17,6 +18,8 @@
 /// How a part of the chain that one call of the eval loop runs is marked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Border {
+    /// Each frame is run by a call of its own, of which nothing is known.
+    Count,
     /// Each frame is run by a call of its own, and a local of that call leads to the next further out.
     Pair {
         /// From the thread's state to the innermost frame.
@@ -50,6 +53,8 @@ pub(crate) enum Place {
     Number {
         /// From a code to the object that has its bytecode.
         bytes: u64,
+        /// How many of these numbers a code unit has.
+        per_unit: i32,
     },
 }
 
@@ -115,29 +120,45 @@ const SINCE_12: Layout = Layout {
     tag: 0,
 };
 
-const LAYOUTS: [Layout; 5] = [
-    Layout {
-        version: 0x030a,
-        current: 48,
-        through: None,
-        border: Border::Pair {
-            frame: 24,
-            previous: 8,
-        },
-        code: 32,
-        previous: 24,
-        instruction: 96,
-        mark: 0,
-        place: Place::Number { bytes: 48 },
-        code_size: 176,
-        first_line: 40,
-        file: 104,
-        name: 112,
-        table: 120,
-        ascii: 48,
-        wide: 72,
-        ..SINCE_12
+const BEFORE_11: Layout = Layout {
+    version: 0x030a,
+    current: 48,
+    through: None,
+    border: Border::Pair {
+        frame: 24,
+        previous: 8,
     },
+    code: 32,
+    previous: 24,
+    instruction: 96,
+    mark: 0,
+    place: Place::Number {
+        bytes: 48,
+        per_unit: 1,
+    },
+    code_size: 176,
+    first_line: 40,
+    file: 104,
+    name: 112,
+    table: 120,
+    ascii: 48,
+    wide: 72,
+    ..SINCE_12
+};
+
+const LAYOUTS: [Layout; 6] = [
+    Layout {
+        version: 0x0309,
+        current: 24,
+        border: Border::Count,
+        instruction: 104,
+        place: Place::Number {
+            bytes: 48,
+            per_unit: 2,
+        },
+        ..BEFORE_11
+    },
+    BEFORE_11,
     Layout {
         version: 0x030b,
         through: None,

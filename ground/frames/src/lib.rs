@@ -33,6 +33,7 @@
 mod arenas;
 mod chain;
 mod code;
+mod count;
 mod layout;
 mod memory;
 mod natives;

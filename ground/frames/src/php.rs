@@ -7,8 +7,7 @@
 //!
 //! H1  Only words are loaded (frames.P1). A build without threads has one chain; it is read only by a thread that has the
 //!     executor on its stack, which is the one that writes it (frames.P3).
-//! H2  Nothing of PHP's lies on the C stack. So the executor's native frames are counted: if they are as many as the marks,
-//!     they belong together in order; else the chain is not read.
+//! H2  Nothing of PHP's lies on the C stack. So the executor's native frames are counted (count.rs).
 //! H3  A fibre's frames are on its own stack, and are not read there.
 //!
 //! Offsets are those of PHP's own headers (zend_compile.h, zend_globals.h, zend_types.h). A version is known by the sizes of
@@ -24,6 +23,7 @@ use skinflint_base::ring::CODE_PHP;
 use crate::MAX_CHAIN;
 use crate::chain::Link;
 use crate::code::{Code, Text};
+use crate::count;
 use crate::memory::{Memory, Plain};
 use crate::natives::Natives;
 use crate::program::Program;
@@ -106,8 +106,7 @@ impl Php {
         natives: &impl Natives,
         out: &mut [Link; MAX_CHAIN],
     ) -> Walked {
-        let is_call = |index: &usize| self.run.holds(natives.pc(*index).wrapping_sub(1));
-        let calls = (0..natives.total()).filter(is_call).count();
+        let calls = count::calls(natives, self.run);
         // H1.
         if calls == 0 {
             return Ok(Some(0));
@@ -130,20 +129,9 @@ impl Php {
             }
             frame = word(frame + at::CALLER)?;
         }
-        if frame != 0 || parts != calls as u64 {
-            return Ok(None);
-        }
-        let mut inwards = (0..natives.total()).rev().filter(is_call);
-        let (mut part, mut record) = (u64::MAX, 0);
-        for link in out.iter_mut().take(count) {
-            if link.record != part {
-                part = link.record;
-                // A record lies above the return address into its frame.
-                record = inwards.next().map_or(0, |index| natives.slot(index) + 8);
-            }
-            link.record = record;
-        }
-        Ok(Some(count))
+        let links = out.get_mut(..count).unwrap_or(&mut []);
+        let is_read = frame == 0 && count::pair(links, parts, natives, (self.run, calls));
+        Ok(is_read.then_some(count))
     }
 
     /// Reads a frame; `None` if it runs no code of PHP.

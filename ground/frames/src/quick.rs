@@ -54,7 +54,7 @@ pub(crate) fn tail(runtime: &Runtime, outermost: &Link) -> Tail {
     let layout = runtime.layout;
     let read = |at: u64| word(at).unwrap_or(0);
     match layout.border {
-        Border::Pair { .. } => Tail::default(),
+        Border::Count | Border::Pair { .. } => Tail::default(),
         Border::Cframe { previous, .. } => Tail {
             frame: read(outermost.frame + layout.previous),
             record: read(outermost.record + previous),
@@ -83,7 +83,7 @@ pub(crate) fn walk(
     };
     match runtime.layout.border {
         // Walking such a chain whole costs what comparing it does.
-        Border::Pair { .. } => None,
+        Border::Count | Border::Pair { .. } => None,
         Border::Cframe { frame, previous } => by_cframes(chain, thread, fresh, [frame, previous]),
         Border::Shim { owner } => by_shims(chain, thread, fresh, owner),
     }

@@ -52,7 +52,9 @@ impl Reader {
         };
         // SAFETY: as the caller promises.
         unsafe {
-            if let Some((reader, version)) = Runtime::find(|name| program.look(name)) {
+            if let Some((reader, version)) =
+                Runtime::find(|name| program.look(name), |name| program.extent(name))
+            {
                 return Some(found(Language::Python, version, reader.map(Reader::Python)));
             }
             if let Some((reader, version)) = ruby::find(program) {

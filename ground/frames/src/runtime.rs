@@ -10,7 +10,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::layout::{Layout, Place, layout_of};
+use skinflint_base::loader::Extent;
+
+use crate::layout::{Border, Layout, Place, layout_of};
 
 /// Why frames of an interpreter are not read.
 #[repr(u32)]
@@ -36,6 +38,8 @@ pub enum Refusal {
 #[derive(Clone, Copy)]
 pub struct Runtime {
     pub(crate) layout: &'static Layout,
+    /// The eval loop, if calls of it are counted.
+    pub(crate) counted: Option<Extent>,
     current: unsafe extern "C" fn() -> *const c_void,
     is_finalizing: unsafe extern "C" fn() -> c_int,
     pub(crate) code_type: u64,
@@ -57,7 +61,10 @@ impl Runtime {
     ///
     /// # Safety
     /// `look` returns what those objects export under a name, or null (T1), and they are relocated.
-    pub unsafe fn find(look: impl Fn(&CStr) -> *mut c_void) -> Search {
+    pub unsafe fn find(
+        look: impl Fn(&CStr) -> *mut c_void,
+        extent: impl Fn(&CStr) -> Option<Extent>,
+    ) -> Search {
         let current = look(c"PyGILState_GetThisThreadState");
         if current.is_null() {
             return None;
@@ -84,6 +91,13 @@ impl Runtime {
         if !unsafe { fits(code_type, layout) } {
             return Some((Err(Refusal::Tables), version));
         }
+        let counted = match layout.border {
+            Border::Count => extent(c"_PyEval_EvalFrameDefault"),
+            _ => None,
+        };
+        if counted.is_none() && layout.border == Border::Count {
+            return Some((Err(Refusal::Tables), version));
+        }
         // SAFETY: these functions have had these types in all versions that are known.
         let (current, is_finalizing) = unsafe {
             (
@@ -95,6 +109,7 @@ impl Runtime {
         };
         let runtime = Runtime {
             layout,
+            counted,
             current,
             is_finalizing,
             code_type,
@@ -156,13 +171,17 @@ pub unsafe fn is_free_threaded(look: &impl Fn(&CStr) -> *mut c_void) -> bool {
 /// `code_type` is that type; its object is relocated.
 unsafe fn fits(code_type: u64, layout: &Layout) -> bool {
     let is_old = matches!(layout.place, Place::Number { .. });
+    let table = match layout.border {
+        Border::Count => c"co_lnotab",
+        _ => c"co_linetable",
+    };
     let wanted = [
         (c"co_filename", layout.file),
         (
             if is_old { c"co_name" } else { c"co_qualname" },
             layout.name,
         ),
-        (c"co_linetable", layout.table),
+        (table, layout.table),
         (c"co_firstlineno", layout.first_line),
     ];
     let mut seen = 0;
@@ -204,6 +223,7 @@ pub(crate) mod tests {
     pub(crate) fn runtime(version: u32, types: [u64; 3]) -> Runtime {
         Runtime {
             layout: layout_of(version).expect("a known version"),
+            counted: None,
             current: nothing,
             is_finalizing: never,
             code_type: types[0],
@@ -211,6 +231,11 @@ pub(crate) mod tests {
             bytes_type: types[2],
         }
     }
+
+    const EVAL: Extent = Extent {
+        start: 0x1000,
+        end: 0x2000,
+    };
 
     struct Exported {
         version: u32,
@@ -224,12 +249,16 @@ pub(crate) mod tests {
         fn new(version: u32, size: u64, offsets: [u64; 4]) -> Box<Exported> {
             let names = [
                 c"co_filename",
-                if version >> 16 == 0x030a {
+                if version >> 16 <= 0x030a {
                     c"co_name"
                 } else {
                     c"co_qualname"
                 },
-                c"co_linetable",
+                if version >> 16 == 0x0309 {
+                    c"co_lnotab"
+                } else {
+                    c"co_linetable"
+                },
                 c"co_firstlineno",
             ];
             let member = |(name, at): (&'static CStr, u64)| [name.as_ptr() as u64, 6, at, 1, 0];
@@ -263,7 +292,7 @@ pub(crate) mod tests {
                 }
             };
             // SAFETY: the tables are as those of a runtime.
-            unsafe { Runtime::find(look) }
+            unsafe { Runtime::find(look, |_| Some(EVAL)) }
         }
     }
 
@@ -279,7 +308,16 @@ pub(crate) mod tests {
         let found = Exported::new(0x030a_00f0, 176, [104, 112, 120, 40]).found();
         assert!(matches!(found, Some((Ok(_), 0x030a_00f0))));
         let found = Exported::new(0x0309_12f0, 176, [104, 112, 120, 40]).found();
-        assert!(matches!(found, Some((Err(Refusal::Version), 0x0309_00f0))));
+        assert!(matches!(
+            found,
+            Some((
+                Ok(Runtime {
+                    counted: Some(EVAL),
+                    ..
+                }),
+                0x0309_00f0
+            ))
+        ));
         // Sources that were changed, or a later version's.
         let found = Exported::new(0x030a_00f0, 184, [104, 112, 120, 40]).found();
         assert!(matches!(found, Some((Err(Refusal::Tables), _))));
@@ -313,7 +351,7 @@ pub(crate) mod tests {
             assert!(matches!(found, Some((Err(Refusal::Tables), _))));
         }
         // SAFETY: nothing is exported.
-        let nothing = unsafe { Runtime::find(|_| core::ptr::null_mut()) };
+        let nothing = unsafe { Runtime::find(|_| core::ptr::null_mut(), |_| None) };
         assert!(nothing.is_none());
     }
 }

@@ -13,6 +13,7 @@
 
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
+use crate::count;
 use crate::memory::{Asked, Plain};
 use crate::natives::Natives;
 use crate::quick::{self, Tail};
@@ -146,10 +147,17 @@ impl State {
             return Ok((plan, false));
         }
         let to = &mut self.lists[1 - (self.which & 1)];
-        let count = match proved {
+        let mut count = match proved {
             true => walk(&Plain, runtime, thread, bounds, to),
             false => walk(&Asked, runtime, thread, bounds, to),
         }?;
+        let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
+        if let Some(run) = runtime.counted {
+            let calls = count::calls(natives, run);
+            if !count::pair(links, links.len() as u64, natives, (run, calls)) {
+                count = None;
+            }
+        }
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         links.reverse();
         place(links, natives);

@@ -182,7 +182,9 @@ fn write(thread: &mut Thread, version: u32, codes: &[u64], frames: &[u64], chain
                     };
                     thread.set(next + previous, outer);
                 }
-                Border::Pair { .. } => unreachable!("no part of a chain has more frames than one"),
+                Border::Count | Border::Pair { .. } => {
+                    unreachable!("no part of a chain has more frames than one")
+                }
                 Border::Shim { owner } => {
                     thread.frame_at(next, codes[0], 0, previous);
                     clear(thread, next);

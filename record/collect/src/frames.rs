@@ -52,7 +52,7 @@ fn said(status: u32, version: u32, unread: u64) -> Option<String> {
         FRAMES_LATE => "it was opened while the program ran, and may be closed again",
         1 if language == 1 => "this version's frames are not known (3.1's are)",
         1 if language > 1 => "this build's frames are not known (8.2's without threads are)",
-        1 => "this version's frames are not known (3.10, and 3.11.1 to 3.14 are)",
+        1 => "this version's frames are not known (3.9, 3.10, and 3.11.1 to 3.14 are)",
         2 => "its tables are not those of that version (a debug build, or changed sources)",
         3 => "a frame's address was none",
         4 => "a frame's code was none",

@@ -62,7 +62,7 @@ fn said(command: &mut Command) -> Option<String> {
 }
 
 fn is_known((minor, micro): (u32, u32)) -> bool {
-    (10..=14).contains(&minor) && (minor, micro) != (11, 0)
+    (9..=14).contains(&minor) && (minor, micro) != (11, 0)
 }
 
 fn holders() -> PathBuf {
@@ -236,7 +236,7 @@ fn every_holder_has_its_function_and_line() {
     let known: Vec<_> = known.collect();
     if !need::that(
         !known.is_empty(),
-        "Python 3.10 to 3.14",
+        "Python 3.9 to 3.14",
         "apt-get install python3.11",
     ) {
         return;
@@ -286,7 +286,7 @@ fn reports_and_exports_name_the_users_line() {
     let Some((_, python)) = pythons.iter().find(|(version, _)| is_known(**version)) else {
         assert!(!need::that(
             false,
-            "Python 3.10 to 3.14",
+            "Python 3.9 to 3.14",
             "apt-get install python3.11"
         ));
         return;
@@ -329,8 +329,8 @@ fn what_is_not_known_is_refused_aloud() {
     let unknown = pythons.iter().find(|(version, _)| !is_known(**version));
     if !need::that(
         unknown.is_some(),
-        "a Python before 3.10 or after 3.14",
-        "pyenv install 3.9",
+        "a Python before 3.9 or after 3.14",
+        "pyenv install 3.8",
     ) {
         return;
     }
