@@ -196,7 +196,7 @@ model-test:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
 	  CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 	  $(CARGO) test --locked --release -p skinflint-base -p skinflint-alloc -p skinflint-gc -p skinflint-cache \
-	  --test ring_model --test models
+	  --test ring_model --test samples_model --test models
 
 # By hand: 2 to 30 minutes a crate. Exit 1 below the bar. More: MUTANTS="--own --again".
 mutants: test-deps

@@ -1,6 +1,7 @@
 """What recording costs in instructions: four real programs under callgrind, plain and recorded.
 
     for each program: plain, recorded [, recorded by another build] ──► instructions added ÷ events
+    --sample: plain, recorded, a sample recorded                    ──► instructions ÷ plain
 
 Time on a shared machine differs by a third from run to run; instructions differ by a thousandth. What a cache miss costs
 they do not say: bench/overhead.py does.
@@ -25,6 +26,8 @@ import workloads
 
 # An event may add so many instructions, in geometric mean.
 BAR = 620
+# A recording of a sample, one block every 512 KiB, may cost so much of the plain run, in geometric mean.
+SAMPLE_BAR = 1.05
 # Another build's figure may be exceeded by so much.
 GROWTH = 1.05
 
@@ -51,6 +54,31 @@ def counted(command, folder):
     if done.returncode != 0 or not found:
         raise measure.Failed(f"exit {done.returncode}: {done.stderr.decode(errors='replace')[-400:]}")
     return int(found.group(1).replace(",", "")), done.stdout
+
+
+def sampled(skinflint, name, program):
+    """How many times a program's instructions a full recording takes, and one of a sample."""
+    with tempfile.TemporaryDirectory(prefix="skinflint-instructions-") as folder:
+        plain, expected = counted(lambda tool: tool + program, folder)
+        times = []
+        for options in [], ["--sample=512K", "--seed=1"]:
+            trace = os.path.join(folder, "x.sft")
+            record = [skinflint, "record", *options, "-o", trace, "--"]
+            spent, out = counted(lambda tool: record + tool + program, folder)
+            if out != expected:
+                raise measure.Failed(f"{name}: the output differs when recorded")
+            times.append(spent / plain)
+    print(f"{name:8} {plain / 1e6:9.1f} M plain  {times[0]:6.3f} recorded  {times[1]:6.3f} a sample recorded", flush=True)
+    return times
+
+
+def judge_samples(rows):
+    """Whether the bar of sampled recordings is held."""
+    means = [math.exp(sum(math.log(one) for one in column) / len(column)) for column in zip(*rows)]
+    held = means[1] <= SAMPLE_BAR
+    print(f"{'held  ' if held else 'MISSED'} {means[1]:.3f} of the plain run's instructions in geometric mean (bar {SAMPLE_BAR}); "
+          f"a full recording {means[0]:.3f}")
+    return held
 
 
 def recorded(skinflint, program):
@@ -96,6 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     measure.add_arguments(parser)
     parser.add_argument("--against", metavar="FILE", help="another build's binary, measured beside it")
+    parser.add_argument("--sample", action="store_true", help="recordings of a sample instead, against plain runs and full recordings")
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all four")
     arguments = parser.parse_args()
     names = arguments.programs or list(PROGRAMS)
@@ -110,6 +139,8 @@ def main():
     builds = [bench.skinflint] + ([os.path.abspath(arguments.against)] if arguments.against else [])
     try:
         bench.need_skinflint()
+        if arguments.sample:
+            return 0 if judge_samples([sampled(bench.skinflint, name, PROGRAMS[name]) for name in names]) else 1
         rows = [row(name, PROGRAMS[name], builds) for name in names]
     except (measure.Failed, subprocess.SubprocessError) as error:
         print(f"failed: {error}", file=sys.stderr)

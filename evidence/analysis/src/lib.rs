@@ -54,6 +54,7 @@ pub mod processes;
 pub mod qualified;
 pub mod reach;
 mod remedies;
+pub mod sampled;
 mod schedule;
 mod steady;
 mod sums;

@@ -28,6 +28,7 @@ mod progress;
 mod reach;
 mod report;
 mod rows;
+mod sampled;
 mod together;
 mod verdict;
 

@@ -80,10 +80,10 @@ impl Heir for Analyzer {
 }
 
 impl Recording {
-    /// Opens a trace, and the traces in its folder that it came out of.
+    /// Opens a trace of all events, and the traces in its folder that it came out of.
     ///
     /// # Errors
-    /// If the trace itself cannot be read; the error says what to do next.
+    /// If the trace itself cannot be read, or is sampled; the error says what to do next.
     pub fn open(path: &Path) -> Result<Recording, OpenError> {
         Recording::open_among(path, &mut Kin::beside(path))
     }
@@ -93,6 +93,21 @@ impl Recording {
     /// # Errors
     /// Those of [`Recording::open`].
     pub fn open_among(path: &Path, kin: &mut Kin) -> Result<Recording, OpenError> {
+        let recording = Recording::open_any(path, kin)?;
+        match recording.trace.process.sample_bytes {
+            0 => Ok(recording),
+            sample_bytes => Err(OpenError::Sampled {
+                path: path.to_owned(),
+                sample_bytes,
+            }),
+        }
+    }
+
+    /// Opens a trace that may be sampled (sampled.D1): what is done with it has to know.
+    ///
+    /// # Errors
+    /// If the trace itself cannot be read.
+    pub fn open_any(path: &Path, kin: &mut Kin) -> Result<Recording, OpenError> {
         let mut trace = Trace::open(path)?;
         leave_out_others(&mut trace);
         let unread = leave_out_unread(&mut trace);

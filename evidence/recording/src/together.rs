@@ -144,6 +144,12 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> 
 
 fn member(path: &Path) -> Result<Member, OpenError> {
     let trace = Trace::open(path)?;
+    if trace.process.sample_bytes > 0 {
+        return Err(OpenError::Sampled {
+            path: path.to_owned(),
+            sample_bytes: trace.process.sample_bytes,
+        });
+    }
     Ok(Member {
         trace: path.display().to_string(),
         threads: trace.threads.len() as u64,

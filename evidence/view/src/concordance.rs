@@ -67,7 +67,7 @@ pub fn render(report: &Report, line: &Line<'_>) -> String {
 }
 
 /// Returns the informative frames, innermost first.
-fn frames(report: &Report, node: u32) -> String {
+pub(crate) fn frames(report: &Report, node: u32) -> String {
     let frames = stack::telling(report, node);
     let text = |frame: &&Frame| {
         let name = stack::short_name(&frame.function);

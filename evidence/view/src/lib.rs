@@ -25,6 +25,7 @@ mod pinned;
 pub mod plot;
 pub mod processes;
 pub mod reach;
+pub mod sampled;
 mod screen;
 pub mod stack;
 mod style;

@@ -30,6 +30,23 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// Formats an estimate and half of its interval, in the estimate's unit: `38.0 MiB ± 2.1`.
+pub fn with_error(estimate: u64, half: u64) -> String {
+    let text = bytes(estimate);
+    let unit = text.rsplit(' ').next().unwrap_or("B");
+    let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+        .iter()
+        .position(|one| *one == unit);
+    let half = half as f64 / 1024_f64.powi(power.unwrap_or(0) as i32);
+    // Two digits of an error are enough, and one behind the point of the estimate's.
+    let half = match half {
+        half if half >= 9.95 => format!("{half:.0}"),
+        half if half >= 0.995 => format!("{half:.1}"),
+        half => format!("{half:.2}"),
+    };
+    format!("{text} ± {half}")
+}
+
 /// Formats a positive number with three significant digits and no exponent.
 fn three_digits(value: f64) -> String {
     // The limits are where rounding to fewer decimals begins to be exact to three digits.
@@ -154,6 +171,15 @@ mod tests {
             }
             value += value / 97 + 1;
         }
+    }
+
+    #[test]
+    fn an_error_is_in_the_unit_of_its_estimate() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(with_error(38 * MIB, 2 * MIB + MIB / 10), "38.0 MiB ± 2.1");
+        assert_eq!(with_error(380 * MIB, 21 * MIB), "380 MiB ± 21");
+        assert_eq!(with_error(3 << 30, 100 * MIB), "3.00 GiB ± 0.10");
+        assert_eq!(with_error(900, 12), "900 B ± 12");
     }
 
     #[test]

@@ -83,9 +83,13 @@ const BRIEFLY: &str = "
 What `skinflint report --json --brief` prints: a `Brief`, made of the types above and of these.
 ";
 
+/// The report of a sampled recording, whose types have names that a report's have, too.
+const SAMPLED: &str = include_str!("sampled.md");
+
 /// Renders every struct and enum of the model, and of the brief report, as a table.
 fn document(model: &str, brief: &str) -> String {
-    format!("{INTRODUCTION}{}{BRIEFLY}{}", tables(model), tables(brief))
+    let (model, brief) = (tables(model), tables(brief));
+    format!("{INTRODUCTION}{model}{BRIEFLY}{brief}{SAMPLED}")
 }
 
 fn tables(model: &str) -> String {
@@ -212,6 +216,15 @@ fn every_key_of_a_full_report_is_described() {
     assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
     let brief = skinflint_view::brief::render(&report).expect("writes");
     let value: Value = serde_json::from_str(&brief).expect("reads");
+    assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
+    let sampled = serde_json::to_value(skinflint_analysis::sampled::Sampled {
+        rows: vec![Default::default()],
+        stacks: vec![Default::default()],
+        ..Default::default()
+    });
+    let mut value = sampled.expect("writes");
+    // What a trace says of its process is the trace's.
+    value["process"] = Value::Null;
     assert_eq!(undocumented(&value, SCHEMA), [""; 0]);
     // The check can fail.
     let odd = serde_json::json!({"books": [{"dark_bytes": 1}]});

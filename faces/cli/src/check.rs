@@ -392,6 +392,8 @@ impl Run {
             dark_matter: None,
             reachable: false,
             python_objects: false,
+            sample: None,
+            seed: None,
             level: 1,
             quiet: true,
             command: args.command.clone(),

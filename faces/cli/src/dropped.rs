@@ -10,16 +10,18 @@
 
 use std::path::{Path, PathBuf};
 
-use skinflint_collect::plain_name;
+use skinflint_collect::{Recorded, plain_name};
 use skinflint_recording::{Rows, Several, rows_file_for};
 use skinflint_sessions::Outcome;
 use skinflint_view::units::plural;
 
 use crate::options::RecordOptions;
 
-/// Opens the traces of a run of several processes; `None` if there is one, or if none can be read.
+/// Opens the traces of a run of several processes; `None` if there is one, if none can be read, or if they are sampled:
+/// those are small, and all of them stay.
 pub fn open(outcome: &Outcome) -> Option<Several> {
-    if outcome.recorded.len() < 2 {
+    let is_sampled = |trace: &Recorded| trace.process.sample_bytes > 0;
+    if outcome.recorded.len() < 2 || outcome.recorded.iter().any(is_sampled) {
         return None;
     }
     let made = outcome.recorded.iter().filter(|trace| !trace.is_unmade());

@@ -21,6 +21,7 @@ use skinflint_free_lists::{Compaction, Strategy, SweepOrder};
 use skinflint_launch::installed;
 
 use crate::analyse;
+use crate::options::bytes;
 
 /// Reports whether an error is of a trace or of a program that ran, and not of the command line.
 pub fn is_of_trace(error: &anyhow::Error) -> bool {
@@ -212,18 +213,6 @@ fn small_size(text: &str) -> Result<u64, String> {
     bytes
         .map(|bytes| bytes as u64)
         .ok_or_else(|| "a number of bytes from 16K to 1G, with K, M or G".into())
-}
-
-/// Parses a number with K, M or G.
-fn bytes(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
-        Some(b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        Some(b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: Option<usize> = digits.parse().ok();
-    number.and_then(|number| number.checked_mul(1 << shift))
 }
 
 /// Does what was asked. Returns the exit status.

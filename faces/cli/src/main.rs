@@ -56,6 +56,7 @@ mod record;
 mod recorded;
 mod report;
 mod run;
+mod sampled;
 mod shell;
 mod shown;
 mod tabs;

@@ -54,6 +54,24 @@ pub struct RecordOptions {
     #[arg(long)]
     pub python_objects: bool,
 
+    /// Record a sample of the blocks, one every so many requested bytes (512K, 2M): for runs that last, at a small part of the
+    /// cost. The report then has estimates with their errors; what needs every event says so [default: 512K]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "512K",
+        value_parser = sample_bytes,
+        conflicts_with_all = ["dark_matter", "reachable", "python_objects"]
+    )]
+    pub sample: Option<u64>,
+
+    /// With --sample: draw the same samples again (a number from 1), if the program does the same again. Processes that are
+    /// copies of one (fork) then draw alike
+    #[arg(long, value_name = "N", requires = "sample")]
+    pub seed: Option<u64>,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -66,6 +84,25 @@ pub struct RecordOptions {
     /// The program and its arguments: all that follows, so our own options come before it
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Reads the distance of samples.
+fn sample_bytes(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text).filter(|bytes| (1 << 10..=1 << 30).contains(bytes));
+    let bytes = bytes.map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| "a number of bytes from 1K to 1G, with K, M or G".into())
+}
+
+/// Parses a number with K, M or G.
+pub fn bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_uppercase) {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: Option<usize> = digits.parse().ok();
+    number.and_then(|number| number.checked_mul(1 << shift))
 }
 
 /// Where names of functions are looked for.

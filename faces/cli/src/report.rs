@@ -15,7 +15,7 @@ use skinflint_view::{brief, brief_processes, json, text};
 
 use crate::analyse::{self, plain};
 use crate::options::AnalysisOptions;
-use crate::{objects, processes, shown};
+use crate::{objects, processes, sampled, shown};
 
 pub const HELP: &str = "\
 Examples:
@@ -71,6 +71,21 @@ pub struct ReportArgs {
     pub who_holds: Option<String>,
 }
 
+impl ReportArgs {
+    /// Returns the option that a sampled recording cannot answer, if one is given.
+    fn needs_every_event(&self) -> Option<&'static str> {
+        let options = [
+            (self.html.is_some(), "--html"),
+            (self.brief, "--brief"),
+            (self.windows, "--windows"),
+            (self.reachable, "--reachable"),
+            (self.who_holds.is_some(), "--who-holds"),
+        ];
+        let given = options.into_iter().find(|(is_given, _)| *is_given);
+        given.map(|(_, option)| option)
+    }
+}
+
 /// Does what was asked.
 ///
 /// # Errors
@@ -98,6 +113,12 @@ pub fn report(args: &ReportArgs) -> Result<u8> {
     };
     if trace.is_dir() {
         return several(args, &named);
+    }
+    if let Some(recording) = sampled::open(trace)? {
+        return match args.needs_every_event() {
+            Some(option) => sampled::refuse(option, &recording),
+            None => sampled::report(&recording, &args.analysis, args.json),
+        };
     }
     if let Some(whom) = &args.who_holds {
         return who_holds(trace, whom, &args.analysis);

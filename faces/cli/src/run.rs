@@ -20,7 +20,7 @@ use skinflint_view::text;
 use crate::analyse::{self, plain};
 use crate::options::{AnalysisOptions, RecordOptions};
 use crate::recorded::ELSEWHERE;
-use crate::{dark, dropped, processes, recorded, shown};
+use crate::{dark, dropped, processes, recorded, sampled, shown};
 
 pub const HELP: &str = "\
 Examples:
@@ -85,6 +85,9 @@ fn report_of_run(
     main: &Recorded,
     all: Option<&mut Several>,
 ) -> Result<()> {
+    if let Some(recording) = sampled::open(&main.path)? {
+        return sampled::of_run(&recording, &args.analysis, outcome);
+    }
     let analysed = analyse::analyse(&main.path, &args.analysis, !args.no_html)?;
     let mut html_path = None;
     let mut html_error = None;

@@ -138,6 +138,7 @@ const WORDS: &[(&str, &str)] = &[
     ("root", "FOLDER"),
     ("rows", "N"),
     ("runs", "N"),
+    ("sample", "BYTES"),
     ("sample", "MS"),
     ("sarif", "FILE"),
     ("save", "FILE"),

@@ -12,6 +12,7 @@
 //!   hints  what the processor and the kernel are told of memory beforehand
 //!   hook  the allocator that can tell how large a block is
 //!   random  numbers by seed
+//!   samples  the addresses of sampled blocks
 //!   loader  names and tables of loaded objects, without dlsym
 //!   plan  what to hook of an allocator that a program is linked with
 //! ```
@@ -41,6 +42,7 @@ pub mod plan;
 pub mod probe;
 pub mod random;
 pub mod ring;
+pub mod samples;
 pub mod stack;
 pub mod sync;
 pub mod sys;

@@ -9,7 +9,7 @@
 //! N1  The same seed gives the same numbers, on every machine and for ever: committed figures depend on it.
 //! N2  It is one addition, two multiplications and three shifts; nothing is secret about it.
 //!
-//! Not here: seeds drawn anew (callers ask the clock or the kernel), distributions other than uniform.
+//! Not here: seeds drawn anew (callers ask the clock or the kernel), distributions other than uniform and exponential.
 
 /// The increment of the state.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -21,6 +21,24 @@ pub const fn mix(state: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// Returns the natural logarithm of a normal number above 0, to about 1e-15.
+#[inline(always)]
+pub fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    // 2 artanh((m - 1) / (m + 1)), with m in 1..2.
+    let y = (mantissa - 1.0) / (mantissa + 1.0);
+    let square = y * y;
+    let (mut term, mut sum, mut k) = (y, 0.0, 1.0);
+    while k < 40.0 {
+        sum += term / k;
+        term *= square;
+        k += 2.0;
+    }
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * sum
 }
 
 /// A generator of numbers. Every seed is as good as another.
@@ -54,6 +72,13 @@ impl Random {
         if bound == 0 { 0 } else { bits % bound }
     }
 
+    /// Returns a whole distance from an exponential distribution with this mean, which is below 2^52.
+    #[inline]
+    pub fn exponential(&mut self, mean: u64) -> u64 {
+        let uniform = ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        (-ln(uniform) * mean as f64) as u64
+    }
+
     /// Returns an index into `len` things; 0 if there are none.
     #[inline]
     pub const fn index(&mut self, len: usize) -> usize {
@@ -77,6 +102,37 @@ mod tests {
                 9_817_491_932_198_370_423
             ]
         );
+    }
+
+    #[test]
+    fn distances_are_exponential() {
+        let mut random = Random::new(7);
+        let mean = 1 << 19;
+        let drawn: Vec<u64> = (0..40_000).map(|_| random.exponential(mean)).collect();
+        let sum: u64 = drawn.iter().sum();
+        let found = sum as f64 / drawn.len() as f64 / mean as f64;
+        assert!((0.98..1.02).contains(&found), "{found}");
+        for multiple in [0.25, 1.0, 3.0_f64] {
+            let beyond = drawn
+                .iter()
+                .filter(|&&one| one as f64 > multiple * mean as f64);
+            let share = beyond.count() as f64 / drawn.len() as f64;
+            let sd = (f64::exp(-multiple) / drawn.len() as f64).sqrt();
+            assert!(
+                (share - f64::exp(-multiple)).abs() < 4.0 * sd,
+                "{multiple}: {share}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_logarithm_is_the_librarys() {
+        for x in [1e-16, 0.3, 0.999_999, 1.0, 2.0, 1e9] {
+            assert!(
+                (ln(x) - f64::ln(x)).abs() < 1e-13 * (1.0 + f64::ln(x).abs()),
+                "{x}"
+            );
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 12;
+pub const LAYOUT: u32 = 13;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -101,6 +101,11 @@ pub struct SessionPage {
     pub looks: AtomicU32,
     /// 1 if small objects of Python are to be recorded as blocks of their own.
     pub objects: AtomicU32,
+    /// The mean distance of samples in requested bytes; 0 if every acquisition is recorded. It does not change once a
+    /// process has the page.
+    pub sample_bytes: AtomicU64,
+    /// The seed of what is sampled; 0: each process draws by its own token.
+    pub sample_seed: AtomicU64,
 }
 
 /// Every event is recorded.

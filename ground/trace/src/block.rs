@@ -25,7 +25,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// The minor version of the format. A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 6;
+pub const MINOR: u16 = 7;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// The largest raw length of an event block, in bytes.

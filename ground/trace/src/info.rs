@@ -37,6 +37,10 @@ pub struct ProcessInfo {
     pub os_page_bytes: u64,
     /// How this process came to be, if another recorded process is its origin.
     pub origin: Option<Origin>,
+    /// The mean distance of sampled acquisitions, in requested bytes; 0 if every acquisition was recorded, as in traces of
+    /// versions before 1.7. An acquisition of n bytes was recorded with the probability 1 − e^(−n/distance), one of the
+    /// distance or more always; nothing counts as one byte. All else is recorded whole.
+    pub sample_bytes: u64,
 }
 
 /// The recorded process that this one came from.

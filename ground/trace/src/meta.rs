@@ -135,6 +135,7 @@ pub(crate) fn put_process(out: &mut Vec<u8>, info: &ProcessInfo) {
                 put(out, origin.fork_ticket);
             }
         }
+        put(out, info.sample_bytes);
     });
 }
 
@@ -160,19 +161,23 @@ pub(crate) fn get_process(from: &mut Cursor<'_>) -> Read<ProcessInfo> {
     info.allocator_path = get_text(from)?;
     info.os_page_bytes = get_amount(from)?;
     let how = match from.get()? {
-        0 => return Ok(info),
-        1 => OriginKind::Fork,
-        2 => OriginKind::Spawn,
-        3 => OriginKind::Exec,
+        0 => None,
+        1 => Some(OriginKind::Fork),
+        2 => Some(OriginKind::Spawn),
+        3 => Some(OriginKind::Exec),
         _ => return Err(Malformed("an unknown kind of origin")),
     };
-    let (uid, pid, fork_ticket) = (get_text(from)?, from.get_u32()?, from.get()?);
-    info.origin = Some(Origin {
-        how,
-        uid,
-        pid,
-        fork_ticket,
-    });
+    if let Some(how) = how {
+        info.origin = Some(Origin {
+            how,
+            uid: get_text(from)?,
+            pid: from.get_u32()?,
+            fork_ticket: from.get()?,
+        });
+    }
+    if !from.is_empty() {
+        info.sample_bytes = get_amount(from)?;
+    }
     Ok(info)
 }
 

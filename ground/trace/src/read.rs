@@ -79,6 +79,13 @@ pub enum OpenError {
         /// Its major version.
         major: u16,
     },
+    /// It has samples of the acquisitions, and the reader needs all of them; [`Trace::open`] does not say so.
+    Sampled {
+        /// The file.
+        path: PathBuf,
+        /// The mean distance of samples, bytes.
+        sample_bytes: u64,
+    },
 }
 
 impl fmt::Display for OpenError {
@@ -117,6 +124,12 @@ impl fmt::Display for OpenError {
                 f,
                 "{} has format version {major}, this Skinflint reads up to version {MAJOR}: read it \
                  with the Skinflint that recorded it, or a later one",
+                path.display()
+            ),
+            OpenError::Sampled { path, sample_bytes } => write!(
+                f,
+                "{} is a sampled recording (one block every {sample_bytes} bytes), and this needs every event: \
+                 `skinflint report` shows what samples tell; for more, record again without --sample",
                 path.display()
             ),
         }

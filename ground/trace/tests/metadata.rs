@@ -27,6 +27,7 @@ fn process(origin: Option<Origin>) -> ProcessInfo {
         allocator_path: "/lib/x86_64-linux-gnu/libc.so.6".into(),
         os_page_bytes: 4096,
         origin,
+        sample_bytes: 512 << 10,
     }
 }
 

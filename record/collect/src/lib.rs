@@ -41,6 +41,7 @@ mod modules;
 mod names;
 mod output;
 mod process;
+mod sample;
 mod sampler;
 mod server;
 mod session;
@@ -51,5 +52,6 @@ mod tree;
 
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
+pub use sample::Sample;
 pub use server::LateSockets;
 pub use session::{ChildEnd, Options, Session};

@@ -32,6 +32,7 @@ use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::names::process_name;
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
+use crate::sample::Sample;
 use crate::sampler;
 use crate::server::{self, Caller, LateSockets, Listener};
 use crate::system::{page_bytes, system};
@@ -59,6 +60,8 @@ pub struct Options {
     pub looks: bool,
     /// Whether small objects of Python are recorded as blocks of their own.
     pub objects: bool,
+    /// Which acquisitions are recorded; `None`: all.
+    pub sample: Option<Sample>,
 }
 
 /// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
@@ -202,6 +205,9 @@ impl Session {
         }
         if options.objects {
             session.page().objects.store(1, Ordering::Relaxed); // ORDER: Relaxed; as above.
+        }
+        if let Some(sample) = options.sample {
+            sample.put(session.page());
         }
         if options.looks {
             let page = session.page();
@@ -653,6 +659,7 @@ fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mu
     let index = known.processes.len();
     let token = folder::random() | 1;
     let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
+    info.sample_bytes = meeting.options.sample.map_or(0, |sample| sample.bytes);
     info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
     info.allocator_path = text(&hello.allocator_path);
     info.allocator = allocator::name(pid, &info.allocator_path, &text(&hello.libc_version));
@@ -777,6 +784,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         allocator_path: String::new(),
         os_page_bytes: page_bytes(),
         origin,
+        sample_bytes: 0,
     };
     (info, became.is_some())
 }

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use skinflint_base::ring::LAYOUT;
 use skinflint_base::sys;
 
-use crate::{frames, high_water, link, linked, modules, notices, process, slots};
+use crate::{frames, high_water, link, linked, modules, notices, process, samples, slots};
 
 /// Makes this process known to the collector. Called by its only recording thread: at the first
 /// event of a program, or of a child of `fork`. Returns whether it is recorded.
@@ -47,6 +47,7 @@ pub fn begin() -> bool {
     }
     let linked = process::make_live_page()
         && link::begin(parent, fork_ticket, time_ns)
+        && samples::begin()
         && modules::prepare();
     if !linked {
         // ORDER: Relaxed; there is one thread.

@@ -53,6 +53,7 @@ mod patience;
 mod process;
 mod real;
 mod ring;
+mod samples;
 mod sites;
 mod slots;
 mod stacks;

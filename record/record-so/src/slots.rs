@@ -19,7 +19,7 @@ use skinflint_base::sys;
 
 use crate::ring::{Recorder, Ring};
 use crate::state::{NEVER, ThreadState};
-use crate::{process, tls};
+use crate::{process, samples, tls};
 
 /// The most attaches of one process.
 const MAX_GENERATIONS: usize = 64;
@@ -207,6 +207,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).first_signal = 0;
         (*state).frames.forget();
         (*state).stack.invalidate();
+        samples::thread_begins(state);
     }
 }
 

@@ -12,6 +12,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
 
+use skinflint_base::random::Random;
 use skinflint_frames::State as FrameState;
 use skinflint_unwind::StackState;
 
@@ -52,6 +53,12 @@ pub struct ThreadState {
     pub depth: usize,
     /// The bytes gained since they were last added to the sum of all threads (`high_water`).
     pub gained: i64,
+    /// The mean distance of samples in requested bytes; 0 if every acquisition is recorded (samples.rs).
+    pub rate: u64,
+    /// The bytes that are acquired until the next sample, if the recording is sampled.
+    pub budget: i64,
+    /// The numbers that the distances of samples are drawn by.
+    pub random: Random,
     /// The number of marks asked for by signals that came while the thread was busy.
     pub pending_marks: u32,
     /// Whether an `operator new` or `delete` of the allocator runs, which may call others of its functions: part of the

@@ -94,6 +94,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         watched: None,
         looks: args.looks,
         objects: false,
+        sample: None,
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);

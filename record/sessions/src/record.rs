@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use skinflint_collect::{ChildEnd, Options, Session, Watched};
+use skinflint_collect::{ChildEnd, Options, Sample, Session, Watched};
 use skinflint_launch::{installed, preflight, preload};
 
 use crate::outcome::Outcome;
@@ -39,6 +39,8 @@ pub struct Program<'a> {
     pub looks: bool,
     /// Whether small objects of Python are recorded as blocks of their own.
     pub objects: bool,
+    /// Which acquisitions are recorded; `None`: all.
+    pub sample: Option<Sample>,
     /// Compression level of traces.
     pub level: i32,
     /// Variables that it gets beside those that recording needs.
@@ -79,6 +81,7 @@ pub fn record(
         watched: wanted.watched,
         looks: wanted.looks,
         objects: wanted.objects,
+        sample: wanted.sample,
     })
     .map_err(files::cannot_start)?;
     let mut command = Command::new(program);

@@ -31,7 +31,7 @@
 //!
 //! Not here: the totals (`stats`), the profile (`profile`).
 
-use skinflint_base::random;
+use skinflint_base::random::{self, ln};
 use skinflint_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::heaps::requests::set_budget;
@@ -254,23 +254,6 @@ fn random(heap: &Heap) -> u64 {
     now = now.wrapping_add(random::STEP);
     heap.random.store(now.max(1), Ordering::Relaxed); // ORDER: as above
     random::mix(now)
-}
-
-/// Returns the natural logarithm of a normal number above 0, to about 1e-15.
-fn ln(x: f64) -> f64 {
-    let bits = x.to_bits();
-    let exponent = (bits >> 52) as i64 - 1023;
-    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
-    // 2 artanh((m - 1) / (m + 1)), with m in 1..2.
-    let y = (mantissa - 1.0) / (mantissa + 1.0);
-    let square = y * y;
-    let (mut term, mut sum, mut k) = (y, 0.0, 1.0);
-    while k < 40.0 {
-        sum += term / k;
-        term *= square;
-        k += 2.0;
-    }
-    exponent as f64 * core::f64::consts::LN_2 + 2.0 * sum
 }
 
 /// Returns exp(-x) for x >= 0.

@@ -156,6 +156,8 @@ pub struct Closed {
     pub(crate) kept: Option<Kept>,
     /// Pages of heaps on which no recorded block ever lay (K6).
     pub(crate) unseen: Unseen,
+    /// Resident bytes by cell.
+    pub(crate) laid: Laid,
 }
 
 /// A snapshot that lacks one part in this many of resident memory, or more, is not of one moment (K5).
@@ -242,6 +244,7 @@ pub fn close(
         kept,
         unseen: closing.unseen(),
         books: closing.into_books(&mappings, &laid, bounds.parts),
+        laid,
     };
     if torn > closed.books.resident_bytes / TORN_PART {
         closed.untouched.clear();
@@ -278,9 +281,10 @@ fn topmost(snapshot: &Snapshot) -> Option<Vec<Top>> {
 }
 
 /// Resident bytes by cell.
-struct Laid {
-    live: Vec<u64>,
-    slop: Vec<u64>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Laid {
+    pub live: Vec<u64>,
+    pub slop: Vec<u64>,
     /// Bytes of live blocks in mappings whose pages were not read.
     unread: Vec<u64>,
 }

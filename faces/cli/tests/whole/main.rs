@@ -45,6 +45,7 @@ mod reach;
 mod refused;
 mod replayed;
 mod report;
+mod sampled;
 mod scripts;
 mod stacks;
 mod strangers;

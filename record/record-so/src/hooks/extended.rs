@@ -16,7 +16,7 @@ use crate::real::{self, REAL};
 use crate::stacks::{self, Caller};
 use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
 use crate::thread;
-use crate::{high_water, process};
+use crate::{high_water, process, samples};
 
 /// Defines a function that jumps to `$recorded` with the stack pointer and the frame pointer of its entry as two
 /// further arguments (hooks.N1), under a name that is not exported (X1).
@@ -69,6 +69,12 @@ unsafe fn acquired(
 ) {
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        if samples::passes(state, size) {
+            return;
+        }
+        if samples::are_on(state) {
+            return samples::acquired(state, func, block, size, caller);
+        }
         if kind == tag::ALLOC && !process::wants_acquisitions() {
             return emit::unseen(state);
         }
@@ -93,6 +99,10 @@ unsafe fn acquired(
 unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        if samples::are_on(state) {
+            samples::released(state, func, block as u64);
+            return;
+        }
         if !process::wants_releases() {
             return;
         }
@@ -140,6 +150,9 @@ unsafe fn regrown<T: Copy>(
 ) -> T {
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        if samples::are_on(state) {
+            return regrown_sampled(state, old, caller, step, becomes);
+        }
         let is_recorded = process::wants_acquisitions();
         if is_recorded {
             released(state, tag::REALLOC_RELEASE, 0, old);
@@ -171,6 +184,33 @@ unsafe fn regrown<T: Copy>(
                     caller,
                 );
                 set_busy(state, INSIDE);
+            }
+            None => {}
+        }
+        thread::leave(state);
+        answer
+    }
+}
+
+/// The same in a sampled recording: a release and an acquisition (samples.V3).
+///
+/// # Safety
+/// As for [`regrown`].
+unsafe fn regrown_sampled<T: Copy>(
+    state: *mut ThreadState,
+    old: *mut c_void,
+    caller: Caller,
+    step: impl FnOnce() -> T,
+    becomes: impl FnOnce(T) -> Option<(*mut c_void, usize)>,
+) -> T {
+    // SAFETY: as the caller promises; state.H1.
+    unsafe {
+        let was = samples::released(state, free_func::REALLOC, old as u64);
+        let answer = step();
+        match becomes(answer) {
+            Some((new, now)) => acquired(state, tag::ALLOC, func::REALLOC, new, now, caller),
+            None if was => {
+                samples::lives_on(state, func::REALLOC, old as u64, usable_size(old), caller)
             }
             None => {}
         }

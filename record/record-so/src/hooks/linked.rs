@@ -29,7 +29,7 @@ use crate::emit;
 use crate::sites::Site;
 use crate::stacks::{self, Caller};
 use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
-use crate::{high_water, process, thread, tls};
+use crate::{high_water, process, samples, thread, tls};
 
 // The arguments go onto the stack in the order in which they are counted, and the stack is aligned for the call. With
 // unwind information: the allocator maps memory while this frame is on the stack.
@@ -211,13 +211,14 @@ unsafe fn changed(
             acquired(state, site, tag::ALLOC, block, sizes, caller);
             return block;
         }
-        let is_recorded = process::wants_acquisitions();
+        let is_sampled = samples::are_on(state);
+        let is_recorded = process::wants_acquisitions() && !is_sampled;
         let (kind, func) = match is_recorded {
             true => (tag::REALLOC_RELEASE, 0),
             false => (tag::FREE, free_func::REALLOC),
         };
         let before = usable_size(site, old);
-        released(state, site, kind, func, old);
+        let was = released(state, site, kind, func, old);
         let result = real(site, arguments);
         let kind = match is_recorded {
             true => tag::REALLOC_ACQUIRE,
@@ -237,8 +238,10 @@ unsafe fn changed(
             acquired(state, site, kind, new, sizes, caller);
         } else if site.call.what == what::CHANGE_OR_RELEASE || asked == Some(0) {
             ended(state, old, is_recorded);
-        } else {
+        } else if !is_sampled {
             kept(state, old, before, is_recorded, caller);
+        } else if was {
+            samples::lives_on(state, super::malloc::func::REALLOC, old, before, caller);
         }
         result
     }
@@ -300,12 +303,19 @@ unsafe fn acquired(
     }
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        let asked = asked.unwrap_or(given);
+        let usable = given.max(asked);
+        if samples::passes(state, asked as usize) {
+            return;
+        }
         if kind == tag::ALLOC && !process::wants_acquisitions() {
             return emit::unseen(state);
         }
-        let asked = asked.unwrap_or(given);
-        let usable = given.max(asked);
-        high_water::gained(state, usable);
+        if !samples::are_on(state) {
+            high_water::gained(state, usable);
+        } else if !samples::keep(block) {
+            return;
+        }
         set_busy(state, RECORDING);
         stacks::acquired(
             state,
@@ -318,19 +328,23 @@ unsafe fn acquired(
     }
 }
 
-/// Records that a block is about to be released, if it is one.
+/// Records that a block is about to be released, if it is one; returns whether it did.
 ///
 /// # Safety
 /// Between `enter` and `leave`; `block` is null or lives.
-unsafe fn released(state: *mut ThreadState, site: &Site, kind: u8, func: u8, block: u64) {
-    if block == 0 || !process::wants_releases() {
-        return;
-    }
+unsafe fn released(state: *mut ThreadState, site: &Site, kind: u8, func: u8, block: u64) -> bool {
     // SAFETY: as the caller promises; state.H1.
     unsafe {
+        if samples::are_on(state) {
+            return block != 0 && samples::released(state, func, block);
+        }
+        if block == 0 || !process::wants_releases() {
+            return false;
+        }
         high_water::loses(state, usable_size(site, block), kind == tag::FREE);
         set_busy(state, RECORDING);
         emit::short(state, kind, func, block);
         set_busy(state, INSIDE);
     }
+    true
 }

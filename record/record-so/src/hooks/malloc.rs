@@ -11,7 +11,7 @@ use crate::stacks::{self, Caller};
 use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
 use crate::thread;
 use crate::usable::usable_size;
-use crate::{high_water, marks, process, real};
+use crate::{high_water, marks, process, real, samples};
 
 /// Function codes, as `trace::AllocFn`.
 pub mod func {
@@ -51,6 +51,13 @@ pub unsafe fn acquired(
     }
     // SAFETY: state.H1; the block was acquired just now.
     unsafe {
+        if samples::passes(state, size) {
+            return thread::leave(state);
+        }
+        if samples::are_on(state) {
+            samples::acquired(state, func, block, size, caller);
+            return thread::leave(state);
+        }
         // The second half of a realloc is recorded if the first was.
         if kind == tag::ALLOC && !process::wants_acquisitions() {
             emit::unseen(state);
@@ -123,12 +130,15 @@ exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_rec
 /// `state` is what `enter` returned, not null.
 #[inline(always)]
 pub unsafe fn released(state: *mut ThreadState, kind: u8, func: u8, block: *mut c_void) {
+    let what = samples::release(block as u64);
     // SAFETY: state.H1.
     unsafe {
-        if !process::wants_releases() {
+        if what == samples::Release::Other || !process::wants_releases() {
             return;
         }
-        high_water::loses(state, usable_size(block), kind == tag::FREE);
+        if what == samples::Release::Full {
+            high_water::loses(state, usable_size(block), kind == tag::FREE);
+        }
         set_busy(state, RECORDING);
         emit::short(state, kind, func, block as u64);
         set_busy(state, INSIDE);
@@ -249,6 +259,9 @@ unsafe extern "C" fn realloc_recorded(
             acquired(state, tag::ALLOC, func::REALLOC, block, size, caller);
             return block;
         }
+        if samples::are_on(state) {
+            return realloc_sampled(state, old, size, caller);
+        }
         if !process::wants_acquisitions() {
             return realloc_while_stopped(state, old, size, caller);
         }
@@ -275,6 +288,35 @@ unsafe extern "C" fn realloc_recorded(
         block
     }
 }
+
+/// Records what `realloc` does to samples: a release and an acquisition with a draw of its own (samples.V3).
+///
+/// # Safety
+/// As for `realloc`; `state` is what `enter` returned, sampled; `old` is a live block.
+#[inline(never)]
+unsafe fn realloc_sampled(
+    state: *mut ThreadState,
+    old: *mut c_void,
+    size: usize,
+    caller: Caller,
+) -> *mut c_void {
+    // SAFETY: the program's own call; state.H1.
+    unsafe {
+        let was = samples::released(state, free_func::REALLOC, old as u64);
+        let block = call!(realloc as Realloc)(old, size);
+        // Without a size, glibc and most others release the block and return null: no failure.
+        if block.is_null() && size != 0 {
+            if was {
+                samples::lives_on(state, func::REALLOC, old as u64, usable_size(old), caller);
+            }
+        } else if !samples::passes(state, size) {
+            samples::acquired(state, func::REALLOC, block, size, caller);
+        }
+        thread::leave(state);
+        block
+    }
+}
+
 /// Records `realloc` while recording is stopped: it releases a block that may be known, and acquires one unseen.
 ///
 /// # Safety
