@@ -20,6 +20,11 @@ const MADV_POPULATE_WRITE: u64 = 23;
 
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
+/// Makes [`populate`] do nothing from now on: a thread of the process ends at any such call.
+pub(crate) fn forgo() {
+    UNKNOWN.store(true, Ordering::Relaxed); // ORDER: the thread that may not call sets it
+}
+
 /// Makes whole pages present and writable, as if each had been written to. Their content stays. Cost: a system call,
 /// and two thirds of a fault for each page.
 pub fn populate(addr: usize, pages: usize) {

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use skinflint_base::{page, sys};
 
-use crate::{HUGE, PAGE};
+use crate::{HUGE, PAGE, populate};
 
 /// The number of `process_madvise`, and the name by which a process means itself there (Linux 6.14).
 const SYS_PROCESS_MADVISE: i64 = 440;
@@ -41,8 +41,10 @@ pub fn one_by_one(is: bool) -> bool {
 /// Set once the process may not call the kernel for this.
 static KEEP_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Has nothing given back from now on, only zeroed (G1): a thread of the process ends at any such call.
+/// Has nothing given back from now on, only zeroed (G1), and nothing made present ahead: a thread of the process ends at
+/// any such call.
 pub fn keep_all() {
+    populate::forgo();
     KEEP_ALL.store(true, Ordering::Relaxed); // ORDER: the thread that may not call sets it
 }
 

@@ -108,6 +108,13 @@ fn holders(text: &mut String, of: &Sampled, names: &Report) {
         .iter()
         .filter(|stack| stack.live.bytes > 0)
         .collect();
+    if held.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nNo live block is a sample: what stacks hold is not known."
+        );
+        return;
+    }
     let _ = writeln!(text, "\nStacks that hold most");
     for stack in held.iter().take(SHOWN) {
         let certain = if stack.holds {
@@ -155,6 +162,9 @@ fn growing(text: &mut String, of: &Sampled, names: &Report) {
 }
 
 fn acquirers(text: &mut String, of: &Sampled, names: &Report) {
+    if of.acquired.bytes == 0 {
+        return;
+    }
     let _ = writeln!(
         text,
         "\nAcquired up to then: {}; most of it by",
@@ -239,5 +249,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("No stack has certainly grown"), "{text}");
+        // Headings without a line below them would say nothing.
+        assert!(text.contains("No live block is a sample"), "{text}");
+        assert!(!text.contains("most of it by"), "{text}");
     }
 }
