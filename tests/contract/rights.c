@@ -4,8 +4,8 @@
  *   rights drop      root becomes another user, by the C library, in each way, and back, each with work for a purger
  *   rights raw       the same by system calls that pass the C library by
  *   rights alone     calls that the kernel refuses to a process of several threads, or of shared folders
- *   rights filter    a filter that ends the process at clone, process_madvise, membarrier and capget; memory that is
- *                    free goes back all the same, while the program allocates; before it a filter that does no harm
+ *   rights filter    a filter that ends the process at clone, process_madvise, membarrier, capget and mincore; memory that
+ *                    is free goes back all the same, while the program allocates; before it a filter that does no harm
  *   rights vfork     the child of a vfork gives its rights up; its parent keeps them
  *   rights thread    one thread gives its rights up, and frees memory: that goes back while all rest
  *   rights strict    the kernel's strict mode, in which a process may read, write and end, and not look at the clock
@@ -200,10 +200,26 @@ static void punish(void)
         ENDS_AT(SYS_process_madvise),
         ENDS_AT(SYS_membarrier),
         ENDS_AT(SYS_capget),
+        ENDS_AT(SYS_mincore),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
+}
+
+/* Blocks that must move to grow, so long that moving their pages may be cheaper than a copy. */
+static void grown(void)
+{
+    enum { LONG = 1 << 20 };
+    for (int round = 0; round < 4; round++) {
+        char *block = must_malloc(LONG), *behind = must_malloc(LONG);
+        memset(block, 'x', LONG);
+        block = realloc(block, 4 * LONG);
+        CHECK(block != NULL && block[0] == 'x' && block[LONG - 1] == 'x');
+        memset(block, 'y', 4 * LONG);
+        free(block);
+        free(behind);
+    }
 }
 
 static void filter(void)
@@ -222,6 +238,7 @@ static void filter(void)
     punish();
     CHECK(all_alike());
     work();
+    grown();
     CHECK(malloc_trim(0) >= 0);
     work();
     /* It allocates on, a little at a time: what is free goes back meanwhile. */
@@ -344,6 +361,7 @@ static void begun(void)
         for (int i = 0; i < 40; i++)
             free(large[i]);
     }
+    grown();
     CHECK(malloc_trim(0) >= 0);
     say("before: ok\n");
 }

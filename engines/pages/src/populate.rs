@@ -6,7 +6,7 @@
 //! ```
 //!
 //! W1  It is only an optimisation: whatever the kernel answers, the pages are as they were, or resident.
-//! W2  A kernel that does not know the call (before 5.14) is asked once.
+//! W2  A kernel that does not know the call (before 5.14) is asked once; where it may not be called, never ([`forgo`]).
 //!
 //! Not here: the choice of pages (`alloc`).
 
@@ -18,18 +18,19 @@ use crate::PAGE;
 
 const MADV_POPULATE_WRITE: u64 = 23;
 
-static UNKNOWN: AtomicBool = AtomicBool::new(false);
+/// Set once no call is to be made (W2).
+static IN_VAIN: AtomicBool = AtomicBool::new(false);
 
 /// Makes [`populate`] do nothing from now on: a thread of the process ends at any such call.
 pub(crate) fn forgo() {
-    UNKNOWN.store(true, Ordering::Relaxed); // ORDER: the thread that may not call sets it
+    IN_VAIN.store(true, Ordering::Relaxed); // ORDER: the thread that may not call sets it
 }
 
 /// Makes whole pages present and writable, as if each had been written to. Their content stays. Cost: a system call,
 /// and two thirds of a fault for each page.
 pub fn populate(addr: usize, pages: usize) {
     // ORDER: a hint that any thread may learn late; it has no partner.
-    if UNKNOWN.load(Ordering::Relaxed) {
+    if IN_VAIN.load(Ordering::Relaxed) {
         return;
     }
     let bytes = (pages * PAGE) as u64;
@@ -41,6 +42,6 @@ pub fn populate(addr: usize, pages: usize) {
         )
     };
     if result == -i64::from(libc::EINVAL) {
-        UNKNOWN.store(true, Ordering::Relaxed); // ORDER: as above
+        IN_VAIN.store(true, Ordering::Relaxed); // ORDER: as above
     }
 }

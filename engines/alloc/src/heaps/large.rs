@@ -322,7 +322,8 @@ pub unsafe fn move_to(large: *mut Large, n: usize) -> *mut u8 {
             (*moved).displaced = 1;
         }
         DISPLACED.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
-        if !leaves_mapped(start) {
+        // Where a filter may punish the question (mincore) the kernel is believed.
+        if (slow::paths().may_ask)() && !leaves_mapped(start) {
             let whole = with_pool(who(), |pool| pool.region.map_anew(start, bytes));
             if whole != Some(true) {
                 // The old range may be no memory: it stays in use, without a user.

@@ -43,6 +43,8 @@ pub struct Paths {
     pub before_growing: unsafe fn(&Heap),
     /// Gives the pages of a large block back if the program touched a part only; returns how many it did not.
     pub settle_sparse: unsafe fn(usize, u32) -> u32,
+    /// Reports whether the kernel may be called for what no C library calls it for.
+    pub may_ask: fn() -> bool,
     /// Counts pages that were not resident and have been handed out, so many so far. The pool's lock is held.
     pub handed_out: fn(u64),
     /// Does the purger's work if it is owed, and looks at the peak and at the limit of memory; no lock is held.

@@ -28,6 +28,7 @@ static PATHS: Paths = Paths {
     start_purger: purger::start,
     before_growing: holes::before_growing,
     settle_sparse: sparse::settle,
+    may_ask: purger::may_be,
     handed_out: reserve::handed_out,
     near_limit,
     out_of_memory: reserve::out_of_memory,
