@@ -22,4 +22,4 @@ mod tails;
 
 pub use closing::{Bounds, Closed, MappedBy, SEEN, Untouched, close};
 pub(crate) use parts::largest_parts;
-pub(crate) use rows::{has_names, mapped_past};
+pub(crate) use rows::{HEAP_ROWS, has_names, mapped_past};

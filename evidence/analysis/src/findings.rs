@@ -28,7 +28,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_trace::Exit;
 
 use crate::block::INHERITED;
-use crate::books::{Closed, Untouched};
+use crate::books::{Closed, HEAP_ROWS, Untouched};
 use crate::facts::Facts;
 use crate::giveback::GiveBack;
 use crate::grows::{self, Births};
@@ -238,18 +238,11 @@ fn retained(instant: &Instant, facts: &Facts, giveback: GiveBack, around: Around
     let pinned = instant.fragments.as_ref().map_or(0, |all| all.pinned_bytes);
     let pinned = pinned.min(free - giveback.whole_bytes - giveback.tops_bytes);
     let allocator = facts.process.allocator.as_str();
-    let heap: u64 = [
-        "live",
-        "slop",
-        "allocator-free",
-        "arena-free",
-        "allocator-metadata",
-        "heap-unseen",
-    ]
-    .iter()
-    .filter_map(|id| row(id))
-    .map(|row| row.bytes)
-    .sum();
+    let heap: u64 = HEAP_ROWS
+        .iter()
+        .filter_map(|id| row(id))
+        .map(|row| row.bytes)
+        .sum();
     let mut what = format!(
         "At {} ({:.3} s) the allocator ({}) holds {} of resident memory that is in no live block, {:.0} % of \
          the {} resident in heap mappings: {} on pages without a live byte, {} on pages that also \

@@ -53,8 +53,33 @@ fn is_readable(at: u64) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+
+    /// Words at addresses; what is not there cannot be loaded.
+    #[derive(Clone, Default)]
+    pub(crate) struct Words(HashMap<u64, u64>);
+
+    impl Words {
+        pub(crate) fn set(&mut self, at: u64, word: u64) {
+            self.0.insert(at, word);
+        }
+
+        /// Sets words that lie side by side.
+        pub(crate) fn put(&mut self, at: u64, words: &[u64]) {
+            for (at, word) in (at..).step_by(8).zip(words) {
+                self.set(at, *word);
+            }
+        }
+    }
+
+    impl Memory for Words {
+        fn word(&self, at: u64) -> Option<u64> {
+            self.0.get(&at).copied()
+        }
+    }
 
     #[test]
     fn what_is_not_there_is_no_fault() {

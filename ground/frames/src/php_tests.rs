@@ -1,25 +1,8 @@
 //! Chains of PHP that are made by hand, and chains that contradict its layout.
 
-use core::ffi::c_void;
-use std::collections::HashMap;
-
 use super::*;
-
-/// Words at addresses; what is not there cannot be loaded.
-#[derive(Clone, Default)]
-struct Words(HashMap<u64, u64>);
-
-impl Memory for Words {
-    fn word(&self, at: u64) -> Option<u64> {
-        self.0.get(&at).copied()
-    }
-}
-
-impl Words {
-    fn put(&mut self, at: u64, word: u64) {
-        self.0.insert(at, word);
-    }
-}
+use crate::memory::tests::Words;
+use core::ffi::c_void;
 
 const RUN: Extent = Extent {
     start: 0x5000,
@@ -70,35 +53,35 @@ fn frame_at(index: u64) -> u64 {
 /// A script calls a function, which calls one that is C's, which calls a method; outermost first, at lines 11, 12 and 13.
 fn made() -> Words {
     let mut words = Words::default();
-    words.put(GLOBALS.start + at::FRAME, frame_at(3));
+    words.set(GLOBALS.start + at::FRAME, frame_at(3));
     let functions = [0x3_0000, 0x3_1000, 0x3_2000, 0x3_3000];
     let frames = [(4, 1, true), (2, 2, false), (1, 0, false), (2, 3, true)];
     for (index, (kind, place, is_first)) in frames.into_iter().enumerate() {
         let (function, frame) = (functions[index], frame_at(index as u64));
-        words.put(function + at::KIND, kind);
+        words.set(function + at::KIND, kind);
         let name = if index == 0 { 0 } else { 0x7700 };
-        words.put(function + at::NAME, name);
-        words.put(function + at::CLASS, 0);
-        words.put(function + at::OPCODES, function + 0x200);
-        words.put(function + at::COUNT, 4);
-        words.put(function + at::FILE, 0x7700);
-        words.put(function + at::FIRST_LINE, 10);
+        words.set(function + at::NAME, name);
+        words.set(function + at::CLASS, 0);
+        words.set(function + at::OPCODES, function + 0x200);
+        words.set(function + at::COUNT, 4);
+        words.set(function + at::FILE, 0x7700);
+        words.set(function + at::FIRST_LINE, 10);
         for op in 0..4 {
-            words.put(function + 0x200 + op * at::OP_BYTES + at::LINE, 10 + op);
+            words.set(function + 0x200 + op * at::OP_BYTES + at::LINE, 10 + op);
         }
-        words.put(frame + at::OPLINE, function + 0x200 + place * at::OP_BYTES);
-        words.put(frame + at::FUNCTION, function);
-        words.put(
+        words.set(frame + at::OPLINE, function + 0x200 + place * at::OP_BYTES);
+        words.set(frame + at::FUNCTION, function);
+        words.set(
             frame + at::FLAGS,
             if is_first { FIRST_OF_A_CALL } else { 0 },
         );
-        words.put(
+        words.set(
             frame + at::CALLER,
             if index == 0 { 0 } else { frame - 0x100 },
         );
     }
-    words.put(0x7700 + at::LENGTH, 4);
-    words.put(0x7700 + at::CHARACTERS, 1);
+    words.set(0x7700 + at::LENGTH, 4);
+    words.set(0x7700 + at::CHARACTERS, 1);
     words
 }
 
@@ -133,11 +116,11 @@ fn calls_and_marks_that_are_not_as_many_are_not_read() {
     }
     // Another thread.
     let mut words = made();
-    words.put(GLOBALS.start + at::FRAME, 0x10);
+    words.set(GLOBALS.start + at::FRAME, 0x10);
     assert_eq!(walked(&words, &Frames(vec![0x4000, 0x7000])).0, Ok(Some(0)));
     // A circle.
     let mut words = made();
-    words.put(frame_at(0) + at::CALLER, frame_at(3));
+    words.set(frame_at(0) + at::CALLER, frame_at(3));
     assert_eq!(walked(&words, &natives()).0, Ok(None));
 }
 
@@ -145,7 +128,7 @@ fn calls_and_marks_that_are_not_as_many_are_not_read() {
 fn what_contradicts_the_layout_is_refused() {
     let broken = |at: u64, word: u64| {
         let mut words = made();
-        words.put(at, word);
+        words.set(at, word);
         walked(&words, &natives()).0
     };
     assert_eq!(broken(frame_at(1) + at::CALLER, 0x10), Err(Refusal::Frame));
@@ -160,7 +143,7 @@ fn an_instruction_that_is_not_the_functions_is_before_its_first() {
         0x3_1000 + 0x200 + 4 * at::OP_BYTES,
     ] {
         let mut words = made();
-        words.put(frame_at(1), opline);
+        words.set(frame_at(1), opline);
         let seen = walked(&words, &natives()).1;
         assert_eq!(seen.get(1), Some(&(frame_at(1), 0x8f08, 10)), "{opline:#x}");
     }

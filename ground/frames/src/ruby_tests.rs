@@ -1,27 +1,8 @@
 //! Chains of Ruby that are made by hand, and chains that contradict its layout.
 
-use std::collections::HashMap;
-
 use super::*;
+use crate::memory::tests::Words;
 use skinflint_base::random::Random;
-
-/// Words at addresses; what is not there cannot be loaded.
-#[derive(Clone, Default)]
-struct Words(HashMap<u64, u64>);
-
-impl Memory for Words {
-    fn word(&self, at: u64) -> Option<u64> {
-        self.0.get(&at).copied()
-    }
-}
-
-impl Words {
-    fn put(&mut self, at: u64, words: &[u64]) {
-        for (index, word) in words.iter().enumerate() {
-            self.0.insert(at + index as u64 * 8, *word);
-        }
-    }
-}
 
 const RUN: Extent = Extent {
     start: 0x5000,

@@ -15,6 +15,16 @@ use skinflint_trace::{Mapping, MappingKind};
 use super::parts::largest_parts;
 use crate::model::{BookPart, BookRow, Books};
 
+/// Rows of the heap's mappings: blocks, and what the allocator has beside them.
+pub(crate) const HEAP_ROWS: [&str; 6] = [
+    "live",
+    "slop",
+    "allocator-free",
+    "arena-free",
+    "allocator-metadata",
+    "heap-unseen",
+];
+
 /// Returns the name of a mapping.
 pub(super) fn mapping_name(mapping: &Mapping) -> &str {
     match mapping.name.as_str() {

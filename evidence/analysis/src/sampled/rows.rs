@@ -9,22 +9,13 @@
 
 use super::figure::{Law, Sum};
 use super::model::Row;
-use crate::books::Closed;
+use crate::books::{Closed, HEAP_ROWS};
 use crate::pass::CellKey;
-
-/// Rows that are of the heap, whose sum alone is exact.
-const HEAP: [&str; 6] = [
-    "live",
-    "slop",
-    "allocator-free",
-    "arena-free",
-    "allocator-metadata",
-    "heap-unseen",
-];
 
 /// Returns the rows.
 pub(super) fn of(closed: &Closed, keys: &[CellKey], law: Law) -> Vec<Row> {
-    let is_heap = |id: &str| HEAP.contains(&id);
+    // Of these the sum alone is exact.
+    let is_heap = |id: &str| HEAP_ROWS.contains(&id);
     let rows = closed.books.rows.iter();
     let heap: u64 = rows
         .clone()

@@ -83,6 +83,13 @@ fn record(bench: &Bench, python: &Path, malloc: bool) -> Vec<(String, u64, u64)>
     if malloc {
         command.env("PYTHONMALLOC", "malloc");
     }
+    let ways = printed(command);
+    assert!(ways.len() >= 20, "{ways:?}");
+    ways
+}
+
+/// Runs a command that is to succeed. Returns what its script printed: way, size, count.
+fn printed(command: Command) -> Vec<(String, u64, u64)> {
     let done = run(command);
     assert_eq!(done.status.code(), Some(0), "{done:#?}");
     let parsed = |line: &str| {
@@ -94,9 +101,7 @@ fn record(bench: &Bench, python: &Path, malloc: bool) -> Vec<(String, u64, u64)>
             words.next()?.parse().ok()?,
         ))
     };
-    let ways: Vec<_> = done.stdout.lines().filter_map(parsed).collect();
-    assert!(ways.len() >= 20, "{}", done.stdout);
-    ways
+    done.stdout.lines().filter_map(parsed).collect()
 }
 
 /// Returns the frames of Python on a stack, innermost first.

@@ -11,7 +11,7 @@ use skinflint_test_support::need;
 use skinflint_trace::{EventKind, Trace, code_of};
 
 use crate::tool::{Bench, root, run};
-use crate::{said, user_frames};
+use crate::{printed, said, user_frames};
 
 /// A way, the size that it asks for, and how many times.
 type Way = (String, u64, u64);
@@ -32,19 +32,8 @@ fn line_of(script: &Path, way: &str) -> Option<u32> {
 fn record(bench: &Bench, program: &str, script: &Path) -> Vec<Way> {
     let mut command = bench.recording(&[], [program.as_ref(), script.as_os_str()]);
     command.env("USE_ZEND_ALLOC", "0");
-    let done = run(command);
-    assert_eq!(done.status.code(), Some(0), "{done:#?}");
-    let parsed = |line: &str| {
-        let mut words = line.split(' ');
-        let way = words.next()?.to_owned();
-        Some((
-            way,
-            words.next()?.parse().ok()?,
-            words.next()?.parse().ok()?,
-        ))
-    };
-    let ways: Vec<Way> = done.stdout.lines().filter_map(parsed).collect();
-    assert!(ways.len() >= 15, "{}", done.stdout);
+    let ways = printed(command);
+    assert!(ways.len() >= 15, "{ways:?}");
     ways
 }
 
