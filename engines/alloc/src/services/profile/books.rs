@@ -114,7 +114,7 @@ pub struct Books {
     pub words: usize,
     rows: usize,
     used: usize,
-    random: u64,
+    pub(super) random: u64,
     samples: *mut Sample,
     index: *mut u32,
     arena: *mut u64,
