@@ -32,6 +32,7 @@ use crate::{endpoint, plugins};
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Notes the process: at the start, and in the child of a fork.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub fn begin() {
     PROCESS.store(sys::getpid(), Ordering::Relaxed); // ORDER: one thread
 }

@@ -412,6 +412,7 @@ impl Default for Region {
 }
 
 /// Grows a piece of metadata by its usual step, or by just what is needed.
+#[unsafe(link_section = ".text.skinflint_first")]
 fn grow_piece(
     end: usize,
     need: usize,

@@ -70,6 +70,7 @@ fn map_with(fd: i32, bytes: usize, prot: i32) -> *mut u8 {
 ///
 /// # Safety
 /// The range must be the caller's own, and the advice must not discard what another thread still reads.
+#[unsafe(link_section = ".text.skinflint_first")]
 pub unsafe fn advise(addr: *mut u8, bytes: usize, advice: i32) -> bool {
     let is_given_up = matches!(
         advice,

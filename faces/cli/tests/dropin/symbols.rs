@@ -15,7 +15,7 @@ use std::process::Command;
 use skinflint_test_support::artifact;
 
 use crate::library::library;
-use crate::tool::run;
+use crate::tool::{Bench, run};
 
 /// The exported names (Y1), sorted.
 const EXPORTED: &[&str] = &[
@@ -345,4 +345,55 @@ fn what_every_program_runs_comes_first() {
             assert!(at - begin < AROUND, "{name} at {at:#x}");
         }
     }
+}
+
+/// A program that allocates once: it counts the pages of the library's code that are mapped, within the first 64 KiB and behind.
+const ALLOCATES_ONCE: &[u8] = br#"
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char maps[1 << 16];
+static uint64_t entries[1024];
+int main(void)
+{
+    void *volatile one = malloc(100);
+    free(one);
+    int file = open("/proc/self/maps", O_RDONLY), pages = open("/proc/self/pagemap", O_RDONLY);
+    for (size_t got = 0; (one = (void *)read(file, maps + got, sizeof maps - 1 - got)); got += (size_t)one) {}
+    for (char *line = strtok(maps, "\n"); line; line = strtok(NULL, "\n")) {
+        unsigned long begin, end;
+        char mode[5];
+        if (!strstr(line, "libskinflint") || sscanf(line, "%lx-%lx %4s", &begin, &end, mode) != 3 || mode[2] != 'x') continue;
+        size_t n = (end - begin) / 4096, first = 0, behind = 0;
+        if (n > 1024 || pread(pages, entries, 8 * n, (off_t)(begin / 4096 * 8)) != (ssize_t)(8 * n)) return 1;
+        for (size_t i = 0; i < n; i++) *(i < 16 ? &first : &behind) += entries[i] >> 63;
+        printf("%zu of %zu pages, %zu behind\n", first, n, behind);
+    }
+    return 0;
+}
+"#;
+
+/// The same by what a program sees: nothing that it runs up to its first block lies behind these 64 KiB.
+#[test]
+fn a_first_block_maps_the_first_pages_alone() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("once.c"), ALLOCATES_ONCE).expect("writes");
+    let mut compiler = bench.command("gcc");
+    compiler.args(["-O1", "-o", "once", "once.c"]);
+    assert_eq!(run(compiler).status.code(), Some(0), "apt-get install gcc");
+    let mut once = bench.command("./once");
+    once.env("LD_PRELOAD", library());
+    // What reads our options' values lies behind: a program that has none does not run it.
+    once.env_remove("SKINFLINT_RECORDER");
+    let done = run(once);
+    assert_eq!((done.status.code(), &*done.stderr), (Some(0), ""));
+    let words: Vec<&str> = done.stdout.split_whitespace().collect();
+    let [first, "of", all, "pages,", "0", "behind"] = words[..] else {
+        panic!("{}", done.stdout);
+    };
+    let number = |text: &str| text.parse::<u32>().expect("a number");
+    assert!(number(first) > 0 && number(all) > 16, "{}", done.stdout);
 }
