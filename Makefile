@@ -74,7 +74,7 @@ test-deps: deps
 	@sh bench/need.sh make:make objcopy:binutils dwz:dwz libjemalloc.so.2:libjemalloc2 \
 	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 \
 	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
-	  gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb curl:curl \
+	  gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb openssl:openssl \
 	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
 	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite \
 	  pnmtopng:netpbm gifsicle:gifsicle /usr/include/sqlite3.h:libsqlite3-dev \

@@ -9,13 +9,12 @@
 //!     cannot be reached or is in trouble is named and not asked again by this call, and nothing about it is
 //!     remembered. The cache is the user's ($XDG_CACHE_HOME/skinflint/debuginfo), laid out as a debuginfod client's.
 //! F3  A fetched file is used only if it holds the build id that was recorded (locate.rs, locate.L1).
-//! F4  `http://` is asked by ureq. `https://` is asked by curl, unless the feature `tls` is on: rustls weighs more than
-//!     the program has room for, and a machine that asks a server on the network has curl.
+//! F4  `https://` is asked by rustls, which trusts whom the machine trusts (its store of certificates, or SSL_CERT_FILE). A
+//!     build without the feature `tls` says that it cannot.
 //!
 //! Not here: reading what was fetched (module.rs).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use skinflint_trace::Module;
@@ -31,7 +30,7 @@ const MEMORY: Duration = Duration::from_secs(24 * 3600);
 /// told of a server that does not answer.
 ///
 /// # Errors
-/// If what was named is neither a folder nor an address, `env` has no variable, or https is to be asked and there is no curl.
+/// If what was named is neither a folder nor an address, `env` has no variable, or https is to be asked by a build that cannot.
 pub(crate) fn folders(
     named: &[String],
     modules: &[Module],
@@ -116,32 +115,34 @@ enum Answer {
 }
 
 /// Interprets a status of HTTP that is no success.
-fn refused(status: &str) -> Answer {
+fn refused(status: u16) -> Answer {
     match status {
         // Gone and not found are answers to the question.
-        "404" | "410" => Answer::HasNone,
+        404 | 410 => Answer::HasNone,
         status => Answer::No(format!("it answered {status}")),
     }
 }
 
 /// Asks for a file, which is written to `part` if there is one.
-fn ask(url: &str, part: &Path) -> Result<Answer, SourceError> {
-    if url.starts_with("https://") && cfg!(not(feature = "tls")) {
-        return ask_by_curl(url, part);
-    }
+fn ask(url: &str, part: &Path) -> Answer {
     match fetched(url, part) {
-        Ok(()) => Ok(Answer::File),
-        Err(ureq::Error::StatusCode(status)) => Ok(refused(&status.to_string())),
-        // It sends us on to https.
-        Err(ureq::Error::TlsRequired | ureq::Error::RequireHttpsOnly(_)) => ask_by_curl(url, part),
-        Err(error) => Ok(Answer::No(format!("not reached ({error})"))),
+        Ok(()) => Answer::File,
+        Err(ureq::Error::StatusCode(status)) => refused(status),
+        Err(error) => Answer::No(format!("not reached ({error})")),
     }
 }
 
 fn fetched(url: &str, part: &Path) -> Result<(), ureq::Error> {
-    let config = ureq::Agent::config_builder();
-    let config = config.timeout_global(Some(FETCH)).build();
-    let answer = ureq::Agent::new_with_config(config).get(url).call()?;
+    let config = ureq::Agent::config_builder().timeout_global(Some(FETCH));
+    #[cfg(feature = "tls")]
+    let config = config.tls_config(
+        ureq::tls::TlsConfig::builder()
+            .root_certs(ureq::tls::RootCerts::PlatformVerifier)
+            .build(),
+    );
+    let answer = ureq::Agent::new_with_config(config.build())
+        .get(url)
+        .call()?;
     let mut body = answer
         .into_body()
         .into_with_config()
@@ -150,47 +151,6 @@ fn fetched(url: &str, part: &Path) -> Result<(), ureq::Error> {
     let mut file = std::fs::File::create(part)?;
     std::io::copy(&mut body, &mut file)?;
     Ok(())
-}
-
-/// Interprets the exit status of curl and the status of HTTP.
-fn answer(curl: Option<i32>, http: &str) -> Answer {
-    match (curl, http) {
-        (Some(0), _) => Answer::File,
-        // 22: the server answered, and not with the file.
-        (Some(22), http) => refused(http),
-        (Some(code), _) => Answer::No(format!("not reached (curl {code})")),
-        (None, _) => Answer::No("curl was ended".into()),
-    }
-}
-
-fn ask_by_curl(url: &str, part: &Path) -> Result<Answer, SourceError> {
-    let output = Command::new("curl")
-        .args([
-            "--silent",
-            "--fail",
-            "--location",
-            "--proto",
-            "=http,https",
-            "--write-out",
-            "%{http_code}",
-            "--max-time",
-        ])
-        .arg(FETCH.as_secs().to_string())
-        .arg("--output")
-        .arg(part)
-        .arg("--")
-        .arg(url)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .env_remove("LD_PRELOAD")
-        .output()
-        .map_err(SourceError::of(
-            "--debuginfod: curl cannot be started, which asks servers by https (apt-get install curl)",
-        ))?;
-    Ok(answer(
-        output.status.code(),
-        &String::from_utf8_lossy(&output.stdout),
-    ))
 }
 
 /// Fetches the debug file of a module, if it is missing and a server has it.
@@ -223,7 +183,7 @@ fn fetch(
             continue;
         }
         let url = format!("{}/buildid/{}/debuginfo", server.url, module.build_id);
-        match ask(&url, &part)? {
+        match ask(&url, &part) {
             Answer::File => {
                 return std::fs::rename(&part, &file).map_err(SourceError::of(format!(
                     "{}: cannot be written",
@@ -254,18 +214,9 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_the_question_is_remembered() {
-        assert_eq!(answer(Some(0), "200"), Answer::File);
-        assert_eq!(answer(Some(22), "404"), Answer::HasNone);
-        assert_eq!(answer(Some(22), "410"), Answer::HasNone);
-        assert_eq!(
-            answer(Some(22), "503"),
-            Answer::No("it answered 503".into())
-        );
-        assert_eq!(
-            answer(Some(7), "000"),
-            Answer::No("not reached (curl 7)".into())
-        );
-        assert_eq!(answer(None, ""), Answer::No("curl was ended".into()));
+        assert_eq!(refused(404), Answer::HasNone);
+        assert_eq!(refused(410), Answer::HasNone);
+        assert_eq!(refused(503), Answer::No("it answered 503".into()));
     }
 
     /// Answers one request with this, and returns what was asked.
@@ -283,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn http_is_asked_without_another_program() {
+    fn an_answer_of_http_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let part = folder.path().join("part");
         let (url, asked) =
             served(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n\x7fELF!");
         assert_eq!(
-            ask(&format!("{url}/buildid/ab/debuginfo"), &part).expect("no curl"),
+            ask(&format!("{url}/buildid/ab/debuginfo"), &part),
             Answer::File
         );
         assert_eq!(std::fs::read(&part).expect("fetched"), b"\x7fELF!");
@@ -310,13 +261,13 @@ mod tests {
             ),
         ] {
             let (url, asked) = served(answer);
-            assert_eq!(ask(&url, &part).expect("no curl"), expected);
+            assert_eq!(ask(&url, &part), expected);
             asked.join().expect("it answers");
         }
         // A file that is cut short is no file.
         let (url, asked) =
             served(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\nConnection: close\r\n\r\nELF");
-        assert!(matches!(ask(&url, &part).expect("no curl"), Answer::No(_)));
+        assert!(matches!(ask(&url, &part), Answer::No(_)));
         asked.join().expect("it answers");
     }
 

@@ -113,7 +113,7 @@ pub struct NameOptions {
     pub debug_dir: Vec<PathBuf>,
 
     /// Source of debug files by build id: a debuginfod client's folder, a server's URL, or env for
-    /// DEBUGINFOD_URLS; may be given several times. https is asked by curl; without this option none is
+    /// DEBUGINFOD_URLS; may be given several times. Without this option no server is asked
     #[arg(long, value_name = "FOLDER|URL|env")]
     pub debuginfod: Vec<String>,
 

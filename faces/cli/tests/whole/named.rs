@@ -1,7 +1,7 @@
 //! Names from elsewhere: a debuginfod server, its cache, and maps of code that a program made itself.
 //!
 //! ```text
-//!   predicted, stripped ─► python's http.server on loopback ─ buildid/ID/debuginfo ─► names
+//!   predicted, stripped ─► python's http.server on loopback ─ buildid/ID/debuginfo ─► names (and by TLS, a certificate of its own)
 //!   jit ─► "[jit] 0x…" ─► a perf map with that address ─► its name
 //! ```
 
@@ -21,7 +21,7 @@ fn succeed(bench: &Bench, program: &str, arguments: &[&str]) -> String {
     assert_eq!(
         done.status.code(),
         Some(0),
-        "apt-get install binutils: {done:#?}"
+        "apt-get install binutils openssl: {done:#?}"
     );
     done.stdout
 }
@@ -43,20 +43,35 @@ fn report(bench: &Bench, options: &[&str]) -> Report {
 
 /// Starts a server of the folder, on a port that was free a moment ago.
 fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
+    serve_by(|port| {
+        let options = ["-m", "http.server", "--bind", "127.0.0.1", "--directory"];
+        let mut command: Command = bench.command("/usr/bin/python3");
+        command.args(options).args([folder, port]);
+        command
+    })
+}
+
+/// The same by TLS, with the certificate and key of `both.pem`.
+fn serve_by_tls(bench: &Bench, folder: &str) -> (Running, u16) {
+    const SERVER: &str = "import functools, http.server as h, ssl, sys\n\
+        handler = functools.partial(h.SimpleHTTPRequestHandler, directory=sys.argv[1])\n\
+        server = h.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[2])), handler)\n\
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n\
+        tls.load_cert_chain('both.pem')\n\
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)\n\
+        server.serve_forever()\n";
+    serve_by(|port| {
+        let mut command: Command = bench.command("/usr/bin/python3");
+        command.args(["-c", SERVER, folder, port]);
+        command
+    })
+}
+
+fn serve_by(command: impl Fn(&str) -> Command) -> (Running, u16) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);
-    let mut command: Command = bench.command("/usr/bin/python3");
-    command.args([
-        "-m",
-        "http.server",
-        "--bind",
-        "127.0.0.1",
-        "--directory",
-        folder,
-    ]);
-    command.arg(port.to_string());
-    let server = Running::start(command);
+    let server = Running::start(command(&port.to_string()));
     let begun = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         // CLOCK: a bounded wait, and its bound ends it
@@ -66,11 +81,14 @@ fn serve(bench: &Bench, folder: &str) -> (Running, u16) {
     (server, port)
 }
 
-#[test]
-fn a_server_is_asked_once_and_only_if_it_is_named() {
-    let bench = Bench::new();
+fn is_named(report: &Report) -> bool {
+    functions(report).iter().any(|name| name == "grow_by_one")
+}
+
+/// Records a stripped program, whose debug file lies in `served` as a server has it.
+fn record_stripped(bench: &Bench) {
     executable::copied(&program("predicted"), &bench.path("app"), 0o755);
-    let notes = succeed(&bench, "readelf", &["-n", "app"]);
+    let notes = succeed(bench, "readelf", &["-n", "app"]);
     let id = notes
         .split("Build ID: ")
         .nth(1)
@@ -79,29 +97,66 @@ fn a_server_is_asked_once_and_only_if_it_is_named() {
     let folder = format!("served/buildid/{id}");
     std::fs::create_dir_all(bench.path(&folder)).expect("a folder");
     succeed(
-        &bench,
+        bench,
         "objcopy",
         &["--only-keep-debug", "app", &format!("{folder}/debuginfo")],
     );
-    succeed(&bench, "strip", &["app"]);
+    succeed(bench, "strip", &["app"]);
     let done = bench.record(["./app"]);
     assert!(done.status.code().is_some(), "{done:#?}");
+    assert!(!is_named(&report(bench, &[])), "stripped");
+}
 
-    let named = |report: &Report| functions(report).iter().any(|name| name == "grow_by_one");
-    assert!(!named(&report(&bench, &[])), "stripped");
+/// A server by TLS is asked if its certificate is one that the machine trusts, and named if it is not.
+#[test]
+fn a_server_by_tls_is_trusted_as_the_machine_says() {
+    let bench = Bench::new();
+    record_stripped(&bench);
+    let options = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+                   -addext basicConstraints=critical,CA:FALSE -addext extendedKeyUsage=serverAuth -keyout key.pem -out cert.pem";
+    let options: Vec<&str> = options.split_whitespace().collect();
+    succeed(&bench, "openssl", &options);
+    let read = |name| std::fs::read(bench.path(name)).expect("openssl wrote it");
+    let both = [read("key.pem"), read("cert.pem")].concat();
+    std::fs::write(bench.path("both.pem"), both).expect("written");
+    let (_server, port) = serve_by_tls(&bench, "served");
+    let url = format!("https://127.0.0.1:{port}/");
+    let ask = |trusted: Option<&str>| {
+        let mut command = bench.skinflint(["report", "--json", "main.sft", "--debuginfod", &url]);
+        command.env("XDG_CACHE_HOME", bench.path("cache"));
+        if let Some(file) = trusted {
+            command.env("SSL_CERT_FILE", bench.path(file));
+        }
+        let done = run(command);
+        assert_eq!(done.status.code(), Some(0), "{done:#?}");
+        (is_named(&Report::read(&done.stdout)), done.stderr)
+    };
+    let (named, said) = ask(None);
+    assert!(!named && said.contains("not reached"), "{said}");
+    let (named, said) = ask(Some("cert.pem"));
+    assert!(named, "{said}");
+}
+
+#[test]
+fn a_server_is_asked_once_and_only_if_it_is_named() {
+    let bench = Bench::new();
+    record_stripped(&bench);
     let (server, port) = serve(&bench, "served");
     let url = format!("http://127.0.0.1:{port}/");
-    assert!(named(&report(&bench, &["--debuginfod", &url])));
+    assert!(is_named(&report(&bench, &["--debuginfod", &url])));
     drop(server);
     // The file comes from the cache; what the server did not have is not asked for again.
-    assert!(named(&report(&bench, &["--debuginfod", &url])));
+    assert!(is_named(&report(&bench, &["--debuginfod", &url])));
     let cache = bench.path("cache/skinflint/debuginfo");
-    assert!(named(&report(
+    assert!(is_named(&report(
         &bench,
         &["--debuginfod", &cache.to_string_lossy()]
     )));
-    assert!(named(&report(&bench, &["--debuginfod", "served"])));
-    assert!(!named(&report(&bench, &[])), "not unless it is asked for");
+    assert!(is_named(&report(&bench, &["--debuginfod", "served"])));
+    assert!(
+        !is_named(&report(&bench, &[])),
+        "not unless it is asked for"
+    );
     for (wrong, why) in [
         ("nowhere", "neither a folder nor a URL"),
         ("env", "DEBUGINFOD_URLS is not set"),
