@@ -37,4 +37,24 @@ fn the_peak_is_near_what_was_touched() {
     // Two MiB at most are touched at once; the rest is slack and the kernel's rounding.
     let grown_kb = peak_kb() - before_kb;
     assert!(grown_kb < 4 << 10, "{grown_kb} KiB");
+
+    // A program tries how much it may have while it holds a buffer: the gigabytes that it never touched leave no room for the
+    // buffer's pages beside those of the next.
+    let before_kb = peak_kb();
+    // SAFETY: written within their sizes, freed once.
+    unsafe {
+        let held = malloc(64 * MIB);
+        held.write_bytes(1, 64 * MIB);
+        let between = malloc(4 * MIB);
+        let tried = malloc(8 << 30);
+        assert!(!tried.is_null());
+        free(tried);
+        free(held);
+        let next = malloc(160 * MIB);
+        next.write_bytes(2, 60 * MIB);
+        free(next);
+        free(between);
+    }
+    let grown_kb = peak_kb() - before_kb;
+    assert!((60 << 10..72 << 10).contains(&grown_kb), "{grown_kb} KiB");
 }

@@ -11,6 +11,7 @@
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
+use super::sparse::ASKED_MOST;
 use crate::heaps::pool::MOST;
 
 /// The slack that is left: a share of the peak, or 512 KiB.
@@ -35,7 +36,9 @@ pub fn pay(pages: u32) -> bool {
         LEFT.store(left, Ordering::Relaxed); // ORDER: as above
         return false;
     }
-    let price = pages.div_ceil(ASKED_FOR_ONE);
+    // Of a longer block no more pages are asked about. A program that tries how much it may have takes gigabytes, touches none and
+    // frees them: the peak that they left let lrzip keep 72 MiB of free pages beside its next buffers.
+    let price = pages.min(ASKED_MOST).div_ceil(ASKED_FOR_ONE);
     let pay = |credit: u32| credit.checked_sub(price);
     let (ok, err) = (Ordering::Relaxed, Ordering::Relaxed); // ORDER: as above
     CREDIT.fetch_update(ok, err, pay).is_ok()
