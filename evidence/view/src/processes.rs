@@ -120,10 +120,12 @@ fn largest_reading(report: &Processes, peak: &Peak) -> String {
         let mark = mark.map_or_else(String::new, |mark| {
             format!(" (the kernel's high-water mark: {})", bytes(mark))
         });
-        return format!("largest reading: {read}{mark} at {at}; live blocks then: {live}");
+        return format!(
+            "largest reading: {read}{mark} at {at}; live blocks then: {live}, resident or not"
+        );
     }
     format!(
-        "largest reading of all together: {read}{} at {at}, {}; live blocks in all: {live}",
+        "largest reading of all together: {read}{} at {at}, {}; live blocks in all: {live}, resident or not",
         alone(report, peak.pss_bytes),
         plural_of(peak.processes, "process", "processes"),
     )
@@ -370,7 +372,10 @@ fn page_head(out: &mut String, report: &Processes) {
     if let Some(peak) = &report.peak {
         facts.push(("Peak", bytes(peak.pss_bytes)));
         facts.push(("at", duration(peak.time_ns)));
-        facts.push(("Live blocks in all", bytes(peak.live_bytes)));
+        facts.push((
+            "Live blocks in all, resident or not",
+            bytes(peak.live_bytes),
+        ));
     }
     for (name, value) in facts {
         let _ = write!(out, "<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value));
@@ -688,7 +693,11 @@ mod tests {
             width: 60,
             ..options
         };
-        assert!(render(&one, &narrow).contains("live blocks then: 0 B\n"));
+        let shown = render(&one, &narrow);
+        assert!(
+            shown.contains("live blocks then: 0 B, resident or"),
+            "{shown}"
+        );
         let rest = text.lines().find(|line| line.starts_with("2 others"));
         let rest = rest.expect("a row for the others");
         // 512 + 512 of 3072; 10 + 10 events.
