@@ -54,7 +54,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -293,9 +293,13 @@ compare: deps build
 BROWSER = evidence/view/tests/browser
 browser-deps: deps
 	@sh bench/need.sh chromium:chromium node:nodejs npm:npm make:make
-	@test -d $(BROWSER)/node_modules/playwright-core || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
+	@test -d $(BROWSER)/node_modules/playwright-core -a -d $(BROWSER)/node_modules/typescript || npm ci --prefix $(BROWSER) --no-audit --no-fund --loglevel=error
 
-browser-test: browser-deps build
+# The page's scripts, type-checked as one program.
+types: browser-deps
+	sh $(BROWSER)/types.sh
+
+browser-test: types build
 	@mkdir -p target/browser
 	@for report in html empty hostile; do \
 	  $(CARGO) run --quiet --locked -p skinflint-view --example sample -- $$report > target/browser/$$report.html || exit 1; \

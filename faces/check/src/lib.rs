@@ -34,6 +34,7 @@ mod sarif;
 pub mod suite;
 mod text;
 mod trend;
+mod trend_page;
 
 pub use budget::{Budget, Kind};
 pub use culprits::Culprit;
@@ -45,3 +46,4 @@ pub use markdown::render as markdown;
 pub use sarif::render as sarif;
 pub use text::render as text;
 pub use trend::{Step, render as trend, steps};
+pub use trend_page::render as trend_page;

@@ -88,6 +88,96 @@ fn median(values: &[u64]) -> Option<u64> {
     sorted.get(sorted.len().checked_sub(1)? / 2).copied()
 }
 
+/// A figure of a program over its builds.
+pub(crate) struct Series<'a> {
+    /// The figure's name.
+    pub name: &'a str,
+    /// What it counts.
+    pub kind: Kind,
+    /// The builds that count (D3).
+    entries: Vec<&'a Entry>,
+    /// Its value in each of them.
+    pub values: Vec<u64>,
+    /// The half width of the widest interval.
+    spread: u64,
+}
+
+impl Series<'_> {
+    /// Returns the steps.
+    pub fn steps(&self) -> Vec<Step> {
+        steps(&self.values, self.spread)
+    }
+
+    /// Returns what a build is called.
+    pub fn label(&self, at: usize) -> &str {
+        &self.entries[at].label
+    }
+}
+
+/// Returns the programs of a history, each with its entries.
+pub(crate) fn programs(entries: &[Entry]) -> Vec<(&str, Vec<&Entry>)> {
+    let names: BTreeSet<&str> = entries.iter().map(|one| &one.program[..]).collect();
+    let of = |name| entries.iter().filter(|one| one.program == name).collect();
+    names.into_iter().map(|name| (name, of(name))).collect()
+}
+
+/// Returns how many checks there are, from which to which, and what is left out.
+pub(crate) fn summary(own: &[&Entry]) -> String {
+    let builds = skinflint_view::units::plural(own.len() as u64, "check");
+    let (first, last) = (&own[0].label, &own[own.len() - 1].label);
+    let mut text = format!("{builds}, {} to {}", named(first), named(last));
+    let failed = own.iter().filter(|one| one.failed).count();
+    let cut = own.iter().filter(|one| !one.failed && !one.complete);
+    for (why, count) in [("FAILED", failed), ("INCOMPLETE", cut.count())] {
+        if count > 0 {
+            let _ = write!(text, "\n  {count} {why}, left out");
+        }
+    }
+    text
+}
+
+/// Returns the figures of a program's entries, in the order of budgets.
+pub(crate) fn series<'a>(own: &[&'a Entry]) -> Vec<Series<'a>> {
+    let names: BTreeSet<&'a String> = own.iter().flat_map(|one| one.figures.keys()).collect();
+    let mut names: Vec<&String> = names.into_iter().collect();
+    names.sort_by_key(|name| (order(name), *name));
+    let all = names.into_iter().map(|name| one_series(own, name));
+    all.filter(|series| !series.values.is_empty()).collect()
+}
+
+fn one_series<'a>(own: &[&'a Entry], name: &'a str) -> Series<'a> {
+    let plain_kind = PLAIN.iter().find(|kind| kind.name() == name);
+    let mut series = Series {
+        name,
+        kind: plain_kind.cloned().unwrap_or(Kind::Stack(String::new())),
+        entries: Vec::new(),
+        values: Vec::new(),
+        spread: 0,
+    };
+    for entry in own.iter().filter(|one| one.complete && !one.failed) {
+        if let Some(range) = entry.figures.get(name) {
+            let spread = range.high.saturating_sub(range.low) / 2;
+            series.entries.push(entry);
+            series.values.push(range.low + spread);
+            series.spread = series.spread.max(spread);
+        }
+    }
+    series
+}
+
+/// Tells a step: by how much, at which build, from what to what.
+pub(crate) fn told(series: &Series<'_>, step: &Step) -> String {
+    let sign = if step.after < step.before { '-' } else { '+' };
+    let size = step.before.abs_diff(step.after);
+    format!(
+        "{sign}{} at {}: {} to {}",
+        skinflint_view::units::percent(size, step.before),
+        named(series.label(step.at)),
+        series.kind.shown(step.before),
+        series.kind.shown(step.after)
+    )
+}
+
 /// Draws a history: a line for each figure of each program, and its steps.
 pub fn render(entries: &[Entry], unread: usize, width: usize) -> String {
     let mut out = String::new();
@@ -95,38 +185,21 @@ pub fn render(entries: &[Entry], unread: usize, width: usize) -> String {
         let lines = skinflint_view::units::plural(unread as u64, "line");
         let _ = writeln!(out, "{lines} could not be read and are left out.");
     }
-    let programs: BTreeSet<&str> = entries.iter().map(|one| &one.program[..]).collect();
-    for program in programs {
-        let own: Vec<&Entry> = entries
-            .iter()
-            .filter(|one| one.program == program)
-            .collect();
-        let builds = skinflint_view::units::plural(own.len() as u64, "check");
-        let (first, last) = (&own[0].label, &own[own.len() - 1].label);
-        let _ = writeln!(
-            out,
-            "{}: {builds}, {} to {}",
-            plain(program),
-            named(first),
-            named(last)
-        );
-        let left_out = [
-            ("FAILED", own.iter().filter(|one| one.failed).count()),
-            (
-                "INCOMPLETE",
-                own.iter()
-                    .filter(|one| !one.failed && !one.complete)
-                    .count(),
-            ),
-        ];
-        for (why, count) in left_out.into_iter().filter(|(_, count)| *count > 0) {
-            let _ = writeln!(out, "  {count} {why}, left out");
-        }
-        let names: BTreeSet<&String> = own.iter().flat_map(|one| one.figures.keys()).collect();
-        let mut names: Vec<&String> = names.into_iter().collect();
-        names.sort_by_key(|name| (order(name), *name));
-        for name in names {
-            draw(&own, name, width, &mut out);
+    for (program, own) in programs(entries) {
+        let _ = writeln!(out, "{}: {}", plain(program), summary(&own));
+        for series in series(&own) {
+            let values = &series.values;
+            let _ = writeln!(
+                out,
+                "  {:<16} {}  {} … {}",
+                plain(series.name),
+                sparks(values, width.saturating_sub(48).max(10)),
+                series.kind.shown(values[0]),
+                series.kind.shown(values[values.len() - 1])
+            );
+            for step in series.steps() {
+                let _ = writeln!(out, "      {}", told(&series, &step));
+            }
         }
     }
     out
@@ -138,48 +211,8 @@ fn order(name: &str) -> usize {
     place.unwrap_or(PLAIN.len())
 }
 
-/// Draws a figure over the builds.
-fn draw(entries: &[&Entry], name: &str, width: usize, out: &mut String) {
-    let of: Vec<(&Entry, u64, u64)> = entries
-        .iter()
-        .filter(|one| one.complete && !one.failed)
-        .filter_map(|one| {
-            let range = one.figures.get(name)?;
-            let spread = range.high.saturating_sub(range.low) / 2;
-            Some((*one, range.low + spread, spread))
-        })
-        .collect();
-    if of.is_empty() {
-        return;
-    }
-    let series: Vec<u64> = of.iter().map(|(_, value, _)| *value).collect();
-    let spread = of.iter().map(|(_, _, spread)| *spread).max().unwrap_or(0);
-    let plain_kind = PLAIN.iter().find(|kind| kind.name() == name);
-    let kind = plain_kind.cloned().unwrap_or(Kind::Stack(String::new()));
-    let _ = writeln!(
-        out,
-        "  {:<16} {}  {} … {}",
-        plain(name),
-        sparks(&series, width.saturating_sub(48).max(10)),
-        kind.shown(series[0]),
-        kind.shown(series[series.len() - 1])
-    );
-    for step in steps(&series, spread) {
-        let label = &of[step.at].0.label;
-        let sign = if step.after < step.before { '-' } else { '+' };
-        let size = step.before.abs_diff(step.after);
-        let _ = writeln!(
-            out,
-            "      {sign}{} at {}: {} to {}",
-            skinflint_view::units::percent(size, step.before),
-            named(label),
-            kind.shown(step.before),
-            kind.shown(step.after)
-        );
-    }
-}
-
-fn named(label: &str) -> String {
+/// Returns what a build is called.
+pub(crate) fn named(label: &str) -> String {
     match label.is_empty() {
         true => "(no label)".into(),
         false => plain(label),

@@ -36,7 +36,7 @@ Examples:
   skinflint check --phase 'load *:growth=0' -- ./app
   skinflint check --marked-budgets -- ./gtests
   skinflint check --history memory.jsonl --label 1a2b3c app.sft
-  skinflint check --show-history memory.jsonl
+  skinflint check --show-history memory.jsonl --html memory.html
 
 A limit is a number (64MiB, 20k) or, with --baseline, a difference (+5%, -10%, +2MiB). docs/check.md
 has the figures' definitions and the form of a file of budgets.
@@ -106,6 +106,10 @@ pub struct CheckArgs {
     /// Draw a history and name its steps, and do nothing else
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "command", "history"])]
     pub show_history: Option<PathBuf>,
+
+    /// Draw the history as one self-contained page, too
+    #[arg(long, value_name = "FILE", requires = "show_history")]
+    pub html: Option<PathBuf>,
 
     #[command(flatten)]
     pub names: NameOptions,
@@ -210,7 +214,7 @@ impl Limits {
 /// Whatever keeps it from being done.
 pub fn check(args: &CheckArgs) -> Result<u8> {
     if let Some(path) = &args.show_history {
-        return show_history(path);
+        return show_history(path, args.html.as_deref());
     }
     let (mut budgets, baseline) = asked(args)?;
     let is_with_windows = args.marked_budgets || budgets.iter().any(is_of_marks);
@@ -556,7 +560,7 @@ fn written(args: &CheckArgs, checked: &Checked, run: &Run) -> Result<()> {
 }
 
 /// Draws a history.
-fn show_history(path: &Path) -> Result<u8> {
+fn show_history(path: &Path, html: Option<&Path>) -> Result<u8> {
     let text = std::fs::read_to_string(path).with_context(|| {
         format!(
             "--show-history {}: it cannot be read; name a file that --history wrote",
@@ -570,6 +574,10 @@ fn show_history(path: &Path) -> Result<u8> {
              wrote",
             path.display()
         );
+    }
+    if let Some(page) = html {
+        std::fs::write(page, skinflint_check::trend_page(&entries, unread))
+            .with_context(|| format!("--html {}", page.display()))?;
     }
     let columns = std::env::var("COLUMNS").ok();
     let columns = columns.and_then(|text| text.parse().ok());

@@ -8,6 +8,7 @@
 //!
 //! Not here: how stacks are matched (`export::diff`).
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args as ClapArgs, ValueEnum};
 use skinflint_analysis::AnalysisError;
 use skinflint_export::diff::{By, Diff};
+use skinflint_export::diff_html;
 use skinflint_export::diff_text::{Style, render};
 use skinflint_recording::More;
 
@@ -25,6 +27,7 @@ pub const HELP: &str = "\
 Examples:
   skinflint diff monday.sft friday.sft
   skinflint diff app.sft --from 'load begin' --to 'load end'
+  skinflint diff old.sft new.sft --html diff.html    # and a flame graph of what grew and shrank
   skinflint diff old.sft new.sft --from end --to end --by blocks --json
 
 Stacks are matched by the module and function of each frame, not by address: other builds and
@@ -64,6 +67,10 @@ pub struct DiffArgs {
     /// Print the difference as JSON (docs/export.md)
     #[arg(long)]
     pub json: bool,
+
+    /// Write one self-contained page, with a flame graph of what grew and shrank
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 
     #[command(flatten)]
     pub names: NameOptions,
@@ -126,20 +133,24 @@ pub fn diff(args: &DiffArgs) -> Result<u8> {
              (peak, end, after-free, most-kept, a mark)"
         );
     }
+    let style = Style {
+        rows: if args.rows == 0 {
+            usize::MAX
+        } else {
+            args.rows
+        },
+        frames: if args.full_stacks { 0 } else { 4 },
+        by,
+    };
+    if let Some(file) = &args.html {
+        fs::write(file, diff_html::render(&diff, &style))
+            .map_err(|error| anyhow!("{}: {error}", file.display()))?;
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         serde_json::to_writer_pretty(&mut out, &diff).map_err(io::Error::from)?;
         writeln!(out)?;
     } else {
-        let style = Style {
-            rows: if args.rows == 0 {
-                usize::MAX
-            } else {
-                args.rows
-            },
-            frames: if args.full_stacks { 0 } else { 4 },
-            by,
-        };
         out.write_all(render(&diff, &style).as_bytes())?;
     }
     out.flush()?;

@@ -105,11 +105,17 @@ pub struct ReportArgs {
 /// # Errors
 /// If there is no checkout, no such experiment, or a file cannot be read or written.
 pub fn lab(args: &LabArgs) -> Result<u8> {
-    let table = experiment::table()?;
+    let place = match &args.action {
+        LabAction::List(place) => place,
+        LabAction::Run(args) => &args.place,
+        LabAction::Report(args) => &args.place,
+    };
+    let checkout = Checkout::find(place.root.as_deref())?;
+    let table = experiment::table(&checkout.root)?;
     match &args.action {
-        LabAction::List(place) => list(&table, place),
-        LabAction::Run(args) => run(&table, args),
-        LabAction::Report(args) => report(&table, args),
+        LabAction::List(place) => list(&table, &checkout, place),
+        LabAction::Run(args) => run(&table, &checkout, args),
+        LabAction::Report(args) => report(&table, &checkout, args),
     }
 }
 
@@ -122,12 +128,11 @@ fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("the path of this program cannot be found")
 }
 
-fn list(table: &Table, place: &Place) -> Result<u8> {
-    let checkout = Checkout::find(place.root.as_deref())?;
-    let results = results(place, &checkout);
+fn list(table: &Table, checkout: &Checkout, place: &Place) -> Result<u8> {
+    let results = results(place, checkout);
     let lab = Lab {
         table,
-        checkout: &checkout,
+        checkout,
         results: &results,
         skinflint: this_program()?,
         again: false,
@@ -154,13 +159,12 @@ fn chosen<'a>(table: &'a Table, args: &RunArgs) -> Result<Vec<&'a Experiment>> {
     Ok(table.experiments.iter().filter(is_meant).collect())
 }
 
-fn run(table: &Table, args: &RunArgs) -> Result<u8> {
+fn run(table: &Table, checkout: &Checkout, args: &RunArgs) -> Result<u8> {
     let chosen = chosen(table, args)?;
-    let checkout = Checkout::find(args.place.root.as_deref())?;
-    let results = results(&args.place, &checkout);
+    let results = results(&args.place, checkout);
     let lab = Lab {
         table,
-        checkout: &checkout,
+        checkout,
         results: &results,
         skinflint: this_program()?,
         again: args.again,
@@ -226,9 +230,8 @@ fn tell(said: &[agreement::Said<'_>], outcome: &Outcome, how: &str) {
     }
 }
 
-fn report(table: &Table, args: &ReportArgs) -> Result<u8> {
-    let checkout = Checkout::find(args.place.root.as_deref())?;
-    let results = results(&args.place, &checkout);
+fn report(table: &Table, checkout: &Checkout, args: &ReportArgs) -> Result<u8> {
+    let results = results(&args.place, checkout);
     let mut outcomes = Vec::new();
     for one in &table.experiments {
         outcomes.extend(Outcome::load(&results, &one.name)?);
@@ -260,7 +263,8 @@ mod tests {
 
     #[test]
     fn experiments_are_chosen_by_name_and_by_pace() {
-        let table = experiment::table().expect("sound");
+        let table = experiment::table(&Checkout::find(None).expect("tests run in one").root)
+            .expect("sound");
         let args = |names: &[&str], all, quick| RunArgs {
             names: names.iter().map(|&name| name.to_owned()).collect(),
             all,

@@ -29,7 +29,7 @@ pub struct Style {
 }
 
 /// Formats a difference: `+1.00 MiB`, `−3.00 KiB`, `0`.
-fn signed(before: u64, after: u64, say: fn(u64) -> String) -> String {
+pub(crate) fn signed(before: u64, after: u64, say: fn(u64) -> String) -> String {
     match after.cmp(&before) {
         std::cmp::Ordering::Greater => format!("+{}", say(after - before)),
         std::cmp::Ordering::Less => format!("\u{2212}{}", say(before - after)),

@@ -22,6 +22,7 @@
 pub mod anonymous;
 pub mod dhat;
 pub mod diff;
+pub mod diff_html;
 pub mod diff_text;
 pub mod file;
 pub mod firefox;

@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 /// What only a checkout of this repository has.
-const MARK: &str = "lab/experiments/src/experiments.toml";
+const MARK: &str = "lab/experiments/table/needs.toml";
 
 /// A source checkout.
 #[derive(Clone, Debug)]

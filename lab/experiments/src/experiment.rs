@@ -1,7 +1,7 @@
 //! The table of experiments, as it is read.
 //!
 //! ```text
-//!   experiments.toml ─► Table { needs, experiments } ─► Experiment { steps: commands, rows: claims }
+//!   table/*.toml of the checkout ─► Table { needs, experiments } ─► Experiment { steps: commands, rows: claims }
 //! ```
 //!
 //! X1  Names are there once; a step saves its output under a name, and each row takes its figure from one of those.
@@ -9,28 +9,43 @@
 //! X3  A figure of a post is written as the post has it (`post`); `value` is the number that is compared. Without `post`
 //!     the value is a bar of ours.
 //!
+//! X4  The table is the checkout's, read when it is asked for: what is run is what is written there, and the program carries
+//!     no text that it cannot use without a checkout.
+//!
 //! Not here: running (run.rs), comparing (agreement.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::take;
 
-/// The table's text.
-const TEXT: &str = include_str!("experiments.toml");
+/// The table's folder in a checkout.
+pub const FOLDER: &str = "lab/experiments/table";
+/// Its files, in the order of the table.
+const FILES: [&str; 7] = [
+    "needs",
+    "nethercote",
+    "parmenter",
+    "wagner",
+    "evans",
+    "mercadier",
+    "skinflint",
+];
 
 /// The whole table.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// What experiments need.
-    #[serde(rename = "need")]
+    #[serde(rename = "need", default)]
     pub needs: Vec<Need>,
     /// The experiments, in the order of the table.
-    #[serde(rename = "experiment")]
+    #[serde(rename = "experiment", default)]
     pub experiments: Vec<Experiment>,
 }
 
@@ -221,12 +236,19 @@ pub enum Kind {
     Time,
 }
 
-/// Reads the table.
+/// Reads the table of a checkout (X4).
 ///
 /// # Errors
-/// If it is not as it should be: what and where.
-pub fn table() -> Result<Table> {
-    let table: Table = toml::from_str(TEXT).context("experiments.toml")?;
+/// If it cannot be read, or is not as it should be: what and where.
+pub fn table(root: &Path) -> Result<Table> {
+    let mut table = Table::default();
+    for name in FILES {
+        let path = root.join(FOLDER).join(name).with_extension("toml");
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let part: Table = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        table.needs.extend(part.needs);
+        table.experiments.extend(part.experiments);
+    }
     let needs: BTreeSet<&str> = table.needs.iter().map(|need| need.name.as_str()).collect();
     let mut names = BTreeSet::new();
     for experiment in &table.experiments {
@@ -329,9 +351,13 @@ impl Experiment {
 mod tests {
     use super::*;
 
+    fn root() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
     #[test]
     fn the_table_is_sound_and_covers_the_posts() {
-        let table = table().unwrap_or_else(|error| panic!("{error:#}"));
+        let table = table(&root()).unwrap_or_else(|error| panic!("{error:#}"));
         let quick = || table.experiments.iter().filter(|one| one.quick);
         assert!(quick().count() >= 12);
         let minutes: f64 = quick().map(|one| one.minutes).sum();
@@ -376,7 +402,7 @@ mod tests {
 
     #[test]
     fn another_command_is_another_definition() {
-        let table = table().expect("sound");
+        let table = table(&root()).expect("sound");
         let mut seen = BTreeSet::new();
         assert!(
             table

@@ -1,11 +1,11 @@
 //! Experiments: claims that posts and talks made about memory, each beside what a command of this repository shows today.
 //!
 //! ```text
-//!   experiments.toml ─► Experiment { steps, rows } ─► run ─► commands that exist already ─► take ─► figures ─► NAME.json
+//!   table/*.toml ─► Experiment { steps, rows } ─► run ─► commands that exist already ─► take ─► figures ─► NAME.json
 //!                                                                         all NAME.json ─► judge ─► table, page
 //! ```
 //!
-//! E1  Experiments are data: the table of experiments.toml. A new one needs no code here unless its command is new.
+//! E1  Experiments are data: the table of table/*.toml, which is the checkout's. A new one needs no code here unless its command is new.
 //! E2  A figure is taken out of what its command printed or wrote; none is typed.
 //! E3  What could not be run is "not run", with what to install, and never agreement.
 //!

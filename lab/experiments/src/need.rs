@@ -6,7 +6,7 @@
 //!
 //! N1  Nothing is installed or built here: what is missing is named with the line that gets it.
 //!
-//! Not here: which experiment needs what (experiments.toml).
+//! Not here: which experiment needs what (table/*.toml).
 
 use std::collections::BTreeMap;
 use std::ffi::CString;

@@ -226,13 +226,16 @@ pub fn list(table: &Table, missing: &dyn Fn(&Experiment) -> Vec<Missing>) -> Str
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::experiment;
     use crate::outcome::Figure;
 
     #[test]
     fn each_claim_is_in_the_table_with_its_verdict() {
-        let table = experiment::table().expect("sound");
+        let table =
+            experiment::table(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("sound");
         let growth = table
             .experiments
             .iter()
@@ -269,7 +272,8 @@ mod tests {
 
     #[test]
     fn the_list_names_what_is_missing_and_sums_the_minutes() {
-        let table = experiment::table().expect("sound");
+        let table =
+            experiment::table(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("sound");
         let missing = |_: &Experiment| {
             vec![Missing {
                 name: "valgrind".into(),

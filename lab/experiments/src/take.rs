@@ -11,7 +11,7 @@
 //! T3  Several values, by `[]`, are a list; only `sum`, `max`, `min`, `count` and `mean` (geometric) make one of them.
 //! T4  Output that is not one JSON text is taken line by line: the lines that are JSON become one list.
 //!
-//! Not here: which figures there are (experiments.toml), what is made of them (agreement.rs).
+//! Not here: which figures there are (table/*.toml), what is made of them (agreement.rs).
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;

@@ -27,7 +27,7 @@ views.push({
       holds = [],
       free = [],
       beside = [];
-    const rest = (f) => f.node === null && f.more_nodes.length > 0;
+    const rest = (f) => Number(f.node === null && f.more_nodes.length > 0);
     const quiet = [],
       talking = report.findings.filter((f) => this.active(report, f) || (quiet.push(f), false));
     for (const f of talking)
@@ -47,7 +47,7 @@ views.push({
     less.sort(
       (a, b) =>
         rest(a) - rest(b) ||
-        (a.kind === "churn") - (b.kind === "churn") ||
+        Number(a.kind === "churn") - Number(b.kind === "churn") ||
         b.saved_cumulative_bytes - a.saved_cumulative_bytes ||
         b.saved_allocations - a.saved_allocations,
     );

@@ -25,8 +25,8 @@ class FlameChart {
     this.scroller = el("div", { class: "flame-box" }, this.canvas);
     this.canvas.addEventListener("pointermove", (e) => {
       const box = this.hit(e);
-      this.canvas.title = box ? box.name : "";
       if (box) this.say(box);
+      this.canvas.title = box ? this.readout.textContent : "";
     });
     this.canvas.addEventListener("click", (e) => {
       const box = this.hit(e);
@@ -212,30 +212,33 @@ class FlameChart {
   }
 }
 
+/** @type {any} */
+const inked = {};
 /** Colours of canvases; asked of the style sheet once for each scheme. */
 function inks() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  if (!inks.known || inks.dark !== dark) {
-    inks.dark = dark;
-    inks.known = {
+  if (!inked.known || inked.dark !== dark) {
+    inked.dark = dark;
+    inked.known = {
       sat: css("--flame-sat"),
       light: css("--flame-light"),
       ink: css("--flame-ink"),
       card: css("--card"),
     };
-    Object.assign(inks.known, { accent: css("--accent"), mark: css("--mark"), line: css("--line") });
-    inks.known.font = getComputedStyle(document.body).fontFamily;
+    Object.assign(inked.known, { accent: css("--accent"), mark: css("--mark"), line: css("--line") });
+    inked.known.font = getComputedStyle(document.body).fontFamily;
   }
-  return inks.known;
+  return inked.known;
 }
 
+let keptTrees = [];
 /** The tree of what is chosen; kept, since stacks, functions and the tree of memory ask for the same. */
 function chosenTree(report, state, direction) {
   const what = measured(report, state),
     key = `${what.span.text}|${what.measure.id}|${direction}`;
-  chosenTree.kept = (chosenTree.kept || []).filter((one) => one.key.startsWith(`${what.span.text}|`));
-  let one = chosenTree.kept.find((one) => one.key === key);
-  if (!one) chosenTree.kept.push((one = { key, tree: new MeasureTree(report, what.values, direction) }));
+  keptTrees = keptTrees.filter((one) => one.key.startsWith(`${what.span.text}|`));
+  let one = keptTrees.find((one) => one.key === key);
+  if (!one) keptTrees.push((one = { key, tree: new MeasureTree(report, what.values, direction) }));
   return { ...what, tree: one.tree };
 }
 

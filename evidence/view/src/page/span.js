@@ -185,7 +185,7 @@ function measured(report, state) {
     values = new Float64Array(report.sites.length + 1);
     report.sites.forEach((site, index) => (values[index] = measure.of(site)));
   } else values = amounts.bySite(measure.id);
-  const run = RUN_MEASURES.includes(measure);
+  const run = RUN_MEASURES.some((one) => one.id === measure.id);
   let beside = "";
   if (measure.id === "grown_bytes" || measure.id === "shrunk_bytes") {
     const other = measure.id === "grown_bytes" ? "shrunk_bytes" : "grown_bytes";

@@ -3,7 +3,7 @@
 // B1  A shortened table ends with a row of what is not shown, and with the sum of all rows.
 // B2  Only the rows shown are in the document: fifty thousand sites open as fast as fifty.
 
-/** {label, rows, columns: [{name, of, say, sum, text}], start, page, open(row) or pick(row)} as a table. */
+/** {label, rows, columns: [{name, of, say, sum, text}], start, page, open(row) or pick(row)} as a table. @param {any} table */
 function sortable({ label, rows, columns, start, page, open, pick }) {
   let by = start,
     down = true,

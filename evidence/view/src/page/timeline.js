@@ -206,7 +206,7 @@ views.push({
       .map((instant, index) => ({ instant, index }))
       .filter(({ instant }) => instant.time_ns >= from && instant.time_ns <= to)
       .sort(
-        (a, b) => (b.index === report.at) - (a.index === report.at) || a.instant.time_ns - b.instant.time_ns,
+        (a, b) => Number(b.index === report.at) - Number(a.index === report.at) || a.instant.time_ns - b.instant.time_ns,
       );
     for (const { instant, index } of order) {
       const x = X(instant.time_ns),

@@ -24,7 +24,7 @@ await main(run, async () => {
     await page.$eval(".status", (e) => /^(Complete|Incomplete)/.test(e.textContent)),
     "completeness is said",
   );
-  for (const width of [1400, 420]) {
+  for (const width of [1400, 1000, 420]) {
     const wide = await run.open(file, { viewport: { width, height: 900 } });
     const first = await wide.evaluate(() => {
       const place = document.querySelector(".verdict"),
