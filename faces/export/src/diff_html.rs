@@ -63,9 +63,9 @@ pub fn render(diff: &Diff, style: &Style) -> String {
     }
     let (a, b) = (&diff.before, &diff.after);
     let mut out = begin(&format!("{} → {}", a.trace, b.trace), &[STYLE]);
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<div class=\"verdict\"><p>{}: {} at {} of {}, {} at {} of {}.</p></div>\n",
+        "<div class=\"verdict\"><p>{}: {} at {} of {}, {} at {} of {}.</p></div>",
         signed(root.before, root.after, say),
         say(root.before),
         escape(&a.at),
@@ -84,9 +84,9 @@ pub fn render(diff: &Diff, style: &Style) -> String {
     );
     let whole = root.width.max(1);
     boxes(&mut out, &root, whole, say);
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "</div></section>\n<section><h2>By stack</h2>\n<pre class=\"mono\">{}</pre></section>\n</main>\n</body>\n</html>\n",
+        "</div></section>\n<section><h2>By stack</h2>\n<pre class=\"mono\">{}</pre></section>\n</main>\n</body>\n</html>",
         escape(&text(diff, style))
     );
     out
