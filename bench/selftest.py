@@ -13,6 +13,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import agent
 import exact
 import forks
 import frames
@@ -259,6 +260,15 @@ class SoakJudge(unittest.TestCase):
     def test_a_long_run(self):
         self.assertTrue(soak.judge(self.run_of(1800, 0))[1])
         self.assertFalse(soak.judge(self.run_of(1800, 0.02 / 600))[1])
+
+
+class Agent(unittest.TestCase):
+    """agent.py"""
+
+    def test_bars_are_exact(self):
+        self.assertEqual(agent.judge(agent.MOST_BYTES, 100, 100), [])
+        self.assertIn("30,000,001 bytes", agent.judge(agent.MOST_BYTES + 1, 100, 100)[0])
+        self.assertIn("99 books closed", agent.judge(0, 99, 100)[0])
 
 
 class Moments(unittest.TestCase):

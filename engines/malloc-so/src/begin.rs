@@ -54,6 +54,7 @@ unsafe extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *con
         endpoint::remember(
             variable(envp, env::MEMORY.name().as_bytes()),
             variable(envp, b"XDG_RUNTIME_DIR"),
+            variable(envp, env::PROFILE.name().as_bytes()),
         );
     }
     endpoint::open();

@@ -1,8 +1,9 @@
-//! The socket on which `skinflint memory` requests the allocator's figures, if SKINFLINT_MEMORY says so.
+//! The socket on which `skinflint memory` and `skinflint agent` ask, if SKINFLINT_MEMORY or SKINFLINT_PROFILE says so.
 //!
 //! ```text
 //!   open ─► a hidden thread ─► FOLDER/PID.heap ◄── "measure\n" ── skinflint memory PID
 //!              its own table of descriptors       ── "figures\n" JSON ──►      "minimize\n" ─► "done\n" text
+//!                                                                              "profile\n" ─► "profile\n" text
 //! ```
 //!
 //! K1  The program does not see it: the thread is no thread of the C library's (`alloc::hidden`), and it has a table of
@@ -131,28 +132,42 @@ unsafe fn text<'a>(value: *const c_char) -> &'a [u8] {
     }
 }
 
-/// Notes where the socket is to be. Takes the values of SKINFLINT_MEMORY and XDG_RUNTIME_DIR, or null.
+/// Notes where the socket is to be. Takes the values of SKINFLINT_MEMORY, XDG_RUNTIME_DIR and SKINFLINT_PROFILE, or null.
+/// A profile is there to be asked for: with one, no word on the socket means on.
 ///
 /// # Safety
 /// C strings or null; before there are threads.
 #[unsafe(link_section = ".text.skinflint_first")]
-pub unsafe fn remember(value: *const c_char, runtime: *const c_char) {
+pub unsafe fn remember(value: *const c_char, runtime: *const c_char, profile: *const c_char) {
     // SAFETY: as the caller promises.
-    let (value, runtime) = unsafe { (text(value), text(runtime)) };
+    let (value, runtime, profile) = unsafe { (text(value), text(runtime), text(profile)) };
     let mut name = Name::new();
     match value {
+        b"" if profile == b"on" => return remember_on(runtime, name),
         b"" | b"off" => return,
-        b"on" if is_folder(runtime) => name.add(runtime).add(b"/skinflint"),
-        b"on" => {
-            OF_USER.store(1, Ordering::Relaxed); // ORDER: one thread
-            return;
-        }
+        b"on" => return remember_on(runtime, name),
         folder if folder.first() == Some(&b'/') => name.add(folder),
         // The allocator's options have reported what is wrong with it.
         _ => return,
     };
+    keep(&name);
+}
+
+/// Notes the folder of this user.
+#[unsafe(link_section = ".text.skinflint_first")]
+fn remember_on(runtime: &[u8], mut name: Name) {
+    if is_folder(runtime) {
+        keep(name.add(runtime).add(b"/skinflint"));
+    } else {
+        OF_USER.store(1, Ordering::Relaxed); // ORDER: one thread
+    }
+}
+
+/// Keeps the path of a folder.
+#[unsafe(link_section = ".text.skinflint_first")]
+fn keep(name: &Name) {
     if name.fits {
-        // SAFETY: as the caller promises.
+        // SAFETY: `remember` alone calls, before there are threads.
         unsafe { *FOLDER.0.get() = name.bytes };
     } else {
         complain(b"the folder's name is too long for a socket");
@@ -508,8 +523,16 @@ fn answer(peer: i32) {
                 false => b"done\nthe allocator had nothing to give back",
             });
         }
+        b"profile" if !alloc::profile::is_kept() => out.add(
+            b"no\nno profile is kept: start it by `skinflint exec --profile`, or with SKINFLINT_PROFILE=on",
+        ),
+        b"profile" => {
+            out.add(b"profile\n");
+            // Without memory for a copy nothing follows, which is no profile to the other end.
+            alloc::profile::write_hidden(&mut |bytes| out.add(bytes));
+        }
         b"gc" | b"cc" => out.add(b"no\nthe allocator collects no garbage"),
-        _ => out.add(b"no\na request is measure or minimize"),
+        _ => out.add(b"no\na request is measure, profile or minimize"),
     }
     out.flush();
 }

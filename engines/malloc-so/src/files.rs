@@ -95,7 +95,8 @@ impl Out {
     /// Writes the bytes that are there.
     pub fn flush(&mut self) {
         let mut rest = self.room.get(..self.used).unwrap_or(&[]);
-        while !rest.is_empty() {
+        // After a failure nothing is tried: what came behind a gap would be taken for the whole.
+        while !rest.is_empty() && self.failure == 0 {
             // SAFETY: the slice is valid for reading.
             let done = unsafe {
                 let args = [

@@ -31,6 +31,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "top",
             "ctl",
             "memory",
+            "agent",
             "counts",
             "dark-matter",
         ],
@@ -186,6 +187,10 @@ pub enum Command {
     /// Show where a running program's memory is, by its reporters and the kernel
     #[command(after_help = crate::memory::HELP)]
     Memory(crate::memory::MemoryArgs),
+
+    /// Serve the profiles of this machine's processes, for pprof and Prometheus
+    #[command(after_help = crate::agent::HELP)]
+    Agent(crate::agent::AgentArgs),
 
     /// Run a program, or replay traces, under several allocators
     #[command(after_help = crate::compare::HELP)]

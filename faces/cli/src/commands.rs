@@ -14,8 +14,8 @@ use skinflint_trace::OpenError;
 
 use crate::args::{self, Command};
 use crate::{
-    attach, cargo_test, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit, gc,
-    heap, import, js, lab, memory, record, report, run, shell, tabs, top, what_if,
+    agent, attach, cargo_test, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit,
+    gc, heap, import, js, lab, memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -40,6 +40,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Exec(args) => exec::exec(&args),
+        Command::Agent(args) => agent::agent(&args),
         Command::Memory(args) => memory::memory(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),

@@ -63,7 +63,7 @@ pub struct ExecArgs {
     pub memory: bool,
 
     /// Keep a sampled heap profile of each process, one sample in so many requested bytes (1K to 1G), and write it when the
-    /// process ends, for `pprof` and others
+    /// process ends, for `pprof` and others; `skinflint agent` may ask for it while it runs
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = "512K")]
     pub profile: Option<String>,
 

@@ -26,6 +26,7 @@ macro_rules! say {
     }};
 }
 
+mod agent;
 mod analyse;
 mod args;
 mod attach;

@@ -189,7 +189,7 @@ pub const FIT: Variable = Variable {
 pub const PROFILE: Variable = Variable {
     name_z: b"SKINFLINT_PROFILE\0",
     reader: Reader::Allocator,
-    meaning: "whether a sampled heap profile is kept from the start; set to on by `skinflint exec --profile`",
+    meaning: "whether a sampled heap profile is kept from the start; set to on by `skinflint exec --profile`; `skinflint agent` may then ask for it",
     values: "on or off",
     default: "off",
 };
@@ -236,7 +236,7 @@ pub const MEMORY: Variable = Variable {
     reader: Reader::Allocator,
     meaning: "whether `skinflint memory` of the same user may ask for figures while the program runs; set to on by `skinflint exec --memory`",
     values: "off, on (a socket in XDG_RUNTIME_DIR/skinflint or /tmp/skinflint-USER), or another folder",
-    default: "off",
+    default: "off; with SKINFLINT_PROFILE on",
 };
 
 /// The file of the page of counted calls.

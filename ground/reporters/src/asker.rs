@@ -21,7 +21,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::endpoint::{Answer, HEAP, MEASURE_BLOCKS, PATIENCE, REPORT, folder, peer};
+use crate::endpoint::{Answer, HEAP, MEASURE_BLOCKS, PATIENCE, PROFILE, REPORT, folder, peer};
 
 /// The longest wait for a whole answer: several reporters may each take their time.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
@@ -37,6 +37,8 @@ fn longest(request: &str) -> usize {
     match request {
         "measure" => 256 << 20,
         MEASURE_BLOCKS => 1 << 30,
+        // All rows and samples that the allocator has room for, as text.
+        PROFILE => 32 << 20,
         _ => 1 << 20,
     }
 }
@@ -309,6 +311,7 @@ fn parse(bytes: Vec<u8>) -> Option<Answer> {
     let text = || String::from_utf8_lossy(rest).into_owned();
     match word {
         b"figures" => Some(Answer::Figures(text())),
+        b"profile" => Some(Answer::Profile(text())),
         b"done" => Some(Answer::Done(text())),
         b"no" => Some(Answer::No(text())),
         b"report" => {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   "measure\n", "measure-blocks\n" ─► "report\n" [ "fault NAME: why\n" … ] "\n" the file of about:memory
-//!              └─► "figures\n" the allocator's JSON          (libskinflint.so alone: malloc-so/endpoint.rs)
+//!              └─► "figures\n" the allocator's JSON ┐        (libskinflint.so alone: malloc-so/endpoint.rs)
+//!   "profile\n" ─► "profile\n" its heap profile   ┘
 //!   "minimize\n" │ "gc\n" │ "cc\n" ─► "done\n" the results        anything else ─► "no\n" why
 //! ```
 //!
@@ -39,6 +40,8 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 pub const CLOSING: Duration = Duration::from_secs(10);
 /// The request for a measurement with the blocks that each line has measured.
 pub const MEASURE_BLOCKS: &str = "measure-blocks";
+/// The request for the sampled heap profile, which the drop-in alone keeps.
+pub const PROFILE: &str = "profile";
 
 /// The endings of sockets' names: of a program that reports, and of the drop-in.
 pub(crate) const REPORT: &str = "report";
@@ -296,6 +299,8 @@ pub enum Answer {
     },
     /// The text of `skinflint_stats_json`.
     Figures(String),
+    /// The sampled heap profile, as text (`alloc::profile`).
+    Profile(String),
     /// The action was done; its results.
     Done(String),
     /// The request was refused, and why.

@@ -187,7 +187,7 @@ fn of_process(pid: u32, with_blocks: bool) -> Result<Gathered> {
                     .push(format!("{shown}: an answer of another version; ignored"));
             }
             Ok(Answer::No(said)) => gathered.notes.push(said),
-            Ok(Answer::Done(_)) => {}
+            Ok(Answer::Done(_) | Answer::Profile(_)) => {}
             // It may have ended, or closed its socket: /proc says which.
             Err(error) => gathered
                 .notes

@@ -202,7 +202,7 @@ impl<B: Backend> LivePage<B> {
 }
 
 /// Reports whether a host, as `Host` names it, is a server's own address, and no name that leads here.
-pub(crate) fn is_ours(address: SocketAddr, host: &str) -> bool {
+pub fn is_ours(address: SocketAddr, host: &str) -> bool {
     let port = address.port();
     [format!("127.0.0.1:{port}"), format!("localhost:{port}")]
         .iter()
@@ -210,7 +210,7 @@ pub(crate) fn is_ours(address: SocketAddr, host: &str) -> bool {
 }
 
 /// Answers a request. A client that does not wait for the answer does not need it.
-pub(crate) fn respond(request: Request, status: u16, kind: &str, body: Vec<u8>) {
+pub fn respond(request: Request, status: u16, kind: &str, body: Vec<u8>) {
     let mut response = Response::from_data(body).with_status_code(status);
     for (name, value) in [
         ("Content-Type", kind),
@@ -232,7 +232,7 @@ pub(crate) fn respond(request: Request, status: u16, kind: &str, body: Vec<u8>) 
 }
 
 /// Returns a header of a request.
-pub(crate) fn header_of<'a>(request: &'a Request, name: &'static str) -> Option<&'a str> {
+pub fn header_of<'a>(request: &'a Request, name: &'static str) -> Option<&'a str> {
     let mut found = request.headers().iter();
     found
         .find(|header| header.field.equiv(name))

@@ -39,6 +39,7 @@ pub struct Elf {
     bytes: u64,
     /// The number of the processor.
     pub machine: u64,
+    kind: u64,
     sections: Vec<u8>,
     segments: Vec<u8>,
 }
@@ -104,6 +105,7 @@ impl Elf {
             file,
             bytes,
             machine: number(&head, 18, 2)?,
+            kind: number(&head, 16, 2)?,
             sections: Vec::new(),
             segments: Vec::new(),
         };
@@ -161,6 +163,12 @@ impl Elf {
             (is_inside && is_code).then_some(())?;
             self.read(offset.checked_add(at)?, bytes)
         })
+    }
+
+    /// Reports whether it is a program that is linked to a fixed address.
+    pub fn is_fixed(&self) -> bool {
+        const EXECUTABLE: u64 = 2;
+        self.kind == EXECUTABLE
     }
 
     /// Returns the build id.

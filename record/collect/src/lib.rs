@@ -28,7 +28,7 @@ pub mod control;
 mod descent;
 mod dividing;
 mod drain;
-mod elf;
+pub mod elf;
 mod falls;
 mod folder;
 mod frames;

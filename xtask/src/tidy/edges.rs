@@ -106,6 +106,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // `export`: stacks of two builds are matched as in every other difference.
     ("check", &["analysis", "export", "view"]),
+    // `collect`: build ids of files; `reporters`: the sockets, and a page on loopback.
+    ("agent", &["collect", "procfs", "reporters"]),
     // The only crate that draws on a terminal by itself. `procfs`: the control group of the program.
     (
         "top",
@@ -149,6 +151,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "check",
             "dark-matter",
             "top",
+            "agent",
             "recording",
             "reporters",
             "heap-snapshot",

@@ -79,7 +79,7 @@ impl Sum {
 }
 
 /// Rounds a number above 0 to a whole one, where a `u64` can hold it.
-fn whole(x: f64) -> f64 {
+pub(super) fn whole(x: f64) -> f64 {
     (x + 0.5) as u64 as f64
 }
 
@@ -167,7 +167,7 @@ impl Books {
     }
 
     /// Returns the places of samples; none before [`Books::begin`].
-    fn samples(&mut self) -> &mut [Sample] {
+    pub(super) fn samples(&mut self) -> &mut [Sample] {
         if self.samples.is_null() {
             return &mut [];
         }

@@ -14,7 +14,7 @@ use super::stack::Frames;
 use crate::heaps::slow::Sample;
 use crate::heaps::tls;
 use crate::mechanism::guarded::Guarded;
-use crate::mechanism::lock::Lock;
+use crate::mechanism::lock::{Lock, Who};
 use crate::services::sample;
 
 /// Guards the books (profile.P4).
@@ -25,7 +25,12 @@ pub static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `work` with the books. `None`: a signal handler that interrupted it asks.
 pub fn with_books<R>(work: impl FnOnce(&mut Books) -> R) -> Option<R> {
-    if !LOCK.lock(tls::who()) {
+    with_books_as(tls::who(), work)
+}
+
+/// Does what [`with_books`] does, in the name of a thread that may have no thread-local storage.
+pub fn with_books_as<R>(who: Who, work: impl FnOnce(&mut Books) -> R) -> Option<R> {
+    if !LOCK.lock(who) {
         LOST.fetch_add(1, Ordering::Relaxed); // ORDER: a statistic
         return None;
     }

@@ -37,7 +37,7 @@ use crate::heaps::slow::{self, HARDENED, PROFILED, Profile};
 use crate::mechanism::lock::Who;
 pub use books::RATES;
 use known::{LOCK, with_books};
-pub use text::{What, write};
+pub use text::{What, write, write_hidden};
 
 /// Bytes between two samples, on average, unless chosen otherwise.
 pub const RATE: usize = 512 * 1024;

@@ -5,6 +5,7 @@
 //!   # …                                                                  comments: rate, errors, what is missing
 //!   # 12 of 40 samples, variance 5123456789
 //!       96:  6291456 [    320: 20971520] @ 0x55d0c0de1234 0x55d0c0de5678 …
+//!   # block 0 3000 3072 262144                                           of the asker's form: row, requested, usable, weight
 //!   MAPPED_LIBRARIES: … /proc/self/maps
 //! ```
 //!
@@ -12,16 +13,20 @@
 //!     those that scale do it by a row's mean size, which is wrong where a stack asks for several sizes.
 //! X2  The first line's figures are the sums of the rows below.
 //! X3  The lock is held for a copy of the rows, not while anything is written.
+//! X4  What is asked for from outside (`skinflint agent`) has a comment more for each sampled block in use: from its usable
+//!     bytes the asker works out what the stack wastes. A row is known by the number in its own comment.
 //!
 //! Not here: the file (`malloc-so`).
 
 use skinflint_base::sync::Ordering;
 use skinflint_base::sys;
 
-use super::books::{HEAD, Row, Sum, WORDS};
-use super::known::{LOST, with_books};
+use super::books::{HEAD, Row, SAMPLES, Sum, WORDS, whole};
+use super::known::{LOST, with_books_as};
 use super::stack::DEPTH;
-use crate::heaps::slow;
+use crate::heaps::slow::{self, Sample};
+use crate::heaps::{malloc, tls};
+use crate::mechanism::lock::{ASKER, Who};
 
 /// Which of the blocks a profile tells of, beside all that were ever asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,19 +45,50 @@ struct Copied {
     shown: Sum,
     refused: u64,
     stackless: u64,
+    /// Sampled blocks in use, behind the words; 0 unless they were asked for (X4).
+    blocks: usize,
 }
+
+/// A sampled block in use.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Block {
+    row: u64,
+    requested: u64,
+    usable: u64,
+    weight: u64,
+}
+
+/// Bytes of a copy: the rows, and the sampled blocks.
+const ROOM: usize = WORDS * size_of::<u64>() + SAMPLES * size_of::<Block>();
 
 /// Writes the profile through `put`, in pieces. `false`: there is none, or no memory for a copy of it.
 pub fn write(what: What, put: &mut dyn FnMut(&[u8])) -> bool {
+    write_as(tls::who(), what, false, put)
+}
+
+/// Writes what is in use, in the asker's form (X4), on the one thread that answers questions from outside and has no
+/// thread-local storage.
+pub fn write_hidden(put: &mut dyn FnMut(&[u8])) -> bool {
+    write_as(ASKER, What::InUse, true, put)
+}
+
+fn write_as(who: Who, what: What, with_blocks: bool, put: &mut dyn FnMut(&[u8])) -> bool {
     if !slow::profiled() {
         return false;
     }
-    let memory = sys::map_private(WORDS * size_of::<u64>());
+    let memory = sys::map_private(ROOM);
     if memory.is_null() {
         return false;
     }
     let words = memory.cast();
-    let copied = with_books(|books| {
+    let copied = with_books_as(who, |books| {
+        let blocks = if with_blocks {
+            // SAFETY: the mapping has room for as many behind the words.
+            unsafe { copy_blocks(books.samples(), memory.add(WORDS * size_of::<u64>()).cast()) }
+        } else {
+            0
+        };
         let from = books.words();
         // SAFETY: a fresh mapping of as many words.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), words, from.len()) };
@@ -66,44 +102,75 @@ pub fn write(what: What, put: &mut dyn FnMut(&[u8])) -> bool {
             },
             refused: books.refused,
             stackless: books.stackless,
+            blocks,
         }
     });
     if let Some(copied) = &copied {
         let mut out = Out::through(put);
-        copied.write(what, &mut out);
+        copied.write(what, with_blocks, &mut out);
         out.flush();
     }
     // SAFETY: our own mapping, which nothing uses any more.
-    unsafe { sys::unmap(memory, WORDS * size_of::<u64>()) };
+    unsafe { sys::unmap(memory, ROOM) };
     copied.is_some()
 }
 
+/// Copies the sampled blocks in use; returns how many there are. The profile's lock is held.
+///
+/// # Safety
+/// `to` has room for [`SAMPLES`] of them.
+unsafe fn copy_blocks(samples: &[Sample], to: *mut Block) -> usize {
+    let mut count = 0;
+    for sample in samples.iter().filter(|sample| sample.address != 0) {
+        let p = core::ptr::without_provenance(sample.address);
+        // SAFETY: a sample is taken out before its block can be handed out again (profile.P3), so the block is still one.
+        let usable = unsafe { malloc::usable_size(p) };
+        let weight = whole(sample.requested as f64 / sample.probability) as u64;
+        // SAFETY: as the caller promises; there are no more than SAMPLES.
+        unsafe {
+            to.add(count).write(Block {
+                row: sample.stack.into(),
+                requested: sample.requested as u64,
+                usable: usable as u64,
+                weight,
+            });
+        }
+        count += 1;
+    }
+    count
+}
+
 impl Copied {
+    fn blocks(&self) -> &[Block] {
+        // SAFETY: so many were copied behind the words.
+        unsafe { core::slice::from_raw_parts(self.words.add(WORDS).cast(), self.blocks) }
+    }
+
     fn words(&self) -> &[u64] {
         // SAFETY: so many were copied.
         unsafe { core::slice::from_raw_parts(self.words, self.used) }
     }
 
     /// Calls `look` with each row and its return addresses, innermost first.
-    fn each(&self, mut look: impl FnMut(&Row, &[u64])) {
+    fn each(&self, mut look: impl FnMut(usize, &Row, &[u64])) {
         let mut at = 0;
         while at + HEAD <= self.used {
             // SAFETY: rows follow each other from the first word on (books).
             let row = unsafe { &*self.words.add(at).cast::<Row>() };
-            let frames = (row.frames as usize).min(DEPTH);
+            let (word, frames) = (at, (row.frames as usize).min(DEPTH));
             at += HEAD;
-            look(row, self.words().get(at..at + frames).unwrap_or(&[]));
+            look(word, row, self.words().get(at..at + frames).unwrap_or(&[]));
             at += frames;
         }
     }
 
-    fn write(&self, what: What, out: &mut Out<'_>) {
+    fn write(&self, what: What, with_blocks: bool, out: &mut Out<'_>) {
         let shown = |row: &Row| match what {
             What::InUse => row.live,
             What::Peak => row.peak,
         };
         let mut sums = [0; 4];
-        self.each(|row, _| {
+        self.each(|_, row, _| {
             for (sum, of) in sums.iter_mut().zip(figures(&shown(row), &row.all)) {
                 *sum += of;
             }
@@ -112,7 +179,7 @@ impl Copied {
         out.figures(sums);
         out.add(b"heapprofile\n");
         self.comments(what, out);
-        self.each(|row, frames| {
+        self.each(|word, row, frames| {
             if row.all.samples == 0 {
                 return;
             }
@@ -123,6 +190,10 @@ impl Copied {
             out.number(row.all.samples);
             out.add(b" samples, variance ");
             out.number(shown.variance as u64);
+            if with_blocks {
+                out.add(b", row ");
+                out.number(word as u64);
+            }
             out.add(b"\n ");
             out.figures(figures(&shown, &row.all));
             for (i, &frame) in frames.iter().enumerate() {
@@ -134,6 +205,14 @@ impl Copied {
             }
             out.add(b"\n");
         });
+        for block in self.blocks() {
+            out.add(b"# block");
+            for number in [block.row, block.requested, block.usable, block.weight] {
+                out.add(b" ");
+                out.number(number);
+            }
+            out.add(b"\n");
+        }
         out.add(b"\nMAPPED_LIBRARIES:\n");
         out.file(c"/proc/self/maps");
     }
