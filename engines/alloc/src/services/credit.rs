@@ -11,7 +11,6 @@
 
 use skinflint_base::sync::{AtomicU32, Ordering};
 
-use super::sparse::ASKED_MOST;
 use crate::heaps::pool::MOST;
 
 /// The slack that is left: a share of the peak, or 512 KiB.
@@ -23,6 +22,8 @@ const ASKED_FOR_ONE: u32 = 64;
 const TOUCHED_FOR_ONE: u32 = 8;
 const ROUND: u32 = 256;
 const CREDIT_MAX: u32 = 4 * ROUND;
+/// The most pages of a block that are asked about, whatever its length.
+pub const ASKED_MOST: u32 = 16_384;
 
 static LEFT: AtomicU32 = AtomicU32::new(0);
 static CREDIT: AtomicU32 = AtomicU32::new(CREDIT_MAX);
@@ -36,7 +37,7 @@ pub fn pay(pages: u32) -> bool {
         LEFT.store(left, Ordering::Relaxed); // ORDER: as above
         return false;
     }
-    // Of a longer block no more pages are asked about. A program that tries how much it may have takes gigabytes, touches none and
+    // A program that tries how much it may have takes gigabytes, touches none and
     // frees them: the peak that they left let lrzip keep 72 MiB of free pages beside its next buffers.
     let price = pages.min(ASKED_MOST).div_ceil(ASKED_FOR_ONE);
     let pay = |credit: u32| credit.checked_sub(price);

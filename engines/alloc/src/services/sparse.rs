@@ -27,9 +27,7 @@ use super::{credit, purger};
 
 /// Pages asked about in one call, and the most calls for a block: of a longer one they are spread over it.
 const ASKED: usize = 1_024;
-const CALLS: usize = 16;
-/// The most pages that are asked about, whatever the block's length.
-pub const ASKED_MOST: u32 = (ASKED * CALLS) as u32;
+const CALLS: usize = credit::ASKED_MOST as usize / ASKED;
 
 /// Gives the pages of a block back to the system if a quarter of them, or more, was never touched. Returns how many were
 /// not; 0: the block is as it was.

@@ -35,8 +35,11 @@ fn record(bench: &Bench, options: &[&str]) -> Done {
     done
 }
 
+/// What lives: blocks and requested bytes of each function of LIVE, and each stack with its blocks and bytes.
+type Live = (Vec<(u64, u64)>, Vec<(String, u64, u64)>);
+
 /// Returns what the functions hold, and the stacks of all that lives: functions, blocks and bytes.
-fn live(report: &Report) -> (Vec<(u64, u64)>, Vec<(String, u64, u64)>) {
+fn live(report: &Report) -> Live {
     let of = |function| {
         let blocks = report.sum_at(function, "live_blocks");
         (blocks, report.sum_at(function, "live_requested_bytes"))
