@@ -69,6 +69,14 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns the number of marks that were made before what is kept.
+    pub(crate) fn marks_before(&self) -> usize {
+        self.process
+            .segment
+            .as_ref()
+            .map_or(0, |one| one.marks as usize)
+    }
+
     /// Returns what this trace knows. Samples of what the process became (`exec`), if that was not recorded, are left
     /// out: their pages are no longer this program's. Cost: a copy of it; the stack tree is the largest part.
     pub fn of(trace: &Trace) -> Facts {
@@ -313,6 +321,13 @@ pub enum AnalysisError {
     NoFall,
     /// The allocator never kept much with a snapshot behind it.
     NothingKept,
+    /// The moment lies before what is kept of the recording.
+    TimeBefore {
+        /// The time that was asked for, nanoseconds since the start.
+        asked_ns: u64,
+        /// Where what is kept begins, nanoseconds since the start.
+        since_ns: u64,
+    },
     /// The moment lies after the end of the recording.
     TimeAfterEnd {
         /// The time that was asked for, nanoseconds since the start.
@@ -348,6 +363,12 @@ impl fmt::Display for AnalysisError {
             AnalysisError::NothingKept => f.write_str(
                 "--at most-kept: at no snapshot before the end did the allocator keep a fiftieth of resident memory (and \
                  at least a mebibyte) beyond what lived; use peak, end or heap-peak",
+            ),
+            AnalysisError::TimeBefore { asked_ns, since_ns } => write!(
+                f,
+                "--at {} s: the recording keeps its last part, from {} s on; give a time in it",
+                seconds(*asked_ns),
+                seconds(*since_ns)
             ),
             AnalysisError::TimeAfterEnd { asked_ns, end_ns } => write!(
                 f,

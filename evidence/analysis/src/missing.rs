@@ -20,6 +20,7 @@ use std::fmt;
 
 use skinflint_trace::{
     Ending, Exit, LostKind, LostProcess, LostWhy, MOST_QUIET_COPIES, OriginKind, ProcessInfo,
+    Segment,
 };
 
 use crate::passes::wording::{bytes, count};
@@ -49,6 +50,13 @@ const PROGRAM_FOLLOWS: &str = "their memory is in no row";
 pub enum Missing {
     /// Everything is missing; the text says why that may be.
     Everything(String),
+    /// What came before a segment, of a recording that keeps its last part.
+    Before {
+        /// What the segment begins with.
+        segment: Segment,
+        /// Whether it is a copy (`fork`), so that what it inherited is gone, too.
+        is_copy: bool,
+    },
     /// The end of the recording.
     End,
     /// Events that could not be recorded.
@@ -147,6 +155,7 @@ impl Missing {
             | Missing::Heap { .. }
             | Missing::Tickets { .. }
             | Missing::Ancestor { .. } => true,
+            Missing::Before { is_copy, .. } => *is_copy,
             Missing::Totals {
                 said_bytes,
                 known_bytes,
@@ -169,6 +178,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Missing::Everything(text) | Missing::Damage(text) => f.write_str(text),
+            Missing::Before { segment, is_copy } => fmt_before(segment, *is_copy, f),
             Missing::End => f.write_str(
                 "No end mark: the recording was cut off (the collector was killed, the disk was full, or the \
                  file was copied while it was written); what happened after the last event is not known.",
@@ -201,12 +211,6 @@ impl fmt::Display for Missing {
                 "{events} of {of} recorded events could not be read: blocks that they acquired are in no row, \
                  and their memory looks free."
             ),
-            Missing::Releases(_)
-            | Missing::HalfReallocs(_)
-            | Missing::Impossible(_)
-            | Missing::Parked(_)
-            | Missing::Surplus { .. }
-            | Missing::Tickets { .. } => self.fmt_events(f),
             Missing::Acquisitions { releases } => write!(
                 f,
                 "Never seen acquired: {} that were released. Some part of the program gets memory past the \
@@ -264,7 +268,29 @@ impl fmt::Display for Missing {
                 name(lost),
                 why_of(lost)
             ),
+            _ => self.fmt_events(f),
         }
+    }
+}
+
+/// Writes what a recording does not have that keeps its last part, and what stands for it.
+fn fmt_before(segment: &Segment, is_copy: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let before = segment.acquired.saturating_sub(segment.blocks);
+    write!(
+        f,
+        "The recording keeps its last part, from {:.3} s on: {} ({}) lived then and count as acquired at that moment, \
+         which is where their lifetimes begin; {} from before ({}), released by then, are in no figure.",
+        segment.since_ns as f64 / 1e9,
+        count(segment.blocks, "block"),
+        bytes(segment.bytes),
+        count(before, "recorded acquisition"),
+        bytes(segment.acquired_bytes.saturating_sub(segment.bytes)),
+    )?;
+    match is_copy {
+        true => f.write_str(
+            " What it inherited from its parent is not known: it stands as free, or as touched.",
+        ),
+        false => Ok(()),
     }
 }
 
@@ -350,6 +376,12 @@ pub fn missing(known: &Known<'_>, counts: &Counts, parked: u64) -> Vec<Missing> 
         && !known.was_quiet();
     if is_odd || known.never_began() {
         all.push(Missing::Everything(known.nothing_recorded()));
+    }
+    if let Some(segment) = &known.process.segment {
+        all.push(Missing::Before {
+            segment: segment.clone(),
+            is_copy: forked,
+        });
     }
     match known.ending {
         None => all.push(Missing::End),

@@ -125,7 +125,9 @@ impl Plan {
     }
 
     fn add_marks(&mut self, facts: &Facts, options: &Options) {
-        for (index, mark) in facts.marks.iter().enumerate() {
+        // Of marks before what is kept nothing is known.
+        let kept = facts.marks.iter().enumerate().skip(facts.marks_before());
+        for (index, mark) in kept.clone() {
             self.due.push((mark.ticket, Due::MarkRow(index)));
         }
         let limit = options.limits.mark_books;
@@ -133,7 +135,7 @@ impl Plan {
             Some(At::Mark(name)) => facts.marks.iter().rposition(|mark| mark.name == *name),
             _ => None,
         };
-        for (index, mark) in facts.marks.iter().enumerate() {
+        for (index, mark) in kept {
             if index >= limit && Some(index) != wanted {
                 continue;
             }
@@ -269,6 +271,15 @@ impl Plan {
             self.due.push((one.ticket, Due::Books(self.at, index)));
             self.due.push((one.ticket, Due::At));
             return Ok(());
+        }
+        if let Some(segment) = &facts.process.segment
+            && time_ns < segment.since_ns
+        {
+            let since_ns = segment.since_ns;
+            return Err(AnalysisError::TimeBefore {
+                asked_ns: time_ns,
+                since_ns,
+            });
         }
         if let Some(ending) = &facts.ending
             && time_ns > ending.time_ns

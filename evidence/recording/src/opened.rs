@@ -124,7 +124,9 @@ impl Recording {
 
     fn find_ancestors(&mut self, kin: &mut Kin) {
         let mut heir = self.trace.process.clone();
-        while let Some(origin) = heir.origin.take()
+        // A segment says what lived when it began: nothing before it is needed, or known.
+        while heir.segment.is_none()
+            && let Some(origin) = heir.origin.take()
             && origin.how == OriginKind::Fork
         {
             let generations = self.ancestors.len();
@@ -137,6 +139,12 @@ impl Recording {
             } else {
                 kin.find(&origin.uid, origin.pid)
             };
+            // What it dropped may have been inherited.
+            let reaches = |trace: &Trace| match &trace.process.segment {
+                Some(segment) => segment.ticket <= origin.fork_ticket,
+                None => true,
+            };
+            let found = found.filter(reaches);
             let Some(trace) = found else {
                 self.missing.push(Missing::Ancestor {
                     pid: origin.pid,

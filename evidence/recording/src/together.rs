@@ -398,6 +398,9 @@ impl Several {
         let paths = small.iter().map(|&index| self.paths[index].clone());
         let paths: Vec<PathBuf> = paths.collect();
         for path in &paths {
+            for older in skinflint_trace::older_segments(path) {
+                let _ = std::fs::remove_file(older);
+            }
             let _ = std::fs::remove_file(path);
             let _ = std::fs::remove_file(path.with_extension("perf.map"));
         }

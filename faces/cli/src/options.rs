@@ -6,8 +6,10 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use skinflint_collect::{Bounds, Trigger, time};
 use skinflint_symbols::{Frames, NameSources};
 
 #[derive(ClapArgs, Debug)]
@@ -72,6 +74,22 @@ pub struct RecordOptions {
     #[arg(long, value_name = "N", requires = "sample")]
     pub seed: Option<u64>,
 
+    /// Keep the last part of the recording only: a time (10m, 90s, 2h) or a size (500M). The trace then is files of a
+    /// quarter of that each: FILE is the newest, FILE.N older ones. Each begins with what lived, and is complete by itself;
+    /// older ones are dropped
+    #[arg(long, value_name = "TIME|SIZE", value_parser = keep, conflicts_with_all = ["dark_matter", "reachable"])]
+    pub keep: Option<Keep>,
+
+    /// Keep at most so many bytes (500M, 2G) of each process's trace: its last part, as with --keep
+    #[arg(long, value_name = "SIZE", value_parser = kept_bytes, conflicts_with_all = ["dark_matter", "reachable"])]
+    pub max_size: Option<u64>,
+
+    /// Put what is left aside, as FILE with .kept-1 in its name, when this comes true; may be given several times: rss>2G,
+    /// rss>80%limit (of the control group), growth>100M/10m, psi>20% (tasks stalled for memory), mark=NAME or mark (any:
+    /// the program's, `skinflint ctl PID mark NAME`, a signal's). Without --keep or --max-size the last ten minutes are kept
+    #[arg(long, value_name = "CONDITION", conflicts_with_all = ["dark_matter", "reachable"])]
+    pub when: Vec<Trigger>,
+
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
           value_parser = clap::value_parser!(i32).range(1..=19))]
@@ -91,6 +109,56 @@ fn sample_bytes(text: &str) -> Result<u64, String> {
     let bytes = bytes(text).filter(|bytes| (1 << 10..=1 << 30).contains(bytes));
     let bytes = bytes.map(|bytes| bytes as u64);
     bytes.ok_or_else(|| "a number of bytes from 1K to 1G, with K, M or G".into())
+}
+
+/// What is kept if only a condition was given.
+const USUAL: Duration = Duration::from_secs(600);
+
+/// What of a recording is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// The last part in time.
+    Time(Duration),
+    /// The last part in bytes.
+    Bytes(u64),
+}
+
+/// Reads a time (10m, 90s, 2h) or a size.
+fn keep(text: &str) -> Result<Keep, String> {
+    let time = time(text).filter(|time| *time >= Duration::from_millis(100));
+    match time {
+        Some(time) => Ok(Keep::Time(time)),
+        None => kept_bytes(text).map(Keep::Bytes).map_err(|_| {
+            "a time from 100ms (with ms, s, m, h or d), or a number of bytes from 1M (with K, M or G)".into()
+        }),
+    }
+}
+
+/// Reads a size that a recording can be kept within.
+fn kept_bytes(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text).filter(|bytes| *bytes >= 1 << 20);
+    let bytes = bytes.map(|bytes| bytes as u64);
+    bytes.ok_or_else(|| "a number of bytes from 1M, with K, M or G".into())
+}
+
+impl RecordOptions {
+    /// Returns what of each trace is kept.
+    pub fn bounds(&self) -> Option<Bounds> {
+        let (time, bytes) = match self.keep {
+            Some(Keep::Time(time)) => (Some(time), None),
+            Some(Keep::Bytes(bytes)) => (None, Some(bytes)),
+            None => (None, None),
+        };
+        let max_bytes = bytes.into_iter().chain(self.max_size).min();
+        let is_unbounded = time.is_none() && max_bytes.is_none();
+        let usual = (is_unbounded && !self.when.is_empty()).then_some(USUAL);
+        let bounds = Bounds {
+            keep: time.or(usual),
+            max_bytes,
+            when: self.when.clone(),
+        };
+        (bounds != Bounds::default()).then_some(bounds)
+    }
 }
 
 /// Parses a number with K, M or G.

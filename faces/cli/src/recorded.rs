@@ -49,6 +49,7 @@ pub fn record(
             bytes,
             seed: options.seed.unwrap_or(0),
         }),
+        bounds: options.bounds(),
         level: options.level,
         environment: names_of_scripts(options, frames),
     };
@@ -91,6 +92,9 @@ pub fn say_traces(outcome: &Outcome, gone: &[PathBuf]) {
     let written: Vec<&Recorded> = written.collect();
     for trace in written.iter().take(SHOWN) {
         say!("skinflint: {}", one_line(trace));
+        for kept in &trace.kept {
+            say!("skinflint: put aside: {}", kept.display());
+        }
         for lost in not_recorded(trace) {
             say!("skinflint: {}: {lost}", trace.path.display());
         }

@@ -25,7 +25,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// The minor version of the format. A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 7;
+pub const MINOR: u16 = 8;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// The largest raw length of an event block, in bytes.
@@ -55,6 +55,8 @@ pub(crate) mod kind {
 pub(crate) struct Header {
     pub(crate) kind: u8,
     pub(crate) codec: u8,
+    /// Whether it repeats what an earlier segment of the recording has (segments.rs).
+    pub(crate) repeats: bool,
     pub(crate) stream: u32,
     pub(crate) payload_len: u32,
     pub(crate) raw_len: u32,
@@ -73,6 +75,7 @@ impl Header {
         out[0..4].copy_from_slice(&BLOCK_MAGIC);
         out[4] = self.kind;
         out[5] = self.codec;
+        out[6] = u8::from(self.repeats);
         out[8..12].copy_from_slice(&self.stream.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
         out[16..20].copy_from_slice(&self.raw_len.to_le_bytes());
@@ -97,6 +100,7 @@ impl Header {
         Some(Header {
             kind: bytes[4],
             codec: bytes[5],
+            repeats: bytes[6] & 1 != 0,
             stream: u32_at(bytes, 8),
             payload_len: u32_at(bytes, 12),
             raw_len: u32_at(bytes, 16),

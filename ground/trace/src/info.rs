@@ -41,6 +41,34 @@ pub struct ProcessInfo {
     /// versions before 1.7. An acquisition of n bytes was recorded with the probability 1 − e^(−n/distance), one of the
     /// distance or more always; nothing counts as one byte. All else is recorded whole.
     pub sample_bytes: u64,
+    /// What the file begins with, if it is a later segment of a recording whose older segments may be gone.
+    pub segment: Option<Segment>,
+}
+
+/// What a segment of a bounded recording begins with: what lived, so that it is complete by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Segment {
+    /// Its number; the first of a recording is 0, and has no such record.
+    pub number: u64,
+    /// Whether the segment before it has all that came between: the two can be read as one.
+    pub follows: bool,
+    /// When it begins, nanoseconds since the recording began.
+    pub since_ns: u64,
+    /// The largest ticket of the segments before.
+    pub ticket: u64,
+    /// The events in this file that say what lived.
+    pub events: u64,
+    /// The blocks that lived when it began.
+    pub blocks: u64,
+    /// Their requested bytes.
+    pub bytes: u64,
+    /// The acquisitions before it that were recorded.
+    pub acquired: u64,
+    /// Their requested bytes.
+    pub acquired_bytes: u64,
+    /// The marks made before it; they are not in this file.
+    pub marks: u32,
 }
 
 /// The recorded process that this one came from.

@@ -25,6 +25,7 @@ mod model;
 mod nodes;
 mod read;
 mod search;
+mod segments;
 mod source;
 mod write;
 
@@ -41,5 +42,6 @@ pub use look::{
 };
 pub use merge::{Events, RUN};
 pub use read::{OpenError, Trace};
+pub use segments::{older_segments, segment_path};
 pub use source::Damage;
 pub use write::{DEFAULT_LEVEL, Sink, Writer};

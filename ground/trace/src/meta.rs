@@ -136,6 +136,7 @@ pub(crate) fn put_process(out: &mut Vec<u8>, info: &ProcessInfo) {
             }
         }
         put(out, info.sample_bytes);
+        put_segment(out, info.segment.as_ref());
     });
 }
 
@@ -178,7 +179,45 @@ pub(crate) fn get_process(from: &mut Cursor<'_>) -> Read<ProcessInfo> {
     if !from.is_empty() {
         info.sample_bytes = get_amount(from)?;
     }
+    if !from.is_empty() && from.get()? != 0 {
+        info.segment = Some(get_segment(from)?);
+    }
     Ok(info)
+}
+
+fn put_segment(out: &mut Vec<u8>, segment: Option<&Segment>) {
+    put(out, u64::from(segment.is_some()));
+    let Some(segment) = segment else { return };
+    let fields = [
+        segment.number,
+        u64::from(segment.follows),
+        segment.since_ns,
+        segment.ticket,
+        segment.events,
+        segment.blocks,
+        segment.bytes,
+        segment.acquired,
+        segment.acquired_bytes,
+        u64::from(segment.marks),
+    ];
+    put_record(out, |out| fields.iter().for_each(|field| put(out, *field)));
+}
+
+fn get_segment(from: &mut Cursor<'_>) -> Read<Segment> {
+    let mut from = get_record(from)?;
+    let from = &mut from;
+    Ok(Segment {
+        number: from.get()?,
+        follows: from.get()? != 0,
+        since_ns: get_time(from)?,
+        ticket: from.get()?,
+        events: from.get()?,
+        blocks: from.get()?,
+        bytes: from.get()?,
+        acquired: from.get()?,
+        acquired_bytes: from.get()?,
+        marks: from.get_u32()?,
+    })
 }
 
 pub(crate) fn put_modules(out: &mut Vec<u8>, modules: &[Module]) {

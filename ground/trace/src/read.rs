@@ -184,19 +184,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens a trace: reads all headers and everything that is not an event.
-    ///
-    /// A file that has no ending, is cut, or is damaged opens all the same; [`Trace::damage`] says what is
-    /// missing.
-    ///
-    /// # Errors
-    /// If there is nothing to read: see [`OpenError`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Trace, OpenError> {
-        let (mut scan, start) = Trace::begin(path.as_ref())?;
-        scan.run(start);
-        Ok(scan.finish())
-    }
-
     /// Opens the file and reads its header. Returns the scan, and the offset at which it begins.
     pub(crate) fn begin(path: &Path) -> Result<(Scan, u64), OpenError> {
         let refused = |source| OpenError::Read {
@@ -234,6 +221,7 @@ impl Trace {
         match &*self.source {
             Source::File(file) => Ok(file.metadata()?.len()),
             Source::Bytes(bytes) => Ok(bytes.len() as u64),
+            Source::Files(_) => Ok(self.bytes),
         }
     }
 
@@ -242,7 +230,7 @@ impl Trace {
         Events::new(Arc::clone(&self.source), index)
     }
 
-    fn read(source: Source, bytes: u64, path: &Path) -> Result<(Scan, u64), OpenError> {
+    pub(crate) fn read(source: Source, bytes: u64, path: &Path) -> Result<(Scan, u64), OpenError> {
         let mut first = [0; FILE_HEADER_BYTES];
         let got = source
             .read_at(&mut first, 0)
@@ -280,6 +268,9 @@ impl Trace {
             raw: Vec::new(),
             window: Window::default(),
             has_process: false,
+            is_next: false,
+            next: None,
+            repeated: 0,
             trace: Trace {
                 process: ProcessInfo::default(),
                 threads: Vec::new(),
@@ -415,12 +406,30 @@ fn check_magic(first: &[u8; FILE_HEADER_BYTES], got: usize, path: &Path) -> Resu
     })
 }
 
+/// The name of marks that were made before what is kept.
+const BEFORE: &str = "(before what is kept)";
+
+/// Leaves out what was read of a moment before what is kept, and written after: which blocks lived then is not known.
+fn leave_out_before(trace: &mut Trace) {
+    let Some(segment) = &trace.process.segment else {
+        return;
+    };
+    let is_of_it = |time_ns, ticket| time_ns >= segment.since_ns && ticket >= segment.ticket;
+    trace.rss.retain(|one| is_of_it(one.time_ns, one.ticket));
+    trace
+        .snapshots
+        .retain(|one| is_of_it(one.time_ns, one.ticket));
+}
+
+/// The most marks of dropped segments for which a place is kept.
+const MARKS_BEFORE: u32 = 1 << 16;
+
 /// The scan of a file, from block to block.
 pub(crate) struct Scan {
     /// Whether to stop before an incomplete block, instead of calling it damage.
     pub(crate) is_growing: bool,
     pub(crate) bytes: u64,
-    expected_sequence: u32,
+    pub(crate) expected_sequence: u32,
     /// The last ticket of the latest block of events, by thread.
     last_tickets: FxHashMap<u32, u64>,
     pub(crate) index: Vec<Entry>,
@@ -429,6 +438,12 @@ pub(crate) struct Scan {
     raw: Vec<u8>,
     window: Window,
     has_process: bool,
+    /// Whether the file follows another segment, so that what it repeats is skipped.
+    pub(crate) is_next: bool,
+    /// The number of the newest segment that follows another one, and whether it follows that.
+    pub(crate) next: Option<(u64, bool)>,
+    /// The events that it repeats.
+    pub(crate) repeated: u64,
     pub(crate) trace: Trace,
 }
 
@@ -438,7 +453,7 @@ impl Scan {
         let mut at = start;
         while at < self.bytes {
             let mut head = [0; BLOCK_HEADER_BYTES];
-            let got = self.trace.source.read_at(&mut head, at).unwrap_or(0);
+            let got = self.read_at(&mut head, at);
             if self.is_growing && got < BLOCK_HEADER_BYTES {
                 return at;
             }
@@ -462,6 +477,10 @@ impl Scan {
                 return self.bytes;
             }
             self.check_sequence(at, header.sequence);
+            if self.is_next && header.repeats {
+                at = end;
+                continue;
+            }
             if header.kind == kind::EVENTS {
                 self.check_order(at, &header);
                 self.trace.events += events;
@@ -578,8 +597,12 @@ impl Scan {
         let trace = &mut self.trace;
         match kind {
             kind::PROCESS => {
-                trace.process = meta::get_process(from)?;
+                let process = meta::get_process(from)?;
                 self.has_process = true;
+                match self.is_next {
+                    true => self.follows(&process),
+                    false => trace.process = process,
+                }
             }
             kind::NODES => {
                 let lost: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
@@ -607,13 +630,19 @@ impl Scan {
             kind::MARK => {
                 let (index, mark) = meta::get_mark(from)?;
                 let lost: u64 = trace.damage.iter().map(|damage| damage.bytes / 64).sum();
+                let before = trace.process.segment.as_ref().map_or(0, |one| one.marks);
+                let lost = lost + u64::from(before.min(MARKS_BEFORE));
                 let len = trace.marks.len();
                 if u64::from(index) > len as u64 + lost {
                     return Err(Malformed("a mark far beyond the marks before it"));
                 }
                 if index as usize >= len {
+                    let name = match before {
+                        0 => "",
+                        _ => BEFORE,
+                    };
                     let gap = Mark {
-                        name: String::new(),
+                        name: name.into(),
                         time_ns: 0,
                         ticket: 0,
                         thread: None,
@@ -640,7 +669,20 @@ impl Scan {
         Ok(())
     }
 
-    fn finish(mut self) -> Trace {
+    /// Notes who was recorded into a segment that follows another one.
+    fn follows(&mut self, process: &ProcessInfo) {
+        let of_it = |one: &&Segment| one.follows && process.uid == self.trace.process.uid;
+        let segment = process.segment.as_ref();
+        self.next = segment.map(|one| (one.number, of_it(&one)));
+        self.repeated = segment.map_or(0, |one| one.events);
+    }
+
+    /// Reads bytes of the file; fewer only at its end.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        self.trace.source.read_at(buffer, offset).unwrap_or(0)
+    }
+
+    pub(crate) fn finish(mut self) -> Trace {
         if !self.has_process {
             let what = "who was recorded is not known: that block is missing".into();
             self.damaged(0, 0, 0, what);
@@ -687,6 +729,7 @@ impl Scan {
         // The order that a merge needs; the sort is stable, so that a thread's blocks stay in order.
         self.index.sort_by_key(|entry| entry.first_ticket);
         self.index.shrink_to_fit();
+        leave_out_before(&mut trace);
         trace.index = Arc::new(self.index);
         trace
     }

@@ -62,6 +62,8 @@ pub(crate) fn add_damage(list: &mut Vec<Damage>, damage: Damage) {
 /// The source of the bytes.
 pub(crate) enum Source {
     File(File),
+    /// Files one after the other, each with the number of bytes before it.
+    Files(Vec<(u64, File)>),
     Bytes(Vec<u8>),
 }
 
@@ -77,20 +79,30 @@ impl Source {
                 buffer[..len].copy_from_slice(&bytes[start..start + len]);
                 Ok(len)
             }
-            Source::File(file) => {
-                let mut done = 0;
-                while done < buffer.len() {
-                    match file.read_at(&mut buffer[done..], offset + done as u64) {
-                        Ok(0) => break,
-                        Ok(more) => done += more,
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(done)
+            Source::File(file) => read_file(file, buffer, offset),
+            // A block lies in one file (write.W1), so nothing is read across their borders.
+            Source::Files(files) => {
+                let at = files.partition_point(|(before, _)| *before <= offset);
+                let Some((before, file)) = at.checked_sub(1).and_then(|at| files.get(at)) else {
+                    return Ok(0);
+                };
+                read_file(file, buffer, offset - before)
             }
         }
     }
+}
+
+fn read_file(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
 }
 
 /// A block of events in the file.

@@ -77,6 +77,7 @@ pub struct Writer<S: Sink = File> {
     buffer: Vec<u8>,
     raw: Vec<u8>,
     threads: Vec<u8>,
+    repeats: bool,
     end: u64,
     sequence: u32,
     events: u64,
@@ -131,6 +132,7 @@ impl<S: Sink> Writer<S> {
             buffer: Vec::new(),
             raw: Vec::new(),
             threads: Vec::new(),
+            repeats: false,
             end: 0,
             sequence: 0,
             events: 0,
@@ -243,6 +245,17 @@ impl<S: Sink> Writer<S> {
         } else {
             Ok(())
         }
+    }
+
+    /// Notes that what comes next repeats (or no longer repeats) what an earlier segment has: it is skipped by a reader
+    /// that has that one, too.
+    ///
+    /// # Errors
+    /// If the medium refuses a block for the first time.
+    pub fn repeats(&mut self, repeats: bool) -> io::Result<()> {
+        let flushed = self.flush_threads();
+        self.repeats = repeats;
+        flushed
     }
 
     /// Appends a mark. Indices are dense from 0.
@@ -408,7 +421,8 @@ impl<S: Sink> Writer<S> {
     }
 
     /// Writes a block, or counts it (W2).
-    fn append(&mut self, header: Header, raw: &[u8]) -> io::Result<()> {
+    fn append(&mut self, mut header: Header, raw: &[u8]) -> io::Result<()> {
+        header.repeats = self.repeats;
         if let Some(full) = &mut self.full {
             full.lost_blocks += 1;
             self.lost_events += u64::from(header.events);

@@ -28,6 +28,17 @@ fn process(origin: Option<Origin>) -> ProcessInfo {
         os_page_bytes: 4096,
         origin,
         sample_bytes: 512 << 10,
+        segment: Some(Segment {
+            number: 3,
+            follows: true,
+            events: 5,
+            blocks: 6,
+            bytes: MOST_BYTES,
+            acquired: 1 << 60,
+            acquired_bytes: 1 << 61,
+            marks: 7,
+            ..Segment::default()
+        }),
     }
 }
 

@@ -41,6 +41,13 @@ impl Codes {
         next
     }
 
+    /// Returns all codes, from id 1 on.
+    pub fn all(&self) -> Vec<Code> {
+        let mut all: Vec<(&Code, &u32)> = self.known.iter().collect();
+        all.sort_unstable_by_key(|(_, id)| **id);
+        all.into_iter().map(|(code, _)| code.clone()).collect()
+    }
+
     /// Returns the codes that are new since the last call, and the id of the first.
     pub fn take_fresh(&mut self) -> Option<(u32, Vec<Code>)> {
         if self.fresh.is_empty() {

@@ -20,6 +20,7 @@ use skinflint_procfs::process::{thread_exists, thread_name};
 use skinflint_procfs::stat;
 use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
 
+use crate::bounds::Bounds;
 use crate::held::{Held, Watched};
 use crate::kin::{Kin, ReadNotice};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
@@ -30,9 +31,11 @@ use crate::sampler::Ask;
 use crate::server;
 use crate::stream::{Note, Stream};
 use crate::tree::Tree;
+use crate::turning::Turning;
 
 mod ending;
 mod missed;
+mod turning;
 
 /// The time between two ticks, and between two looks of an idle collector.
 const TICK: Duration = Duration::from_millis(4);
@@ -114,6 +117,8 @@ struct Draining {
     exec: bool,
     zombie_status: Option<i32>,
     ended_at: Option<Instant>,
+    /// What lives, if the recording is bounded.
+    turning: Option<Turning>,
 }
 
 /// The thread's state.
@@ -126,6 +131,7 @@ pub struct Drain {
     output: Output,
     sampler: Sender<Ask>,
     watched: Option<(Watched, Sender<Held>)>,
+    bounds: Option<Bounds>,
     living: HashMap<usize, Draining>,
     children: HashMap<u32, ChildEnd>,
     buffer: Vec<u64>,
@@ -153,6 +159,7 @@ impl Drain {
             output,
             sampler,
             watched,
+            bounds: None,
             living: HashMap::new(),
             children: HashMap::new(),
             buffer: Vec::with_capacity(RING_WORDS),
@@ -160,6 +167,11 @@ impl Drain {
             next_flush: now + FLUSH,
             next_look: now,
         }
+    }
+
+    /// Keeps the last part of recordings only.
+    pub fn bounded(self, bounds: Option<Bounds>) -> Drain {
+        Drain { bounds, ..self }
     }
 
     /// Runs until told to stop, or until every sender is gone.
@@ -296,8 +308,14 @@ impl Drain {
             exec: false,
             zombie_status: None,
             ended_at: None,
+            turning: None,
             process,
         };
+        if let Some(bounds) = &self.bounds {
+            draining.tree.keep_sent();
+            let process = &draining.process;
+            draining.turning = Some(Turning::begin(bounds.clone(), process, &self.output));
+        }
         let first = Arc::clone(&draining.process.first);
         draining.add_region(&first);
         let _ = self.sampler.send(Ask::Begin(Arc::clone(&draining.process)));
@@ -316,6 +334,8 @@ impl Drain {
         let mut fullest = 0;
         for draining in self.living.values_mut() {
             fullest = fullest.max(draining.pass(&mut self.buffer, &self.output));
+            draining.see_memory();
+            draining.turn_if_due(&self.output, &self.sampler);
             draining.answer_snapshots(&self.sampler, self.watched.as_ref());
         }
         fullest
@@ -585,6 +605,7 @@ impl Draining {
         }
         let mut stream = Stream::new(id, self.process.start_ns);
         stream.time_ns = started_ns;
+        stream.kept = self.turning.as_ref().map(|_| Vec::new());
         self.slots[at].stream = Some(stream);
     }
 
@@ -594,6 +615,9 @@ impl Draining {
         let Some(stream) = self.slots[at].stream.take() else {
             return;
         };
+        if let (Some(turning), Some(mut kept)) = (&mut self.turning, stream.kept) {
+            turning.live.take(&mut kept);
+        }
         self.events += stream.events;
         self.lost += stream.lost;
         self.truncated += stream.truncated;

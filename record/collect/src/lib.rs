@@ -22,6 +22,7 @@
 
 mod allocator;
 mod arrivals;
+mod bounds;
 mod codes;
 pub mod control;
 mod descent;
@@ -34,6 +35,7 @@ mod frames;
 mod held;
 mod kin;
 mod linked;
+mod live;
 mod look;
 mod mappings;
 mod memory;
@@ -43,15 +45,20 @@ mod output;
 mod process;
 mod sample;
 mod sampler;
+mod segments;
 mod server;
 mod session;
 mod stream;
 mod system;
 mod tops;
 mod tree;
+mod triggers;
+mod turning;
 
+pub use bounds::Bounds;
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
 pub use sample::Sample;
 pub use server::LateSockets;
 pub use session::{ChildEnd, Options, Session};
+pub use triggers::{Trigger, time};

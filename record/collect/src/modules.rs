@@ -25,6 +25,8 @@ pub struct Modules {
     /// The ranges that were unloaded, and the first node after that.
     gone: Vec<(u64, u64, u32)>,
     fresh: Vec<Module>,
+    /// Those that were sent.
+    sent: Vec<Module>,
     seen: HashSet<(u64, String)>,
     unknown: bool,
     next_look: Instant,
@@ -38,6 +40,7 @@ impl Modules {
             current: Vec::new(),
             gone: Vec::new(),
             fresh: Vec::new(),
+            sent: Vec::new(),
             seen: HashSet::new(),
             unknown: false,
             next_look: Instant::now(),
@@ -109,8 +112,14 @@ impl Modules {
         self.next_look = Instant::now() + self.pause;
     }
 
+    /// Returns all modules that were sent, in their order.
+    pub fn sent(&self) -> &[Module] {
+        &self.sent
+    }
+
     /// Returns the modules that are new since the last call.
     pub fn take_fresh(&mut self) -> Vec<Module> {
+        self.sent.extend_from_slice(&self.fresh);
         std::mem::take(&mut self.fresh)
     }
 }

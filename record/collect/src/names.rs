@@ -41,6 +41,15 @@ fn whole_name(comm: Option<&str>, called: &str, exe: &str) -> String {
     }
 }
 
+/// Returns a zero-terminated text.
+pub fn text(bytes: &[u8]) -> String {
+    let len = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::whole_name;

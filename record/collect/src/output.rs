@@ -8,20 +8,28 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
     Code, Ending, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers,
-    ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer,
+    ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer, older_segments,
 };
+
+use crate::bounds::{Bounds, Progress};
+use crate::segments::{Segments, Turn};
 
 /// The most jobs that may wait; beyond it the drain thread waits, and in the end the program.
 const QUEUE: usize = 256;
 
 /// Something to write.
 pub enum Job {
+    /// Only the last part of the trace is kept.
+    Bound(Box<Segments>),
+    /// A new segment of it begins.
+    Turn(Box<Turn>),
     /// A process begins, with what became of making its file.
     Begin(Box<ProcessInfo>, PathBuf, std::io::Result<Box<Writer>>),
     /// The file gets another name.
@@ -63,6 +71,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Processes that came out of it and were not recorded.
     pub lost: Vec<LostProcess>,
+    /// What was put aside of it when a condition came true.
+    pub kept: Vec<PathBuf>,
     /// The looks at the program's pointers.
     pub looks: Vec<Look>,
     /// What went wrong with the file, if anything did.
@@ -101,6 +111,12 @@ impl Output {
         self.send(index, Job::Begin(Box::new(process), path, made));
     }
 
+    /// Notes that of process `index` only the last part is kept.
+    pub fn bound(&self, index: usize, bounds: Bounds, progress: Arc<Progress>) {
+        let segments = Segments::new(bounds, progress, self.level);
+        self.send(index, Job::Bound(Box::new(segments)));
+    }
+
     /// Sends a job for process `index`; blocks while too many jobs are waiting.
     pub fn send(&self, index: usize, job: Job) {
         // The receiver lives until the last sender is gone, unless it panicked; then the events are
@@ -114,6 +130,8 @@ struct Trace {
     recorded: Recorded,
     /// A name on another file system: the file is copied there when it is complete.
     move_to: Option<PathBuf>,
+    /// Its segments, if only the last part is kept.
+    segments: Option<Box<Segments>>,
 }
 
 fn run(receiver: &Receiver<(usize, Job)>) -> Vec<Recorded> {
@@ -151,6 +169,7 @@ fn begin(process: ProcessInfo, path: PathBuf, made: std::io::Result<Box<Writer>>
         ending: None,
         bytes: 0,
         lost: Vec::new(),
+        kept: Vec::new(),
         looks: Vec::new(),
         error,
     };
@@ -158,6 +177,7 @@ fn begin(process: ProcessInfo, path: PathBuf, made: std::io::Result<Box<Writer>>
         writer: made.ok(),
         recorded,
         move_to: None,
+        segments: None,
     }
 }
 
@@ -188,6 +208,18 @@ fn tell_origin(traces: &mut HashMap<usize, Trace>, trace: &Trace) {
     write(before, Job::Lost(vec![lost]));
 }
 
+/// Begins a new segment of a trace.
+fn turn(trace: &mut Trace, turn: Turn) -> std::io::Result<()> {
+    let (Some(segments), Some(writer)) = (&mut trace.segments, &mut trace.writer) else {
+        return Ok(());
+    };
+    let recorded = &trace.recorded;
+    let (begun, placed) = segments.turn(&recorded.path, writer, turn, &recorded.lost)?;
+    **writer = begun;
+    trace.recorded.kept = segments.kept().to_vec();
+    placed
+}
+
 fn write(trace: &mut Trace, job: Job) {
     let Some(writer) = trace.writer.as_mut() else {
         if let Job::Rename(path) = job {
@@ -203,6 +235,11 @@ fn write(trace: &mut Trace, job: Job) {
         return;
     };
     let result = match job {
+        Job::Bound(segments) => {
+            trace.segments = Some(segments);
+            Ok(())
+        }
+        Job::Turn(next) => turn(trace, *next),
         Job::Codes(first, codes) => writer.codes(first, &codes),
         Job::Nodes(first, nodes) => writer.nodes(first, &nodes),
         Job::Events(block) => writer.events(block),
@@ -222,9 +259,20 @@ fn write(trace: &mut Trace, job: Job) {
             trace.recorded.lost.extend(lost);
             result
         }
-        Job::Rename(path) => rename(&mut trace.recorded.path, &mut trace.move_to, path),
+        Job::Rename(path) => {
+            let before = trace.recorded.path.clone();
+            let renamed = rename(&mut trace.recorded.path, &mut trace.move_to, path);
+            renamed.and(moved(
+                trace.segments.as_deref(),
+                &before,
+                &trace.recorded.path,
+            ))
+        }
         Job::Begin(..) | Job::End(..) => Ok(()),
     };
+    if let (Some(segments), Some(writer)) = (&mut trace.segments, &trace.writer) {
+        segments.wrote(&trace.recorded.path, writer.bytes_written());
+    }
     if let Err(error) = result {
         trace
             .recorded
@@ -233,8 +281,20 @@ fn write(trace: &mut Trace, job: Job) {
     }
 }
 
+/// Renames the older segments after the trace.
+fn moved(segments: Option<&Segments>, from: &Path, to: &Path) -> std::io::Result<()> {
+    match segments {
+        Some(segments) if from != to => segments.renamed(from, to),
+        _ => Ok(()),
+    }
+}
+
 fn rename(path: &mut PathBuf, move_to: &mut Option<PathBuf>, to: PathBuf) -> std::io::Result<()> {
     *move_to = None;
+    // Those of a recording that is replaced.
+    for older in older_segments(&to) {
+        let _ = std::fs::remove_file(older);
+    }
     match std::fs::rename(&*path, &to) {
         Ok(()) => *path = to,
         Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => *move_to = Some(to),
@@ -263,12 +323,19 @@ fn move_over(path: &mut PathBuf, to: PathBuf) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Moves a trace and its older segments to a name on another file system.
+fn move_all(path: &mut PathBuf, to: PathBuf, segments: Option<&Segments>) -> std::io::Result<()> {
+    let before = path.clone();
+    move_over(path, to)?;
+    moved(segments, &before, path)
+}
+
 /// Closes a trace whose end was never sent.
 fn cut(trace: Trace) -> Recorded {
     let mut recorded = trace.recorded;
     drop(trace.writer);
     if let Some(to) = trace.move_to
-        && let Err(error) = move_over(&mut recorded.path, to)
+        && let Err(error) = move_all(&mut recorded.path, to, trace.segments.as_deref())
     {
         recorded.error.get_or_insert_with(|| error.to_string());
     }
@@ -285,11 +352,12 @@ fn end(trace: Trace, ending: Ending) -> Recorded {
         recorded.error.get_or_insert_with(|| error.to_string());
     }
     ending.lost_events += writer.events_lost();
-    let bytes = writer.bytes_written();
+    let older = trace.segments.as_ref().map_or(0, |one| one.older_bytes());
+    let bytes = writer.bytes_written() + older;
     // What is buffered is written to the file before it is copied.
     drop(writer);
     if let Some(to) = trace.move_to
-        && let Err(error) = move_over(&mut recorded.path, to)
+        && let Err(error) = move_all(&mut recorded.path, to, trace.segments.as_deref())
     {
         recorded.error.get_or_insert_with(|| error.to_string());
     }

@@ -21,6 +21,7 @@ use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
 use crate::allocator;
 use crate::arrivals::Arrivals;
+use crate::bounds::Bounds;
 use crate::control::{self, Reply, Request, State, Status};
 use crate::descent;
 pub use crate::drain::ChildEnd;
@@ -29,7 +30,7 @@ use crate::folder;
 use crate::held::{self, Held, Watched};
 use crate::linked::Plans;
 use crate::memory::{NotifierMemory, Region, SessionMemory};
-use crate::names::process_name;
+use crate::names::{process_name, text};
 use crate::output::{Job, Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sample::Sample;
@@ -62,6 +63,8 @@ pub struct Options {
     pub objects: bool,
     /// Which acquisitions are recorded; `None`: all.
     pub sample: Option<Sample>,
+    /// What of each trace is kept; `None`: all.
+    pub bounds: Option<Bounds>,
 }
 
 /// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
@@ -245,6 +248,7 @@ impl Session {
             None => (None, None),
         };
         let drain = Drain::new(session, notifier, output, asks, watched);
+        let drain = drain.bounded(meeting.options.bounds.clone());
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for a caller that waits.
         let drain = spawn("drain", move || {
@@ -785,15 +789,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         os_page_bytes: page_bytes(),
         origin,
         sample_bytes: 0,
+        segment: None,
     };
     (info, became.is_some())
-}
-
-/// Returns a zero-terminated text.
-fn text(bytes: &[u8]) -> String {
-    let len = bytes
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..len]).into_owned()
 }

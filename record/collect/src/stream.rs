@@ -9,6 +9,7 @@ use skinflint_trace::encode::EventEncoder;
 use skinflint_trace::{AllocFn, Event, EventKind, FreeFn, NodeId, ThreadId};
 
 use crate::codes::Slots;
+use crate::live::is_of_memory;
 use crate::tree::Tree;
 
 /// The address that stands for frames that are missing at the outer end of a stack.
@@ -76,6 +77,8 @@ pub struct Stream {
     pub events: u64,
     /// The number of events that the recorder reported lost here.
     pub lost: u64,
+    /// Events that change what lives, if the caller takes them.
+    pub kept: Option<Vec<Event>>,
     stack: Vec<u32>,
     /// The codes of the interpreter that its frames name.
     codes: Slots,
@@ -96,6 +99,7 @@ impl Stream {
             truncated: 0,
             events: 0,
             lost: 0,
+            kept: None,
             stack: Vec::new(),
             codes: Slots::default(),
             base: 0,
@@ -175,6 +179,11 @@ impl Stream {
             kind,
         };
         self.encoder.push(&event);
+        if let Some(kept) = &mut self.kept
+            && is_of_memory(&event.kind)
+        {
+            kept.push(event);
+        }
     }
 
     /// Adds a mark that was made from outside, as an event of the collector's own stream.

@@ -27,6 +27,8 @@ pub struct Tree {
     next_id: u32,
     /// The nodes that are not yet sent to the writer, in order of id.
     fresh: Vec<(u32, u64)>,
+    /// All nodes that were sent, if they are sent again.
+    sent: Option<Vec<(u32, u64)>>,
     /// The codes that nodes of an interpreter's frames name.
     pub codes: Codes,
 }
@@ -39,6 +41,7 @@ impl Tree {
             used: 0,
             next_id: 1,
             fresh: Vec::new(),
+            sent: None,
             codes: Codes::default(),
         }
     }
@@ -102,12 +105,25 @@ impl Tree {
         self.rebuild(self.table.len(), |entry| !(start..end).contains(&entry.pc));
     }
 
+    /// Keeps what is sent from now on: before the first node.
+    pub fn keep_sent(&mut self) {
+        self.sent = Some(Vec::new());
+    }
+
+    /// Returns all nodes that were sent, from id 1 on.
+    pub fn sent(&self) -> &[(u32, u64)] {
+        self.sent.as_deref().unwrap_or_default()
+    }
+
     /// Returns the nodes that are new since the last call, and the id of the first.
     pub fn take_fresh(&mut self) -> Option<(u32, Vec<(u32, u64)>)> {
         if self.fresh.is_empty() {
             return None;
         }
         let nodes = std::mem::take(&mut self.fresh);
+        if let Some(sent) = &mut self.sent {
+            sent.extend_from_slice(&nodes);
+        }
         Some((self.next_id - nodes.len() as u32, nodes))
     }
 }

@@ -95,6 +95,7 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         looks: args.looks,
         objects: false,
         sample: None,
+        bounds: None,
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use skinflint_collect::{ChildEnd, Options, Sample, Session, Watched};
+use skinflint_collect::{Bounds, ChildEnd, Options, Sample, Session, Watched};
 use skinflint_launch::{installed, preflight, preload};
 
 use crate::outcome::Outcome;
@@ -41,6 +41,8 @@ pub struct Program<'a> {
     pub objects: bool,
     /// Which acquisitions are recorded; `None`: all.
     pub sample: Option<Sample>,
+    /// What of each trace is kept; `None`: all.
+    pub bounds: Option<Bounds>,
     /// Compression level of traces.
     pub level: i32,
     /// Variables that it gets beside those that recording needs.
@@ -82,6 +84,7 @@ pub fn record(
         looks: wanted.looks,
         objects: wanted.objects,
         sample: wanted.sample,
+        bounds: wanted.bounds,
     })
     .map_err(files::cannot_start)?;
     let mut command = Command::new(program);

@@ -37,7 +37,11 @@ impl Draining {
         }
         self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
         self.count_what_is_missing();
-        ending.events = self.events;
+        let events = self.events;
+        ending.events = self
+            .turning
+            .as_ref()
+            .map_or(events, |one| one.events(events));
         ending.exit = self.exit();
         if !self.has_begun() {
             self.notes.push(NEVER_BEGAN.into());
