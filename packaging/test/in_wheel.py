@@ -31,7 +31,7 @@ grep 'broken .*test' pytest.txt | head -n 2
 pytest -q -p no:cacheprovider --no-skinflint test_memory.py | grep '1 failed, 5 passed'
 printf 'import pytest\n@pytest.mark.skinflint(peak_life="1MiB")\ndef test_x(): pass\n' > test_wrong.py
 pytest -q -p no:cacheprovider test_wrong.py > wrong.txt 2>&1 && exit 1
-grep 'no limit is called peak_life' wrong.txt | cut -c 1-60
+grep 'test_wrong.py::test_x: no limit is called peak_life' wrong.txt | cut -c 1-60
 pip uninstall --quiet --yes skinflint
 find venv -name __pycache__ -prune -o -print | sort > after
 diff before after

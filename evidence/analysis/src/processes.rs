@@ -710,11 +710,17 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     let mut notes = Vec::new();
     let unread = report.processes.iter().filter(|row| !row.was_read).count();
     if unread > 0 {
-        notes.push(format!(
-            "{unread} of {} processes were never read with shared pages told apart: they ended before that, or may \
-             not be read; they are not in the sum over time.",
-            report.processes.len()
-        ));
+        let of = report.processes.len();
+        notes.push(match unread {
+            1 => format!(
+                "1 of {of} processes was never read with shared pages told apart: it ended before that, or may not be \
+                 read; it is not in the sum over time."
+            ),
+            _ => format!(
+                "{unread} of {of} processes were never read with shared pages told apart: they ended before that, or \
+                 may not be read; they are not in the sum over time."
+            ),
+        });
     }
     let dropped = members.iter().filter(|member| member.trace.is_empty());
     match dropped.count() {
@@ -734,10 +740,15 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     let children = counted.iter().flat_map(|count| &count.children);
     let silent = children.filter(|child| !known.contains(child)).count();
     if silent > 0 {
-        notes.push(format!(
-            "{silent} children of fork have no trace: they ended, or became a program that cannot be \
-             recorded, before they touched the heap."
-        ));
+        notes.push(match silent {
+            1 => "1 child of fork has no trace: it ended, or became a program that cannot be recorded, before it \
+                  touched the heap."
+                .to_owned(),
+            _ => format!(
+                "{silent} children of fork have no trace: they ended, or became a program that cannot be \
+                 recorded, before they touched the heap."
+            ),
+        });
     }
     let alone = report
         .processes
@@ -775,9 +786,10 @@ fn notes(members: &[Member], counted: &[Counted], report: &Processes) -> Vec<Str
     let strangers = origins.filter(|origin| !uids.contains(&origin.uid.as_str()));
     let strangers = strangers.count();
     if strangers > 0 {
-        notes.push(format!(
-            "The traces that {strangers} of these came from are not among them."
-        ));
+        notes.push(match strangers {
+            1 => "The trace that one of these came from is not among them.".to_owned(),
+            _ => format!("The traces that {strangers} of these came from are not among them."),
+        });
     }
     notes
 }

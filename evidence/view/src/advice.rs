@@ -306,23 +306,38 @@ pub(crate) fn kept(books: &Books) -> u64 {
     free.map_or(0, |row| row.bytes)
 }
 
-/// Explains why there is nothing to advise, if that may surprise.
-fn nothing_to_change(report: &Report) -> String {
-    let instant = report.instants.get(report.at);
-    let books = instant.and_then(|one| one.books.as_ref());
-    let free = books.map_or(0, kept);
-    let resident = books.map_or(0, |books| books.resident_bytes);
-    if free.saturating_mul(10) < resident || free == 0 {
-        return "No pass found anything to change. That covers the passes that ran, not all waste."
-            .into();
+/// Returns the changes that are advised: what each gives back is worth a word.
+pub(crate) fn changes<'a>(
+    report: &'a Report,
+    books: &Books,
+) -> impl Iterator<Item = &'a Finding> + Clone + use<'a> {
+    let floor = (books.resident_bytes / WORTH).max(1);
+    let all = report.findings.iter();
+    all.filter(move |one| one.saved_bytes >= floor && !one.is_rest())
+}
+
+/// Explains why nothing is advised where much is free: that may surprise.
+fn free_and_no_advice(report: &Report) -> Option<String> {
+    let books = report.instants.get(report.at)?.books.as_ref()?;
+    let (free, resident) = (kept(books), books.resident_bytes);
+    let is_little = free.saturating_mul(10) < resident || free == 0;
+    if is_little || changes(report, books).next().is_some() {
+        return None;
     }
-    format!(
+    Some(format!(
         "No change is advised, though {} of resident memory ({}) are free at this moment: giving memory back is \
          advised only where it was seen to stay free for a while, and lies on pages without a live block. Ask for \
-         another moment with --at, or record for longer, while the program rests.",
+         another moment with --at, or record for longer, while the program rests. What another allocator would hold \
+         shows skinflint compare.",
         bytes(free),
         percent(free, resident),
-    )
+    ))
+}
+
+fn nothing_to_change(report: &Report) -> String {
+    free_and_no_advice(report).unwrap_or_else(|| {
+        "No pass found anything to change. That covers the passes that ran, not all waste.".into()
+    })
 }
 
 /// Returns the fewest lines that the sections take.
@@ -347,6 +362,13 @@ pub(crate) fn findings(
         lines.extend(pieces.into_iter().map(|piece| Line::of(Ink::Plain, piece)));
         return;
     }
+    let mut unsaid = Vec::new();
+    if let Some(why) = free_and_no_advice(report) {
+        unsaid.push(Line::default());
+        let pieces = wrap(&why, width, usize::MAX).into_iter();
+        unsaid.extend(pieces.map(|piece| Line::of(Ink::Plain, piece)));
+    }
+    let room = room.saturating_sub(unsaid.len());
     let count_of =
         |detail: &[Vec<Detail>]| -> usize { blocks(report, &sections, detail, width).len() };
     let start = if style.full_stacks {
@@ -361,6 +383,7 @@ pub(crate) fn findings(
         }
     }
     lines.extend(blocks(report, &sections, &detail, width));
+    lines.extend(unsaid);
 }
 
 /// Returns the least detail of each finding: for the first one with the change (A3).
@@ -411,7 +434,7 @@ fn blocks(
                 "… and"
             };
             let text = format!(
-                "  {lead} {hidden} smaller{}: see the HTML report",
+                "  {lead} {hidden} smaller{} (--full-stacks)",
                 hidden_sum(section)
             );
             lines.push(Line::of(Ink::Faint, text));
@@ -475,7 +498,7 @@ fn confidence(confidence: Confidence) -> &'static str {
 /// analyser says fits; only names that a program makes up are longer.
 const TITLE_COLUMNS: usize = 150;
 const SHORT_TITLE_LINES: usize = 2;
-const CHANGE_COLUMNS: usize = 400;
+const CHANGE_COLUMNS: usize = 700;
 
 /// Adds the title of a finding, with its place behind it as far as there is room.
 fn short(
@@ -544,10 +567,18 @@ fn one_finding(
         true => TITLE_COLUMNS,
         false => 1,
     };
-    let mut titles = wrap(&finding.title, room - columns(&sure), bound(title_lines)).into_iter();
-    let first = lead.with(Ink::Plain, titles.next().unwrap_or_default());
-    lines.push(first.with(Ink::Faint, sure));
-    lines.extend(titles.map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))));
+    let titles = wrap(&finding.title, room - columns(&sure), bound(title_lines));
+    let first = lead.with(Ink::Plain, titles[0].as_str());
+    lines.push(first);
+    lines.extend(
+        titles[1..]
+            .iter()
+            .map(|piece| Line::of(Ink::Plain, format!("{pad}{piece}"))),
+    );
+    // At the end of the sentence, not of its first line.
+    if let Some(last) = lines.pop() {
+        lines.push(last.with(Ink::Faint, sure));
+    }
     if detail == Detail::Whole && !finding.what.is_empty() {
         let what = wrap(&finding.what, room, usize::MAX);
         lines.extend(

@@ -155,10 +155,11 @@ pub fn short_name(function: &str) -> String {
             out.ends_with("operator") || out.ends_with("operator<") || out.ends_with("operator>");
         last = c;
         match c {
-            // A tuple among template arguments is no list of parameters: `Fn<(), Output = T>`.
+            // A tuple among template arguments is no list of parameters: `Fn<(), Output = T>`; nor is what stands
+            // behind a blank: Ruby's `block (2 levels) in load`.
             '(' if !(operator
                 || out.is_empty()
-                || ["::", "<", ", "].iter().any(|end| out.ends_with(end))) =>
+                || ["::", "<", " "].iter().any(|end| out.ends_with(end))) =>
             {
                 round += 1
             }
@@ -380,6 +381,10 @@ mod tests {
             "std::map<std::string, Foo<…>>::insert"
         );
         assert_eq!(short_name("operator new(unsigned long)"), "operator new");
+        assert_eq!(
+            short_name("<top (required)>") + &short_name("block (2 levels) in load"),
+            "<top (required)>block (2 levels) in load"
+        );
         assert_eq!(
             short_name("(anonymous namespace)::load(char*)"),
             "(anonymous namespace)::load"

@@ -21,7 +21,7 @@ use skinflint_analysis::model::{
     BookRow, Books, Finding, FindingKind, Frame, Instant, InstantKind, Report,
 };
 
-use crate::advice::{WORTH, is_below_the_peak, moment};
+use crate::advice::{changes, is_below_the_peak, moment};
 use crate::screen::{Ink, Line, clean, cut_middle, wrap};
 use crate::stack;
 use crate::units::bytes;
@@ -108,9 +108,7 @@ fn name(row: &BookRow) -> String {
 
 /// Returns what the largest change would give back (D3).
 fn saving(report: &Report, books: &Books) -> String {
-    let floor = (books.resident_bytes / WORTH).max(1);
-    let gives = report.findings.iter();
-    let gives = gives.filter(|one| one.saved_bytes >= floor && !one.is_rest());
+    let gives = changes(report, books);
     let Some(largest) = gives.clone().max_by_key(|one| one.saved_bytes) else {
         return "No change that gives memory back is advised".into();
     };

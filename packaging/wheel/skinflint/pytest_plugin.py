@@ -58,9 +58,9 @@ def _words(marker):
             words.append(f"--growth-per={_MARK}={value}")
         elif name != "rounds":
             known = ", ".join([*LIMITS, *FILES, "stack", "growth", "rounds"])
-            raise pytest.UsageError(f"skinflint: no limit is called {name}; there are {known}")
+            raise ValueError(f"no limit is called {name}; there are {known}")
     if not words:
-        raise pytest.UsageError("skinflint: a mark without a limit holds nothing")
+        raise ValueError("a mark without a limit holds nothing")
     return words
 
 
@@ -68,7 +68,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         marker = item.get_closest_marker("skinflint")
         if marker:
-            _words(marker)
+            try:
+                _words(marker)
+            except ValueError as error:
+                raise pytest.UsageError(f"skinflint: {item.nodeid}: {error}") from None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -384,7 +384,7 @@ fn no_line_is_wider_than_the_width_and_the_screen_is_short() {
 #[test]
 fn advice_is_wrapped_and_never_cut() {
     let mut report = small();
-    let words: Vec<String> = (1..=45).map(|n| format!("word{n:02}")).collect();
+    let words: Vec<String> = (1..=80).map(|n| format!("word{n:02}")).collect();
     let advice = words.join(" ");
     report.findings[0].change = format!("{advice}.");
     report.findings[0].title = "grows by eight bytes at each of its very many calls ".repeat(2);
@@ -476,7 +476,7 @@ fn shortened_lists_say_what_is_left_out() {
     report.findings = vec![one; 11];
     let text = render(&report, &Style::default());
     assert!(
-        text.contains("… and 5 smaller, 5.00 MiB in all: see the HTML report"),
+        text.contains("… and 5 smaller, 5.00 MiB in all (--full-stacks)"),
         "{text}"
     );
 }
@@ -550,10 +550,7 @@ fn findings_without_a_saving_are_listed_by_what_they_are_about() {
         let found = lines.iter().any(|line| line.starts_with(title));
         assert!(found, "no {title:?} in\n{}", lines.join("\n"));
     }
-    has(
-        &lines,
-        "  … and 1 smaller, 1.00 MiB in all: see the HTML report",
-    );
+    has(&lines, "  … and 1 smaller, 1.00 MiB in all (--full-stacks)");
     let all = lines_of(&report, true).join("\n");
     assert!(
         all.contains("the fourth") && all.contains("live at exit"),
@@ -586,9 +583,29 @@ fn what_only_grows_has_a_heading_and_comes_first_where_it_weighs_more() {
     assert_eq!([place(20), place(10)], [true, false]);
 }
 
+/// How sure a finding is, is said behind the sentence, not in the middle of it.
+#[test]
+fn how_sure_it_is_stands_at_the_end_of_a_sentence_of_two_lines() {
+    let mut report = small();
+    let title = "372,199 blocks of 7 functions together, those of the store of retained messages among \
+                 them, keep 54.9 MiB of free memory resident";
+    report.findings[0].title = title.into();
+    let lines = lines_of(&report, false);
+    let at = lines
+        .iter()
+        .position(|line| line.starts_with("    12.0 MiB"));
+    let at = at.unwrap_or_else(|| panic!("{lines:#?}"));
+    let end = lines[at..].iter().position(|line| line.contains('→'));
+    let said = &lines[at..at + end.expect("a change")];
+    let words: Vec<&str> = said.iter().map(|line| line.trim()).collect();
+    assert!(words.len() > 1, "it fits one line: {said:#?}");
+    assert_eq!(words.join(" "), format!("12.0 MiB  {title} (likely)"));
+}
+
 #[test]
 fn much_free_memory_and_no_advice_is_explained() {
     let mut report = small();
+    let advised = report.clone();
     report.findings.clear();
     let says = |report: &Report, words: &str| lines_of(report, false).join(" ").contains(words);
     assert!(says(&report, "No pass found anything to change."));
@@ -601,6 +618,14 @@ fn much_free_memory_and_no_advice_is_explained() {
         "{}",
         render(&report, &Style::default())
     );
+    // Beside findings that advise nothing as well, and beside none that does.
+    report.findings = advised.findings;
+    assert!(!says(&report, words));
+    report
+        .findings
+        .iter_mut()
+        .for_each(|finding| finding.saved_bytes = 0);
+    assert!(says(&report, words));
 }
 
 #[test]
