@@ -51,7 +51,7 @@ fn live(report: &Report) -> Live {
             (
                 functions,
                 number(site, "live_blocks"),
-                number(site, "live_usable_bytes"),
+                number(site, "live_requested_bytes"),
             )
         })
         .filter(|(_, blocks, _)| *blocks > 0)
@@ -106,7 +106,8 @@ fn the_newest_segment_ends_with_what_the_whole_recording_ends_with() {
         let report = bench.report_at(trace, "end");
         let found = live(&report);
         assert_eq!(found, expected, "{trace}");
-        assert_eq!(report.end_blocks(), whole.end_blocks(), "{trace}");
+        // What glibc gives differs from run to run, what was asked for does not.
+        assert_eq!(report.end_blocks().0, whole.end_blocks().0, "{trace}");
         let note = dropped(&report);
         assert!(note.is_some() || trace == "main.sft", "{trace}");
         assert_eq!(
