@@ -5,7 +5,7 @@
 F1  Output and exit status of each recorded run equal the plain ones, or the program counts as failed.
 F2  CPU time and peak are the program's own: of the child that runs it (self_rusage.c), as everywhere in this folder.
 F3  Each program plants objects whose number and size are known by hand (frames_programs.py); the share of their bytes that
-    the report has below the function and line that made them is judged.
+    the report has below the function, file and line that made them is judged: the line of the statement that makes them.
 F4  Exit 0: every bar held. 1: one was missed, or a program failed. 2: nothing could be measured.
 """
 import argparse
@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 import measure
-from frames_programs import PLANTED, PROGRAMS
+from frames_programs import PLANTED, PLANTED_LINE, PROGRAMS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, "frames_programs.py")
@@ -72,20 +72,23 @@ def planted(bench, scratch, pid):
     if done.returncode != 0:
         raise measure.Failed(f"report: {done.stderr[-500:]}")
     report = json.loads(done.stdout)
-    frames, nodes = report["frames"], report["nodes"]
-
-    def is_planted(node):
-        while node:
-            frame = frames[nodes[node]["frame"]]
-            if frame["module"] == "[python]":
-                return frame["function"] in ("planted", "planted.<locals>.<listcomp>")
-            node = nodes[node]["parent"]
-        return False
-
     # All are of one size: their share of blocks is that of bytes.
-    right = sum(site["live_blocks"] for site in report["sites"] if is_planted(site["node"]))
+    right = sum(site["live_blocks"] for site in report["sites"] if is_planted(report, site["node"]))
     return {"share": right / PLANTED, "events": report["completeness"]["events"],
             "lost": report["completeness"]["lost_events"]}
+
+
+def is_planted(report, node):
+    """Whether the innermost frame of Python's of a stack is the statement that plants (F3)."""
+    while node:
+        frame = report["frames"][report["nodes"][node]["frame"]]
+        if frame["module"] == "[python]":
+            # The comprehension is a function of its own before Python 3.12, on the same line.
+            is_function = frame["function"] in ("planted", "planted.<locals>.<listcomp>")
+            file = os.path.basename(frame["file"] or "")
+            return is_function and (file, frame["line"]) == (os.path.basename(SCRIPT), PLANTED_LINE)
+        node = report["nodes"][node]["parent"]
+    return False
 
 
 def measured(bench, name, arguments, modes):

@@ -21,6 +21,10 @@ def planted():
     held.extend([text * (PLANTED_BYTES - 33) for _ in range(PLANTED)])
 
 
+#: The line of the statement that plants: the second below the function's first.
+PLANTED_LINE = planted.__code__.co_firstlineno + 2
+
+
 def rows(count, seed=7):
     rng = random.Random(seed)
     words = ["".join(rng.choices("abcdefghij", k=rng.randint(3, 12))) for _ in range(997)]

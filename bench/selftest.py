@@ -186,6 +186,21 @@ class Frames(unittest.TestCase):
         self.assertEqual(self.judged(failed={"memray": "crashed"}), [True, True, True])
 
 
+    def test_a_planted_byte_is_right_only_with_its_function_file_and_line(self):
+        def judged(**wrong):
+            frame = {"module": "[python]", "function": "planted", "file": "/a/frames_programs.py", "line": frames.PLANTED_LINE}
+            native = {"module": "libc.so.6", "function": "malloc", "file": None, "line": None}
+            report = {"frames": [{**frame, **wrong}, native],
+                      "nodes": [{"frame": 1, "parent": 0}, {"frame": 0, "parent": 0}, {"frame": 1, "parent": 1}]}
+            return frames.is_planted(report, 2)
+
+        self.assertTrue(judged())
+        self.assertTrue(judged(function="planted.<locals>.<listcomp>"))
+        for wrong in ({"function": "rows"}, {"file": "/a/other.py"}, {"file": None}, {"line": frames.PLANTED_LINE - 1},
+                      {"line": None}, {"module": "python3.11"}):
+            self.assertFalse(judged(**wrong), wrong)
+
+
 class Instructions(unittest.TestCase):
     def test_bars_are_exact(self):
         self.assertTrue(instructions.judge([[400.0], [900.0]]), "600 in geometric mean")
