@@ -338,10 +338,11 @@ js-engine-test: js-deps
 
 # A workspace of its own, with an engine of 250 libraries: not part of `make test`.
 FLEET = --locked --manifest-path fleet/Cargo.toml --target-dir target/fleet
-fleet-test: parquet-deps
+fleet-test: parquet-deps build
 	$(CARGO) test $(FLEET)
 	$(CARGO) build $(FLEET)
 	PYTHONPATH=$(DUCKDB) timeout 900 /usr/bin/python3 -B fleet/tests/duckdb.py target/fleet/debug/skinflint-fleet
+	timeout 900 /usr/bin/python3 -B fleet/tests/recorded.py target/fleet/debug/skinflint-fleet $(RELEASE)/skinflint
 
 # The pictures of README and docs/, of what `make demo` has written.
 screenshots: demo browser-deps

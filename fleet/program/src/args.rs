@@ -1,4 +1,4 @@
-//! The words of `skinflint fleet`.
+//! The words of `skinflint-fleet`.
 //!
 //! ```text
 //!   generate, ingest, retain: they write     top, regressions, pinned, where, whatif, sql: they ask     duckdb: views
@@ -14,18 +14,18 @@ use crate::questions::top::By;
 
 const EXAMPLES: &str = "\
 Examples:
-  skinflint fleet generate --machines 40 --hours 24        # a simulated fleet, in ./fleet
-  skinflint fleet ingest --service web --build 42 --host m1 app.json skinflint.4711.heap
-  skinflint fleet top --by stack --day 2026-11-27
-  skinflint fleet regressions --from 41 --to 42
-  skinflint fleet where \"service = 'web' AND build = '42'\" --flame > web.folded
-  skinflint fleet sql 'SELECT part, sum(byte_min) FROM books GROUP BY part'
+  skinflint-fleet generate --machines 40 --hours 24        # a simulated fleet, in ./fleet
+  skinflint-fleet ingest --service web --build 42 --host m1 app.json skinflint.4711.heap
+  skinflint-fleet top --by stack --day 2026-11-27
+  skinflint-fleet regressions --from 41 --to 42
+  skinflint-fleet where \"service = 'web' AND build = '42'\" --flame > web.folded
+  skinflint-fleet sql 'SELECT part, sum(byte_min) FROM books GROUP BY part'
 
 Exit status: 0; 1 if a file or table cannot be read or written; 2 for wrong use.";
 
 /// Answers questions on the memory of many machines: what stacks hold, waste and pin, and what a release changed.
 #[derive(Parser, Debug)]
-#[command(name = "skinflint fleet", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "skinflint-fleet", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Args {
     /// Folder of the tables
     #[arg(long, global = true, value_name = "FOLDER", default_value = "fleet")]

@@ -123,3 +123,45 @@ fn list(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     ids.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{Answer, Value};
+
+    /// An engine that knows one stack, of two frames, and one of these.
+    struct Canned;
+
+    impl Engine for Canned {
+        fn answer(&self, sql: &str) -> Result<Answer> {
+            let (columns, row): (&[&str], _) = match sql.contains("FROM stacks") {
+                true => (
+                    &["stack", "leaf", "frames"],
+                    vec![
+                        Value::Int(7),
+                        Value::Int(-2),
+                        Value::Text("[-2, 3]".to_owned()),
+                    ],
+                ),
+                false => (
+                    &["frame", "function"],
+                    vec![Value::Int(-2), Value::Text("serve".to_owned())],
+                ),
+            };
+            Ok(Answer {
+                columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+                rows: vec![row],
+            })
+        }
+    }
+
+    #[test]
+    fn a_stack_has_its_functions_and_what_has_no_name_has_its_id() {
+        let names = Names::of_stacks(&Canned, &[7, 8]).unwrap();
+        assert_eq!(names.short(7), "serve < frame 0000000000000003");
+        assert_eq!(names.whole(7), ["frame 0000000000000003", "serve"]);
+        assert_eq!(names.short(8), "stack 0000000000000008");
+        assert_eq!(names.whole(8), ["stack 0000000000000008"]);
+        assert_eq!(names.short(0), "the process as a whole");
+    }
+}

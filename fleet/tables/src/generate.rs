@@ -37,15 +37,14 @@ pub struct Made {
     pub events: u64,
 }
 
+/// Hears of a process and its events.
+pub type Tell<'a> = dyn FnMut(&Service, &ProcessLaw, &[Event]) -> Result<()> + 'a;
+
 /// Makes the tables of a law. `tell` hears of each process with its events.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn generate(
-    law: &Law,
-    root: &Locked,
-    tell: &mut dyn FnMut(&Service, &ProcessLaw, &[Event]) -> Result<()>,
-) -> Result<Made> {
+pub fn generate(law: &Law, root: &Locked, tell: &mut Tell<'_>) -> Result<Made> {
     let mut made = Made::default();
     for service in law.services() {
         name_all(law, root, &service)?;

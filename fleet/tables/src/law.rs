@@ -248,7 +248,7 @@ impl Law {
                     // Two services have a process of the same number.
                     process: id::process(
                         &host,
-                        u64::from(of) << 40 | number * 2 + life,
+                        (u64::from(of) << 40) | (number * 2 + life),
                         self.start + begin * 60,
                     ),
                     host: host.clone(),

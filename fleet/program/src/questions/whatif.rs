@@ -6,6 +6,7 @@
 //!
 //! W1  In one process no two findings promise the same byte (the analysis sees to that), so the sum is a promise, too. Of
 //!     findings that are only `possible` it is an upper bound.
+//! W2  A finding that saves nothing (a holder, a growth that may be meant) is no answer to this question.
 //!
 //! Not here: simulating other layouts; that needs the events (`skinflint what-if`).
 
@@ -46,7 +47,7 @@ pub fn sql(scope: &Scope, rows: usize) -> String {
     format!(
         "SELECT service, kind, stack, min(title) AS title, min(change) AS change, sum(saved_byte_min) AS saved, \
          sum(now_byte_min) AS now, count(DISTINCT process) AS processes, count(DISTINCT host) AS hosts FROM findings \
-         WHERE {} GROUP BY service, kind, stack ORDER BY saved DESC, service, kind, stack LIMIT {rows}",
+         WHERE {} GROUP BY service, kind, stack HAVING sum(saved_byte_min) > 0 ORDER BY saved DESC, service, kind, stack LIMIT {rows}",
         scope.sql()
     )
 }

@@ -266,7 +266,7 @@ mod tests {
                 varint(value, to);
             }
             Err(bytes) => {
-                varint(number << 3 | 2, to);
+                varint((number << 3) | 2, to);
                 varint(bytes.len() as u64, to);
                 to.extend_from_slice(bytes);
             }
