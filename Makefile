@@ -26,7 +26,7 @@
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
-#   make frames-test  frames of Python, Ruby, PHP and Node, under every version that is here (some minutes)
+#   make frames-test  frames of Python, Ruby, PHP and Node, and V8's heap, under every version that is here (some minutes)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
@@ -101,7 +101,7 @@ metrics-deps: deps
 consumers-deps: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
 
-# The Nodes whose frames are tested beside the one in PATH.
+# The Nodes whose frames and heaps are tested beside the one in PATH.
 NODES = 18 22 24
 
 frames-deps: deps
@@ -109,9 +109,10 @@ frames-deps: deps
 	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
 	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
 
-# The user's frames: every Python that is here (system, PATH, pyenv), Ruby, PHP, Nodes.
+# The user's frames, and V8's heap: every Python that is here (system, PATH, pyenv), Ruby, PHP, Nodes.
 frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-frames
+	$(CARGO) test --locked -p skinflint-collect v8
 	$(CARGO) test --locked -p skinflint-cli --test python
 	$(CARGO) test --locked -p skinflint-cli --test whole scripts
 

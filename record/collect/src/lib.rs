@@ -49,6 +49,7 @@ mod stream;
 mod system;
 mod tops;
 mod tree;
+mod v8;
 
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};
