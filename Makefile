@@ -26,7 +26,7 @@
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
-#   make frames-test  Python's frames and small objects, under every Python that is here (a minute; part of `make test`)
+#   make frames-test  frames of Python, Ruby, PHP and Node, and V8's heap, under every version that is here (some minutes)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
@@ -56,7 +56,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test frames-deps
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -103,10 +103,20 @@ metrics-deps: deps
 consumers-deps: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
 
-# Python's frames and small objects, under every Python that is here (system, PATH, pyenv).
-frames-test:
+# The Nodes whose frames and heaps are tested beside the one in PATH.
+NODES = 18 22 24
+
+frames-deps: deps
+	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli
+	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
+	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
+
+# The user's frames, and V8's heap: every Python that is here (system, PATH, pyenv), Ruby, PHP, Nodes.
+frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-frames
+	$(CARGO) test --locked -p skinflint-collect v8
 	$(CARGO) test --locked -p skinflint-cli --test python
+	$(CARGO) test --locked -p skinflint-cli --test whole scripts
 
 consumers-test: consumers-deps
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers

@@ -15,21 +15,24 @@
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
 //!     mapped by one function, that is reported with what it may be. Shared memory is not of it: what has to be shared is
 //!     data, and no allocator's.
+//! O6  What a heap's memory is for is told by names that the pages have (V8's spaces, `collect/v8.rs`), or by a function on
+//!     the stack that got it. The parts add up to the heap.
 //! O5  An allocator that is recorded maps some memory of its own outside of its functions, when the program is loaded: it is no
 //!     heap that cannot be looked into.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
 mod known;
+mod parts;
 
 use rustc_hash::FxHashMap;
 
 use crate::missing::{NO_CALL_SEEN, NO_HEAP_CALL};
-use crate::model::{Frame, OwnHeap, Report};
+use crate::model::{Books, Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
 use crate::plumbing::{Naming, is_unnamed};
 use crate::qualified::own_name;
-use known::{KNOWN, Known, NURSERIES};
+use known::{KNOWN, Known, NURSERIES, Parts};
 
 /// The bytes below which no heap is worth a line.
 const WORTH_BYTES: u64 = 64 << 10;
@@ -140,21 +143,33 @@ impl<'a> Heaps<'a> {
         Some(Recognised { known, by_others })
     }
 
-    /// Reports whether a stack got a heap's nursery, and if so, whether the program itself set its size.
-    fn makes_nursery(&self, node: u32, known: &Known) -> Option<bool> {
-        let one = NURSERIES.iter().find(|one| one.heap == known.name)?;
+    /// Returns the functions of a stack, innermost first, by their own names.
+    fn functions(&self, node: u32) -> impl Iterator<Item = String> {
         let parent = |at: &u32| {
             let next = self.report.nodes.get(*at as usize)?.parent;
             (next != 0 && next < *at).then_some(next)
         };
-        let nodes = std::iter::successors(Some(node), parent);
-        let names = nodes.filter_map(|at| {
+        std::iter::successors(Some(node), parent).filter_map(|at| {
             let entry = self.report.nodes.get(at as usize)?;
-            Some(own_name(
-                &self.report.frames.get(entry.frame as usize)?.function,
-            ))
-        });
-        let mut names = names.take(NEAR as usize);
+            let frame = self.report.frames.get(entry.frame as usize)?;
+            Some(own_name(&frame.function))
+        })
+    }
+
+    /// Returns what a stack got a heap's memory for (O6).
+    fn part(&self, node: u32, known: &Known) -> Option<&'static str> {
+        let Parts::ByStack(parts) = known.parts else {
+            return None;
+        };
+        let of = |name: &str| parts.iter().find(|(_, functions)| fits(functions, name));
+        let found = self.functions(node).find_map(|name| of(&name))?;
+        Some(found.0)
+    }
+
+    /// Reports whether a stack got a heap's nursery, and if so, whether the program itself set its size.
+    fn makes_nursery(&self, node: u32, known: &Known) -> Option<bool> {
+        let one = NURSERIES.iter().find(|one| one.heap == known.name)?;
+        let mut names = self.functions(node).take(NEAR as usize);
         // What is further out is done by the collector on the way.
         let is_made = names
             .by_ref()
@@ -255,6 +270,10 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
                     sum.nursery = sum.nursery.saturating_add(held);
                     sum.is_set |= is_set;
                 }
+                if let Some(part) = heaps.part(node, recognised.known) {
+                    let bytes = sum.parts.entry(part).or_default();
+                    *bytes = bytes.saturating_add(held);
+                }
                 if recognised.by_others {
                     sum.by_others = sum.by_others.saturating_add(held);
                 }
@@ -278,7 +297,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let mut all: Vec<OwnHeap> = by_name
         .into_iter()
         .filter(|sum| sum.heap.bytes >= least && !is_recorded(report, sum.known))
-        .map(|sum| said(sum, books.resident_bytes))
+        .map(|sum| said(sum, books))
         .collect();
     if !all.iter().any(|heap| heap.allocator) {
         all.extend(unnamed(report, naming, unknown, live));
@@ -303,6 +322,8 @@ struct Sum {
     /// The bytes of its nursery, and whether the program itself sets its size.
     nursery: u64,
     is_set: bool,
+    /// The bytes by what they are for, as far as stacks tell (O6).
+    parts: FxHashMap<&'static str, u64>,
 }
 
 impl Sum {
@@ -314,12 +335,17 @@ impl Sum {
             by_others: 0,
             nursery: 0,
             is_set: false,
+            parts: FxHashMap::default(),
         }
     }
 }
 
-fn said(sum: Sum, resident: u64) -> OwnHeap {
+fn said(sum: Sum, books: &Books) -> OwnHeap {
     let nursery = nursery(&sum);
+    let (parts, resident) = (
+        parts::parts(sum.known, &sum.parts, sum.heap.bytes, books),
+        books.resident_bytes,
+    );
     let Sum {
         known,
         heap,
@@ -347,11 +373,13 @@ fn said(sum: Sum, resident: u64) -> OwnHeap {
                 known.name
             ),
             false => format!(
-                "{}: {share}, got in large pieces; what is in them is not seen.{doubt}",
-                known.name
+                "{}: {share}{}.{doubt}",
+                known.name,
+                parts::told(known, &parts)
             ),
         },
         change: format!("{nursery}{}", known.change),
+        parts,
         ..heap
     }
 }
@@ -399,319 +427,5 @@ fn unnamed(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::made::push_stack;
-    use crate::model::{Books, Instant, Mapper, Node, Site};
-
-    /// A report of stacks in a module, outermost first, with what each mapped and what of its blocks lives.
-    fn report(module: &str, stacks: &[(&[&str], u64, u64)]) -> Report {
-        let mut report = Report {
-            nodes: vec![Node::default()],
-            frames: vec![Frame::default()],
-            instants: vec![Instant {
-                books: Some(Books {
-                    resident_bytes: 100 << 20,
-                    ..Books::default()
-                }),
-                ..Instant::default()
-            }],
-            ..Report::default()
-        };
-        for (stack, mapped, live) in stacks {
-            let frames = stack.iter().map(|name| {
-                let is_c = matches!(*name, "mmap" | "mmap64" | "malloc");
-                Frame {
-                    function: (*name).to_owned(),
-                    module: if is_c { "libc.so.6" } else { module }.into(),
-                    ..Frame::default()
-                }
-            });
-            let node = push_stack(&mut report, frames);
-            report.sites.push(Site {
-                node,
-                live_blocks: u64::from(*live > 0),
-                live_usable_bytes: *live,
-                live_resident_bytes: Some(*live),
-                ..Site::default()
-            });
-            report.mappers.push(Mapper {
-                node,
-                mapped_bytes: *mapped,
-                resident_bytes: Some(*mapped),
-                ..Mapper::default()
-            });
-        }
-        report
-    }
-
-    fn recognised(report: &Report) -> Vec<(String, bool, u64, u64)> {
-        let heaps = found(report, &Naming::of(report));
-        let row = |heap: OwnHeap| (heap.name, heap.allocator, heap.bytes >> 20, heap.stacks);
-        heaps.into_iter().map(row).collect()
-    }
-
-    #[test]
-    fn an_allocator_in_the_program_is_told_by_who_maps() {
-        for (mapper, name) in [
-            ("_mi_prim_alloc", "mimalloc"),
-            ("_rjem_je_pages_map", "jemalloc"),
-            ("tcmalloc::SystemAlloc(unsigned long)", "tcmalloc"),
-            (
-                "snmalloc::PALLinux::reserve(unsigned long)",
-                "another allocator",
-            ),
-        ] {
-            let one = report(
-                "app",
-                &[
-                    (
-                        &["main", "load", "alloc::vec::Vec<T>::push", mapper, "mmap"],
-                        60 << 20,
-                        0,
-                    ),
-                    (&["main", "draw", mapper, "mmap64"], 10 << 20, 0),
-                ],
-            );
-            assert_eq!(
-                recognised(&one),
-                [(name.to_owned(), true, 70, 2)],
-                "{mapper}"
-            );
-        }
-    }
-
-    /// coqc: its own parameters are set only where the variable is not.
-    #[test]
-    fn the_setting_of_a_nursery_is_named_and_what_setting_it_may_change() {
-        let made: &[&str] = &[
-            "main",
-            "caml_gc_set",
-            "caml_set_minor_heap_size",
-            "caml_stat_alloc_aligned_noexc",
-        ];
-        // What is promoted on the way is of the major heap.
-        let promoted: &[&str] = &[
-            "caml_gc_set",
-            "caml_set_minor_heap_size",
-            "caml_empty_minor_heap",
-            "caml_alloc_shr_for_minor_gc",
-            "caml_alloc_for_heap",
-        ];
-        let own: &[&str] = &[
-            "main",
-            "caml_init_gc",
-            "caml_set_minor_heap_wsz",
-            "caml_stat_alloc_aligned_noexc",
-        ];
-        let said = |stack: &[&str], nursery: u64| {
-            let report = report("coqc", &[(stack, 0, nursery), (promoted, 0, 40 << 20)]);
-            let heaps = found(&report, &Naming::of(&report));
-            heaps[0].change.clone()
-        };
-        let large = said(made, 50 << 20);
-        let begins = "50.0 MiB of it are the minor heap, made that large by the program itself: OCAMLRUNPARAM=s=WORDS sets";
-        assert!(large.starts_with(begins), "{large}");
-        assert!(
-            large.contains("some do so only where that variable is unset"),
-            "{large}"
-        );
-        assert!(
-            said(own, 50 << 20)
-                .starts_with("50.0 MiB of it are the minor heap: OCAMLRUNPARAM=s=WORDS")
-        );
-        assert!(said(made, 5 << 20).starts_with("OCAMLRUNPARAM=v=0x400"));
-    }
-
-    /// rustc: its jemalloc serves all that it loads, LLVM among it.
-    #[test]
-    fn what_is_unseen_in_a_malloc_of_the_programs_own_is_said_with_its_name() {
-        let stack: &[&str] = &["main", "malloc_default", "pages_map", "mmap"];
-        let said = |allocations: u64, mapped: &str| {
-            let stack: Vec<&str> = stack
-                .iter()
-                .map(|name| if *name == "pages_map" { mapped } else { name })
-                .collect();
-            let mut report = report("rustc", &[(&stack, 30 << 20, 0)]);
-            report.totals.allocations = allocations;
-            report.completeness.notes = vec!["first".into(), format!("{NO_HEAP_CALL} It has …")];
-            report.own_heaps = found(&report, &Naming::of(&report));
-            say_unseen(&mut report);
-            assert_eq!(report.completeness.notes[0], "first");
-            report.completeness.notes.remove(1)
-        };
-        let text = said(0, "pages_map");
-        let begins =
-            "No block was recorded: the program's own malloc (jemalloc) goes past the recorder.";
-        assert!(text.starts_with(begins), "{text}");
-        assert!(text.contains("free in its 30.0 MiB"), "{text}");
-        assert!(said(1, "pages_map").starts_with(NO_HEAP_CALL));
-        // A program that maps what it needs has no malloc of its own.
-        assert!(said(0, "room_for_a_picture").starts_with(NO_HEAP_CALL));
-    }
-
-    #[test]
-    fn pools_of_runtimes_are_told_in_their_own_files_only() {
-        let stack: &[&str] = &[
-            "main",
-            "_PyEval_EvalFrameDefault",
-            "PyList_New",
-            "new_arena",
-            "mmap",
-        ];
-        let known = ("CPython's object allocator".to_owned(), false, 30, 1);
-        let pool = (stack, 30 << 20, 0);
-        assert_eq!(recognised(&report("python3.11", &[pool])), [known]);
-        assert_eq!(
-            recognised(&report(
-                "mine",
-                &[
-                    (stack, 30 << 20, 0),
-                    (&["main", "f", "malloc"], 0, 40 << 20)
-                ]
-            )),
-            []
-        );
-        // A large list is a block of the user's, and no pool.
-        let list: &[&str] = &["main", "_PyEval_EvalFrameDefault", "list_resize", "malloc"];
-        assert_eq!(
-            recognised(&report("python3.11", &[(list, 0, 50 << 20)])),
-            []
-        );
-    }
-
-    /// HotSpot calls malloc, too: for buffers outside its heap, which the report has as blocks.
-    #[test]
-    fn what_java_asks_of_malloc_is_not_its_heap() {
-        let map: (&[&str], u64, u64) = (
-            &[
-                "JavaMain",
-                "os::pd_reserve_memory(char*, unsigned long)",
-                "mmap",
-            ],
-            20 << 20,
-            0,
-        );
-        let buffer: (&[&str], u64, u64) = (
-            &[
-                "JavaMain",
-                "Unsafe_AllocateMemory0",
-                "os::malloc(unsigned long, MEMFLAGS)",
-                "malloc",
-            ],
-            0,
-            22 << 20,
-        );
-        let known = (
-            "Java's heap and metaspace (HotSpot)".to_owned(),
-            false,
-            20,
-            1,
-        );
-        assert_eq!(recognised(&report("libjvm.so", &[map, buffer])), [known]);
-    }
-
-    /// Debian's PHP: the function that maps has no name, and on most stacks no exported one is near.
-    #[test]
-    fn what_a_nameless_function_maps_for_a_heap_is_the_heap() {
-        let first: (&[&str], u64, u64) = (
-            &[
-                "main",
-                "php_module_startup",
-                "start_memory_manager",
-                "php8.2+0x2d3b57",
-                "mmap",
-            ],
-            2 << 20,
-            0,
-        );
-        let later: (&[&str], u64, u64) = (
-            &[
-                "main",
-                "execute_ex",
-                "php8.2+0x311bdc",
-                "php8.2+0x2d3b57",
-                "mmap",
-            ],
-            10 << 20,
-            0,
-        );
-        let other: (&[&str], u64, u64) = (
-            &["main", "execute_ex", "php8.2+0x555555", "mmap"],
-            9 << 20,
-            0,
-        );
-        let one = report("php8.2", &[first, later, other]);
-        let heap = &found(&one, &Naming::of(&one))[0];
-        assert_eq!(heap.bytes, 12 << 20);
-        assert_eq!(heap.name, "PHP's request heap (Zend)");
-        assert!(
-            heap.what
-                .contains("The function that mapped 10.0 MiB of it has no name here"),
-            "{}",
-            heap.what
-        );
-        // The same place in another file is another function.
-        let apart = report("php8.2", &[later, other]);
-        assert!(
-            found(&apart, &Naming::of(&apart))
-                .iter()
-                .all(|heap| heap.name.is_empty())
-        );
-    }
-
-    #[test]
-    fn slots_of_a_stripped_ruby_are_told_by_what_it_exports() {
-        let slots: (&[&str], u64, u64) = (
-            &[
-                "main",
-                "rb_vm_exec",
-                "rb_wb_protected_newobj_of",
-                "libruby-3.1.so.3.1+0xda28d",
-                "libruby-3.1.so.3.1+0xd011c",
-                "mmap",
-            ],
-            3 << 20,
-            0,
-        );
-        let first: (&[&str], u64, u64) = (
-            &[
-                "main",
-                "ruby_setup",
-                "libruby-3.1.so.3.1+0xd0609",
-                "libruby-3.1.so.3.1+0xd011c",
-                "mmap",
-            ],
-            4 << 20,
-            0,
-        );
-        let known = ("Ruby's object slots".to_owned(), false, 7, 2);
-        assert_eq!(
-            recognised(&report("libruby-3.1.so.3.1", &[slots, first])),
-            [known]
-        );
-    }
-
-    #[test]
-    fn a_heap_that_is_small_beside_the_rest_is_not_told() {
-        let stack: &[&str] = &["main", "zend_mm_chunk_alloc", "mmap"];
-        let blocks: (&[&str], u64, u64) = (&["main", "f", "malloc"], 0, 80 << 20);
-        assert_eq!(
-            recognised(&report("php8.2", &[(stack, 4 << 20, 0), blocks])),
-            []
-        );
-        let recognised = recognised(&report("php8.2", &[(stack, 6 << 20, 0), blocks]));
-        assert_eq!(recognised[0].0, "PHP's request heap (Zend)");
-    }
-
-    #[test]
-    fn an_allocator_without_a_known_name_is_told_where_malloc_serves_nobody() {
-        let map: (&[&str], u64, u64) = (&["main", "f", "grow", "mmap"], 50 << 20, 0);
-        let live = |bytes: u64| -> (&[&str], u64, u64) { (&["main", "g", "malloc"], 0, bytes) };
-        assert_eq!(
-            recognised(&report("app", &[map, live(2 << 20)])),
-            [(String::new(), true, 50, 1)]
-        );
-        assert_eq!(recognised(&report("app", &[map, live(3 << 20)])), []);
-    }
-}
+#[path = "heaps_tests.rs"]
+mod tests;

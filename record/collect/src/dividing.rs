@@ -92,6 +92,20 @@ fn split_off(
     }
 }
 
+/// Divides an anonymous mapping whose pages are known by ranges that have names, which are ordered.
+pub fn split_names(mapping: Mapping, ranges: &[(u64, u64, &str)], done: &mut Vec<Mapping>) {
+    let mut rest = mapping;
+    for &(start, end, name) in ranges {
+        let before = part(&rest, rest.start, start);
+        let mut named = part(&rest, start, end);
+        named.name = name.into();
+        rest = part(&rest, end, rest.end);
+        done.extend((before.start < before.end).then_some(before));
+        done.push(named);
+    }
+    done.extend((rest.start < rest.end || ranges.is_empty()).then_some(rest));
+}
+
 /// Returns a part of a mapping whose pages are known; its resident bytes are those of its runs.
 pub fn part(mapping: &Mapping, start: u64, end: u64) -> Mapping {
     let runs: Vec<(u64, u64)> = mapping

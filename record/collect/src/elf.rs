@@ -152,6 +152,11 @@ impl Elf {
         segments.filter(move |one| number(one, 0, 4) == Some(kind))
     }
 
+    /// Returns the first address that is loaded.
+    pub fn first_address(&self) -> Option<u64> {
+        number(self.segments(PT_LOAD).next()?, 16, 8)
+    }
+
     /// Reads code; `None` if not all of it lies in one part of the file that can be read and run, and not written.
     pub fn code(&self, address: u64, bytes: u64) -> Option<Vec<u8>> {
         self.segments(PT_LOAD).find_map(|segment| {

@@ -54,6 +54,7 @@ mod tops;
 mod tree;
 mod triggers;
 mod turning;
+mod v8;
 
 pub use bounds::Bounds;
 pub use held::{Held, Watched};

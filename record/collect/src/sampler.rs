@@ -31,6 +31,7 @@ use crate::modules;
 use crate::output::{Job, Output};
 use crate::process::{Process, lock};
 use crate::tops::Arenas;
+use crate::v8::V8;
 
 /// How often resident memory is read.
 const RSS_INTERVAL: Duration = Duration::from_millis(10);
@@ -87,6 +88,7 @@ struct Known {
     /// The ends of the objects of its bss mappings, by path.
     ends: HashMap<String, Option<u64>>,
     arenas: Arenas,
+    v8: V8,
     falls: Falls,
 }
 
@@ -97,6 +99,7 @@ impl Watched {
         let known = Known {
             ends: HashMap::new(),
             arenas: Arenas::of(&process.info),
+            v8: V8::default(),
             falls: Falls::new(now),
         };
         Watched {
@@ -484,6 +487,7 @@ fn read_snapshot(
         true => known.arenas.tops(process.pid, &mappings),
         false => None,
     };
+    let mappings = known.v8.name(process.pid, mappings);
     let recorder = mappings
         .iter()
         .filter(|mapping| mapping.kind == MappingKind::Recorder);

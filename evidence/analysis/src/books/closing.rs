@@ -477,7 +477,7 @@ impl Closing<'_> {
         let mut mapped: BTreeMap<NodeId, MappedBy> = BTreeMap::new();
         for (key, &bytes) in &self.totals {
             match key {
-                (Row::ProgramMaps, Part::Stack(node)) => {
+                (Row::ProgramMaps, Part::Stack(node) | Part::Mapped(_, node)) => {
                     mapped.entry(*node).or_default().anonymous += bytes;
                 }
                 (Row::Shared, Part::Mapped(_, node)) => {

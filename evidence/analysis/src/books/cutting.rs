@@ -8,7 +8,7 @@
 //!
 //! The rules are closing.K2, closing.K4 and closing.K6. Not here: which blocks lie there.
 
-use skinflint_trace::{Mapping, MappingKind};
+use skinflint_trace::{Mapping, MappingKind, NodeId};
 
 use super::closing::{Atom, Closing, Part, Piece, part_name};
 use super::rows::Row;
@@ -190,7 +190,7 @@ impl Closing<'_> {
             },
             Some(owner) => match pages.any(start, end) {
                 true => free,
-                false => (Row::ProgramMaps, Part::Stack(owner.node)),
+                false => (Row::ProgramMaps, mapped_part(mapping, owner.node)),
             },
             None if pages.any(start, end) => free,
             None => (Row::Other, part_name(mapping)),
@@ -217,5 +217,13 @@ fn free_name(mapping: &Mapping) -> String {
         (MappingKind::Heap, _) => "[heap]".into(),
         (_, "") => "anonymous mappings: arenas, mapped blocks".into(),
         (_, name) => name.into(),
+    }
+}
+
+/// Returns the part of memory that the program mapped: pages of a space of V8's have its name.
+fn mapped_part(mapping: &Mapping, node: NodeId) -> Part {
+    match mapping.name.starts_with("[v8 ") {
+        true => Part::Mapped(mapping.name.clone(), node),
+        false => Part::Stack(node),
     }
 }

@@ -78,9 +78,17 @@ pub(super) fn beside(mappings: &[&Mapping], limit: usize) -> Vec<BookRow> {
          kernel merged (KSM), or that parent and child share. Other rows have them by their owner.",
         &more_than_once,
     );
-    if merged.bytes > 0 {
-        rows.push(merged);
-    }
+    let spaces = row(
+        "heap-spaces",
+        "of it in V8's spaces",
+        "Resident bytes of pages of V8's heap (JavaScript) that belong to a space, by the space's name. Other rows have them by their owner.",
+        &|mapping| match mapping.name.starts_with("[v8 ") {
+            true => mapping.rss_bytes,
+            false => 0,
+        },
+    );
+    let found = [merged, spaces].into_iter().filter(|row| row.bytes > 0);
+    rows.extend(found);
     rows
 }
 

@@ -19,8 +19,65 @@ pub(crate) struct Known {
     pub(crate) mapped: &'static [&'static str],
     /// Functions all of whose mappings are the heap's (heaps.O1).
     pub(crate) maps: &'static [&'static str],
+    pub(crate) parts: Parts,
     pub(crate) change: &'static str,
 }
+
+/// How it is told what a heap's memory is for (heaps.O6).
+#[derive(Clone, Copy)]
+pub(crate) enum Parts {
+    /// It is not.
+    Untold,
+    /// By names of pages, which begin so.
+    ByName(&'static str),
+    /// By the innermost function of a stack that is among these.
+    ByStack(&'static [(&'static str, &'static [&'static str])]),
+}
+
+/// Java's memory. A collector's bitmaps that grow with its heap are got by the same functions, and are with the heap.
+const HOTSPOT: Parts = Parts::ByStack(&[
+    ("code cache", &["CodeHeap::*", "CodeCache::*"]),
+    (
+        "metaspace",
+        &["metaspace::*", "Metaspace*", "ClassLoaderMetaspace::*"],
+    ),
+    (
+        "the collector's tables",
+        &[
+            "G1RegionsSmallerThanCommitSizeMapper::*",
+            "G1FromCardCache::*",
+            "G1CMMarkStack::*",
+            "G1BlockOffset*",
+            "CardTable::*",
+            "BlockOffset*",
+            "ObjectStartArray::*",
+            "ParMarkBitMap::*",
+            "ParallelCompactData::*",
+            "MarkBitMap::*",
+        ],
+    ),
+    (
+        "Java heap",
+        &[
+            "G1RegionsLargerThanCommitSizeMapper::*",
+            "HeapRegionManager::*",
+            "G1CollectedHeap::*",
+            "Generation::*",
+            "DefNewGeneration::*",
+            "TenuredGeneration::*",
+            "CardGeneration::*",
+            "GenCollectedHeap::*",
+            "SerialHeap::*",
+            "PSYoungGen::*",
+            "PSOldGen::*",
+            "ParallelScavengeHeap::*",
+            "ReservedHeapSpace::*",
+            "Universe::reserve_heap",
+            "ShenandoahHeap::*",
+            "ZPhysicalMemory*",
+        ],
+    ),
+]);
 
 /// The part of a heap in which objects are made, if it is got in one piece.
 pub(crate) struct Nursery {
@@ -67,6 +124,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "Py*",
             "_Py*",
         ],
+        parts: Parts::Untold,
         change: "Record with --python-objects: every object is then a block with its own stack, of functions and lines with Python 3.11 to 3.13. PYTHONMALLOC=malloc in the environment does so, too, and changes how the program allocates.",
     },
     Known {
@@ -90,6 +148,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "_ecalloc",
             "_fecalloc",
         ],
+        parts: Parts::Untold,
         change: "Record with USE_ZEND_ALLOC=0 in the environment: every value is then a block of malloc with its own stack.",
     },
     Known {
@@ -114,6 +173,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "objspace_*",
             "Init_heap",
         ],
+        parts: Parts::Untold,
         change: "Slots have no stacks of their own: in the program, ObjectSpace.trace_object_allocations_start and ObjectSpace.dump_all tell the lines. Strings, arrays and hashes beyond their slots are blocks of malloc, and in this report.",
     },
     Known {
@@ -130,6 +190,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "v8::internal::VirtualMemory::*",
         ],
         maps: &["v8::*", "node::*"],
+        parts: Parts::ByName("[v8 "),
         change: "Take a heap snapshot (node --heapsnapshot-signal=SIGUSR2, or v8.writeHeapSnapshot()) and read it with `skinflint heap`: it tells objects, what holds them, and their constructors.",
     },
     Known {
@@ -158,6 +219,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "c_parse*",
             "cp_*",
         ],
+        parts: Parts::Untold,
         change: "GCC collects it by itself: -fmem-report tells what is in it; --param ggc-min-expand=10 and --param ggc-min-heapsize=8192 make it collect earlier and cost time. The stacks tell which pass made it grow.",
     },
     Known {
@@ -167,6 +229,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &[],
         mapped: &[],
         maps: &["*"],
+        parts: HOTSPOT,
         change: "Ask the virtual machine: jcmd PID VM.native_memory (start it with -XX:NativeMemoryTracking=summary), jcmd PID GC.class_histogram.",
     },
     Known {
@@ -176,6 +239,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["lj_alloc_*"],
         mapped: &[],
         maps: &["lj_*"],
+        parts: Parts::Untold,
         change: "Build LuaJIT with -DLUAJIT_USE_SYSMALLOC to see its blocks, or ask collectgarbage(\"count\").",
     },
     Known {
@@ -190,6 +254,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &["GC_*"],
+        parts: Parts::Untold,
         change: "GC_PRINT_STATS=1 and GC_DUMP_REGULARLY=1 tell what it holds.",
     },
     Known {
@@ -206,6 +271,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &["caml_*"],
+        parts: Parts::Untold,
         change: "OCAMLRUNPARAM=v=0x400 prints what it holds at exit; Memprof and memtrace tell who allocates. A program may set its own parameters, and some do so only where that variable is unset: then setting it changes what is measured, so repeat theirs in it (s= is the size of the minor heap in words).",
     },
     Known {
@@ -223,6 +289,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "my_mmap*",
         ],
         maps: &[],
+        parts: Parts::Untold,
         change: "+RTS -s prints what it held, +RTS -hT profiles what is in it; +RTS -F1.5 or -c keeps less beside the live data, -Fd1 gives unused memory back sooner (link with -rtsopts).",
     },
     Known {
@@ -232,6 +299,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &[],
         mapped: &["runtime.sys*", "runtime.mmap*", "x_cgo_mmap*"],
         maps: &["runtime.*"],
+        parts: Parts::Untold,
         change: "GOMEMLIMIT and GOGC make it collect earlier; the heap profile of net/http/pprof or runtime/pprof tells who allocates.",
     },
     Known {
@@ -241,6 +309,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["erts_alcu_*", "create_carrier*", "erts_mseg_*", "mseg_*"],
         mapped: &["erts_mmap*", "os_mmap*"],
         maps: &["erts_*"],
+        parts: Parts::Untold,
         change: "erlang:memory() and instrument:carriers() tell what its carriers hold; +M<S>acul 0 and +M<S>as change how they are shared and filled (erts_alloc).",
     },
     Known {
@@ -250,6 +319,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["S_getmem*", "S_find_more_room*", "S_find_segments*"],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "(bytes-allocated) and (object-counts) tell what is in it; (release-minimum-generation 0) gives memory back after each collection. Racket calls them through vm-eval of ffi/unsafe/vm; its own are (current-memory-use) and (collect-garbage).",
     },
     Known {
@@ -259,6 +329,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &[],
         mapped: &["OSMem::Alloc*"],
         maps: &[],
+        parts: Parts::Untold,
         change: "--maxheap MB bounds it, a larger --gcpercent keeps less beside the live data; --debug heapsize logs why it grows, PolyML.objSize tells what a value takes.",
     },
     Known {
@@ -272,6 +343,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "Blocks come from pools that each thread keeps to its end; a build of Tcl with -DPURIFY shows each one, one with TCL_MEM_DEBUG lists them (the command memory).",
     },
     Known {
@@ -281,6 +353,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["_mi_*", "mi_*"],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "To see them, keep the program's symbols (Rust: strip = false; or its debug file): its functions are hooked then, on x86-64. Or record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking mimalloc). MIMALLOC_SHOW_STATS=1 prints what mimalloc holds.",
     },
     Known {
@@ -298,6 +371,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "To see them, keep the program's symbols (Rust: strip = false; or its debug file): its functions are hooked then, on x86-64. Or record a build on the system's malloc (Rust: without #[global_allocator], behind a feature; C and C++: without linking jemalloc), or one whose jemalloc exports malloc (Rust: the feature unprefixed_malloc_on_supported_platforms). MALLOC_CONF=stats_print:true (with a prefix: _RJEM_MALLOC_CONF) prints what jemalloc holds.",
     },
     Known {
@@ -307,6 +381,7 @@ pub(crate) const KNOWN: &[Known] = &[
         chunks: &["tcmalloc::*", "TCMalloc_*", "TCMallocInternal*"],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "To see them, record a build without tcmalloc; its own heap profile (MallocExtension) tells what it holds.",
     },
     Known {
@@ -328,6 +403,7 @@ pub(crate) const KNOWN: &[Known] = &[
         ],
         mapped: &[],
         maps: &[],
+        parts: Parts::Untold,
         change: "To see them, record a build on the system's malloc (Rust: without #[global_allocator], behind a feature); of snmalloc and rpmalloc it is enough to keep the program's symbols, on x86-64.",
     },
 ];

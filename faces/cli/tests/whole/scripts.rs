@@ -4,8 +4,12 @@
 //!   run --frames user node app.js ─► NODE_OPTIONS ─► map ─► kept beside the trace ─► hold  app.js:3
 //! ```
 //!
+//! Every Node that is here is asked: the one in PATH, and those that `make frames-deps` fetches.
+//!
 //! J1  Node prints what it prints alone.
 //! J2  At least 95 % of the bytes that a function of the script asked for carry its name, file and line.
+
+use std::path::{Path, PathBuf};
 
 use skinflint_test_support::need;
 
@@ -61,14 +65,30 @@ fn named(report: &Report, function: &str, line: u64) -> (u64, u64) {
     (named, all)
 }
 
+/// Returns the programs of Node that are here.
+fn nodes() -> Vec<PathBuf> {
+    let mut nodes = vec![PathBuf::from("node")];
+    let fetched = crate::tool::root().join("target/nodes");
+    for major in ["18", "22", "24"] {
+        let node = fetched.join(major).join("node_modules/node/bin/node");
+        nodes.extend(node.exists().then_some(node));
+    }
+    nodes
+}
+
 #[test]
 fn buffers_are_of_the_function_that_made_them() {
-    if !need::program("node") {
-        return;
+    if need::program("node") {
+        for node in nodes() {
+            buffers_have_their_function(&node);
+        }
     }
+}
+
+fn buffers_have_their_function(node: &Path) {
     let bench = Bench::new();
     std::fs::write(bench.path("app.js"), APP).expect("written");
-    let mut alone = bench.command("node");
+    let mut alone = bench.command(node);
     alone.arg(bench.path("app.js"));
     let alone = run(alone);
     assert!(alone.stdout.starts_with("kept 400 1 "), "{alone:#?}");
@@ -81,12 +101,11 @@ fn buffers_are_of_the_function_that_made_them() {
         "-o",
         "main.sft",
         "--",
-        "node",
     ];
     let command = options
         .iter()
         .map(std::ffi::OsStr::new)
-        .chain([app.as_os_str()]);
+        .chain([node.as_os_str(), app.as_os_str()]);
     let done = bench.tool(command);
     // J1: the script looks, too, whether the variable is set.
     assert_eq!(done.stdout, alone.stdout.replace("true", "false"));
@@ -96,7 +115,7 @@ fn buffers_are_of_the_function_that_made_them() {
     let report = bench.report_at("main.sft", "heap-peak");
     let (named, all) = named(&report, "hold", 3);
     assert!(all >= 300 * 20_011, "{all}");
-    assert!(named * 100 >= all * 95, "{named} of {all}");
+    assert!(named * 100 >= all * 95, "{node:?}: {named} of {all}");
     let shown = bench.tool([
         "report",
         "main.sft",
