@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args as ClapArgs;
 use skinflint_check::{Budget, Checked, Kind, Subject, Verdict, file, history};
+use skinflint_launch::preflight;
 use skinflint_recording::{Analysed, More};
 use skinflint_sessions::Outcome;
 
@@ -303,11 +304,12 @@ fn asked(args: &CheckArgs) -> Result<(Vec<Budget>, Option<PathBuf>)> {
             "{} and a program after --: give one of them, a recording that exists or a program to run",
             trace.display()
         ),
+        (Some(trace), true) => preflight::refuse_program(trace, "check --peak-live 64MiB")?,
         (None, true) => bail!(
             "nothing to judge: name a recording (app.sft), or a program after -- (skinflint check --peak-live 64MiB -- \
              ./app)"
         ),
-        _ => {}
+        (None, false) => {}
     }
     let own = args.limits.budgets().map_err(|why| anyhow!(why))?;
     let file = match &args.budgets {

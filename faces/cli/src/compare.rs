@@ -28,7 +28,7 @@ use skinflint_compare::model::{Comparison, Settings, Verdict};
 use skinflint_compare::peers::SearchPaths;
 use skinflint_compare::rounds::{News, Subject};
 use skinflint_compare::{Request, csv, interrupts, json, report_page, subjects, table};
-use skinflint_launch::installed;
+use skinflint_launch::{installed, preflight};
 use skinflint_view::units;
 
 use crate::{analyse, what_if};
@@ -201,6 +201,9 @@ fn check(args: &CompareArgs) -> Result<()> {
             bail!("--paced is for traces: a program runs at its own pace")
         }
         _ => {}
+    }
+    for trace in &args.traces {
+        preflight::refuse_program(trace, "compare")?;
     }
     for (option, seconds) in [("--timeout", args.timeout), ("--idle", args.idle)] {
         if let Some(seconds) = seconds

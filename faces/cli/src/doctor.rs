@@ -94,15 +94,14 @@ fn libraries() -> Finding {
     let folder = files[0].parent().map(|folder| folder.display().to_string());
     let folder = folder.unwrap_or_default();
     let is_for_all = carried::is_for_all_users(&files[0]);
-    // Not asked where they are installed: it would be made.
-    match files[0].starts_with("/proc").then(carried::folder) {
-        Some(Err(why)) => Finding {
+    match carried::why_in_memory() {
+        Some(why) => Finding {
             name,
             allowed: Allowed::InPart,
-            said: format!("carried, and in memory only: {why:#}"),
-            change: Some("name a folder of your own by XDG_CACHE_HOME".into()),
+            said: format!("carried, and in memory only: {why}"),
+            change: Some("name a folder of your own, with 2 MiB of room, by XDG_CACHE_HOME".into()),
         },
-        _ => Finding {
+        None => Finding {
             name,
             allowed: Allowed::Yes,
             said: match is_for_all {

@@ -14,6 +14,7 @@
 //! M3  A reporter that was left out is named on stderr, whatever the output is.
 //! M4  Text of a process or a file reaches the screen without characters that would drive it (`text::plain`).
 //! M5  An option that would do nothing is refused.
+//! M6  `--watch` and `--openmetrics=PORT` end with the process, asked or not, and never show another one that got its number.
 //!
 //! Not here: what a line or a tree is (`report`).
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args as ClapArgs;
-use skinflint_reporters::gathered::{self, Gathered, HOW, Subject, Target, gather};
+use skinflint_reporters::gathered::{self, Gathered, HOW, Life, Subject, Target, gather};
 use skinflint_reporters::live_page::LivePage;
 use skinflint_reporters::metrics_page::MetricsPage;
 use skinflint_reporters::named::Note;
@@ -86,7 +87,7 @@ pub struct MemoryArgs {
           conflicts_with_all = ["json", "openmetrics", "save"])]
     pub threshold: f64,
 
-    /// Bytes instead of MB
+    /// Bytes instead of MiB
     #[arg(long, requires = "subject", conflicts_with_all = ["json", "openmetrics", "save"])]
     pub exact: bool,
 
@@ -94,8 +95,8 @@ pub struct MemoryArgs {
     #[arg(long, conflicts_with_all = ["openmetrics"])]
     pub json: bool,
 
-    /// Print OpenMetrics text, for Prometheus, once; with a port, serve it on 127.0.0.1 until Ctrl-C (0 is any port):
-    /// every user of this machine may read it
+    /// Print OpenMetrics text, for Prometheus, once; with a port, serve it on 127.0.0.1 until the process ends (0 is any
+    /// port): every user of this machine may read it
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, requires = "subject",
           conflicts_with_all = ["diff", "watch", "page"])]
     pub openmetrics: Option<Option<u16>>,
@@ -198,15 +199,12 @@ fn target(args: &MemoryArgs) -> Result<Option<Target>> {
 fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
     let mut said: Vec<String> = Vec::new();
     let mut first = true;
+    let life = Life::of(target);
     loop {
         let gathered = match gather(target, false) {
-            Err(error) if !first && gathered::has_ended(&error) => {
-                match target {
-                    Target::Group(_) => say!("skinflint: the control group is gone"),
-                    _ => say!("skinflint: the process has ended"),
-                }
-                return Ok(0);
-            }
+            Err(error) if !first && gathered::has_ended(&error) => return Ok(ended(target)),
+            // Of another process with its number (M6).
+            Ok(_) if life.is_over() => return Ok(ended(target)),
             other => other?,
         };
         if !args.json && io::stdout().is_terminal() {
@@ -225,6 +223,15 @@ fn watch(args: &MemoryArgs, target: &Target, every: Duration) -> Result<u8> {
         first = false;
         std::thread::sleep(every);
     }
+}
+
+/// Says that there is nothing left to measure. Returns the exit status.
+fn ended(target: &Target) -> u8 {
+    match target {
+        Target::Group(_) => say!("skinflint: the control group is gone"),
+        _ => say!("skinflint: the process has ended"),
+    }
+    0
 }
 
 /// Returns our stdout as a file that can be closed.
@@ -348,24 +355,31 @@ fn series(args: &MemoryArgs) -> Series {
     Series::new(args.series.unwrap_or(1000) as usize)
 }
 
+/// How often a server looks whether there is anything left to measure.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Serves OpenMetrics until Ctrl-C, or until what is measured has ended.
 fn metrics(port: u16, args: &MemoryArgs, target: &Target) -> Result<u8> {
     if let Target::File(path) = target {
         let path = path.display();
         bail!("--openmetrics={port}: {path} does not change; leave the port out");
     }
+    let life = Life::of(target);
     gather(target, false)?;
     let mut page = MetricsPage::open(port, series(args)).with_context(|| {
         format!("--openmetrics: port {port} of 127.0.0.1 cannot be listened on")
     })?;
     print_all(&format!("{}\n", page.url()))?;
     loop {
-        let measure = || Ok(trees(gather(target, false)?.lines.iter()));
-        match page.serve_one(measure, |error: &anyhow::Error| format!("{error:#}\n"))? {
-            Some(error) if gathered::has_ended(&error) => {
-                say!("skinflint: {}", text::plain(&format!("{error:#}")));
-                return Ok(0);
-            }
+        let measure = || match life.is_over() {
+            true => Err(process::NoFigures::Gone.into()),
+            false => Ok(trees(gather(target, false)?.lines.iter())),
+        };
+        let words = |error: &anyhow::Error| format!("{error:#}\n");
+        match page.serve_one(LOOK, measure, words)? {
+            Some(error) if gathered::has_ended(&error) => return Ok(ended(target)),
+            // A collector that has gone away must not keep the server (M6).
+            None if life.is_over() => return Ok(ended(target)),
             Some(error) => say!("skinflint: {}", text::plain(&format!("{error:#}"))),
             None => {}
         }
@@ -378,7 +392,7 @@ fn page(port: u16, target: &Target) -> Result<u8> {
         bail!("--page is for a process: give its number");
     };
     process::title(*pid).with_context(|| format!("process {pid}"))?;
-    let mut page = LivePage::open(port, Subject(*pid))
+    let mut page = LivePage::open(port, Subject::of(*pid))
         .with_context(|| format!("--page: port {port} of 127.0.0.1 cannot be listened on"))?;
     print_all(&format!("{}\n", page.url()))?;
     loop {

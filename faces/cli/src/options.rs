@@ -95,7 +95,7 @@ pub struct RecordOptions {
           value_parser = clap::value_parser!(i32).range(1..=19))]
     pub level: i32,
 
-    /// Write nothing of our own to stderr, except errors
+    /// Write nothing of our own to stderr, except errors and the report of run
     #[arg(short, long)]
     pub quiet: bool,
 

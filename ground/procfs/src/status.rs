@@ -61,6 +61,10 @@ pub fn tracer(pid: u32) -> Option<u32> {
     (tracer != 0).then_some(tracer)
 }
 
+/// What to do where the kernel lets a process neither be read nor traced. Debuggers need the same rights.
+pub const WHO_MAY: &str =
+    "be its user, or root; root of a container needs CAP_SYS_PTRACE (--cap-add SYS_PTRACE)";
+
 /// Returns the effective user of a process; `None` if it is gone.
 pub fn user(pid: u32) -> Option<u32> {
     file::parse(format_args!("/proc/{pid}/status"), effective_user)

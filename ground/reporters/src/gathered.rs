@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use skinflint_procfs::groups::Group;
+use skinflint_procfs::stat;
 
 use crate::diff::{Diff, Side};
 use crate::endpoint::{self, Answer};
@@ -285,22 +286,120 @@ pub fn has_ended(error: &anyhow::Error) -> bool {
     )
 }
 
+/// What is measured again and again, told from a later process of the same number.
+pub struct Life<'a> {
+    target: &'a Target,
+    born: Option<u64>,
+}
+
+impl Life<'_> {
+    /// Notes which one is meant.
+    pub fn of(target: &Target) -> Life<'_> {
+        let born = match target {
+            Target::Pid(pid) => birth(*pid),
+            _ => None,
+        };
+        Life { target, born }
+    }
+
+    /// Reports whether it has ended. Of a file or an address that is never so.
+    pub fn is_over(&self) -> bool {
+        match self.target {
+            Target::Group(group) => group.figures().is_none(),
+            Target::Pid(pid) => birth(*pid) != self.born,
+            _ => false,
+        }
+    }
+}
+
+/// Returns when a process started, in ticks since boot; `None` if it has ended.
+fn birth(pid: u32) -> Option<u64> {
+    let stat = stat::stat(pid).filter(|stat| !stat.is_dead())?;
+    Some(stat.started_ticks)
+}
+
 /// Reports whether the file or process is at fault, and not the command line.
 pub fn is_of_subject(error: &anyhow::Error) -> bool {
     error.is::<NoFigures>() || error.is::<ReadError>()
 }
 
 /// A process as the subject of the page.
-pub struct Subject(pub u32);
+pub struct Subject {
+    pid: u32,
+    born: Option<u64>,
+}
+
+impl Subject {
+    /// Notes which process has the number now.
+    pub fn of(pid: u32) -> Subject {
+        let born = birth(pid);
+        Subject { pid, born }
+    }
+
+    fn still(&self) -> Result<u32, String> {
+        match birth(self.pid) == self.born {
+            true => Ok(self.pid),
+            false => Err(format!("process {}: {}", self.pid, NoFigures::Gone)),
+        }
+    }
+}
 
 impl Backend for Subject {
     fn measure(&mut self, with_blocks: bool) -> Result<Shown, String> {
         let Gathered { lines, notes } =
-            of_process(self.0, with_blocks).map_err(|error| format!("{error:#}"))?;
+            of_process(self.still()?, with_blocks).map_err(|error| format!("{error:#}"))?;
         Ok(Shown { lines, notes })
     }
 
     fn act(&mut self, action: Action) -> Result<String, String> {
-        act(self.0, action).map_err(|error| format!("{error:#}"))
+        act(self.still()?, action).map_err(|error| format!("{error:#}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_got_the_number_is_not_the_one_that_was_meant() {
+        let own = std::process::id();
+        let target = Target::Pid(own);
+        let mut life = Life::of(&target);
+        assert!(life.born.is_some() && !life.is_over());
+        // As if the number had been another's when it was noted.
+        life.born = life.born.map(|ticks| ticks - 1);
+        assert!(life.is_over());
+
+        let mut page = Subject::of(own);
+        assert_eq!(page.still(), Ok(own));
+        page.born = life.born;
+        let refused = page.measure(false).err();
+        assert!(refused.is_some_and(|why| why.contains("no such process")));
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_is_over() {
+        let mut child = std::process::Command::new("cat");
+        let mut child = child
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("cat");
+        let target = Target::Pid(child.id());
+        let life = Life::of(&target);
+        assert!(!life.is_over());
+        child.kill().expect("ours");
+        // SAFETY: it only waits, and leaves the process to be waited for.
+        let waited = unsafe {
+            let mut info = std::mem::zeroed();
+            libc::waitid(
+                libc::P_PID,
+                child.id(),
+                &raw mut info,
+                libc::WEXITED | libc::WNOWAIT,
+            )
+        };
+        assert_eq!((waited, life.is_over()), (0, true), "a zombie");
+        child.wait().expect("ours");
+        assert!(life.is_over());
     }
 }

@@ -441,8 +441,8 @@ impl Out {
         let notes = &mut self.notes;
         if unseen > 0 {
             notes.push(format!(
-                "{unseen} of its processes cannot be looked at: what they hold is in anonymous/{NOT_EXPLAINED}; \
-                 as root more can be seen"
+                "processes of it that cannot be looked at: {unseen}; what they hold is in anonymous/{NOT_EXPLAINED}. \
+                 Their users can see it, and root with CAP_SYS_PTRACE over them"
             ));
         }
         if figures.limit_bytes.is_none() {

@@ -13,6 +13,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tiny_http::{Method, Request, Server};
 
@@ -51,16 +52,20 @@ impl MetricsPage {
         format!("http://{}/metrics", self.address)
     }
 
-    /// Answers one request. Returns what kept it from being measured, in words, which was answered as well.
+    /// Answers one request, if one comes within a time. Returns what kept it from being measured, in words, which was
+    /// answered as well.
     ///
     /// # Errors
     /// If no request can come any more. A client that hangs up is no error.
     pub fn serve_one<E>(
         &mut self,
+        within: Duration,
         measure: impl FnOnce() -> Result<Vec<Process>, E>,
         words: impl FnOnce(&E) -> String,
     ) -> io::Result<Option<E>> {
-        let request = self.server.recv()?;
+        let Some(request) = self.server.recv_timeout(within)? else {
+            return Ok(None);
+        };
         let (status, text, failed) = match self.refusal(&request) {
             Some((status, said)) => (status, said.to_owned(), None),
             None => match measure() {

@@ -41,8 +41,12 @@ fn said(status: u32, version: u32, unread: u64) -> Option<String> {
         0 => return None,
         FRAMES_READ if unread == 0 => return None,
         FRAMES_READ => {
+            let stacks = match unread {
+                1 => "1 stack has".to_owned(),
+                _ => format!("{unread} stacks have"),
+            };
             return Some(format!(
-                "{unread} stacks have native frames only: in a signal handler, on a stack that is not the thread's own, or \
+                "{stacks} native frames only: in a signal handler, on a stack that is not the thread's own, or \
                  with more than 4096 frames of its language"
             ));
         }

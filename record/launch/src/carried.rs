@@ -27,7 +27,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
@@ -45,6 +45,9 @@ include!(concat!(env!("OUT_DIR"), "/carried_files.rs"));
 /// Files in memory: made once per process, since each costs a descriptor.
 static IN_MEMORY: Mutex<Vec<(&str, OwnedFd)>> = Mutex::new(Vec::new());
 
+/// Why the first of them is not in a folder.
+static NO_FOLDER: OnceLock<String> = OnceLock::new();
+
 /// Returns whether this program carries its libraries.
 #[must_use]
 pub fn is_complete() -> bool {
@@ -61,25 +64,23 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// If it can be laid out neither in a folder nor in memory.
 pub fn laid_out(name: &str) -> Result<Option<PathBuf>> {
-    let Some(file) = FILES.iter().find(|file| file.name == name) else {
-        return Ok(None);
-    };
-    match first(&own_places(), |place| in_folder(file, place)) {
-        Ok(path) => Ok(Some(path)),
-        Err(no_folder) => in_memory(file)
-            .with_context(|| format!("{name} is carried, but cannot be laid out ({no_folder:#})"))
-            .map(Some),
-    }
+    let file = FILES.iter().find(|file| file.name == name);
+    file.map(|file| in_folder_or_memory(file, &own_places()))
+        .transpose()
 }
 
-/// Returns the folder in which carried files are laid out.
-///
-/// # Errors
-/// Why there is none; they are then laid out in memory.
-pub fn folder() -> Result<PathBuf> {
-    first(&own_places(), |place| {
-        Folder::open(place).map(|folder| folder.path)
+fn in_folder_or_memory(file: &'static File, places: &[Place]) -> Result<PathBuf> {
+    first(places, |place| in_folder(file, place)).or_else(|no_folder| {
+        let why = NO_FOLDER.get_or_init(|| format!("{no_folder:#}"));
+        in_memory(file)
+            .with_context(|| format!("{} is carried, but cannot be laid out ({why})", file.name))
     })
+}
+
+/// Returns why a file that this process laid out is in memory, not in a folder: none can be made, or it is full.
+#[must_use]
+pub fn why_in_memory() -> Option<&'static str> {
+    NO_FOLDER.get().map(String::as_str)
 }
 
 /// Has the program that this process becomes inherit what lies in memory (C4).
@@ -186,8 +187,8 @@ impl Folder {
     fn open(place: &Place) -> Result<Self> {
         let Place { base, mode } = place;
         let shown = base.display();
-        if shown.to_string().contains([' ', ':']) {
-            bail!("{shown}: LD_PRELOAD cannot name a path with spaces or colons");
+        if shown.to_string().contains([' ', ':', '$']) {
+            bail!("{shown}: LD_PRELOAD cannot name a path with spaces, colons or dollars");
         }
         let made = DirBuilder::new().recursive(true).mode(*mode).create(base);
         made.with_context(|| shown.to_string())?;

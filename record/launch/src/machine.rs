@@ -72,8 +72,8 @@ fn no(name: &'static str, said: impl Into<String>, change: impl Into<String>) ->
 pub struct Machine {
     /// The folder that `proc`, `sys` and `usr` are in.
     pub root: PathBuf,
-    /// Whether this is the superuser.
-    pub is_root: bool,
+    /// What this process may do, as the kernel numbers it (`CapEff`): root of a container is not all-powerful.
+    pub capabilities: u64,
     /// Release of the kernel, as `uname -r` has it.
     pub kernel: String,
     /// Version of glibc; `None` where there is none.
@@ -89,8 +89,7 @@ impl Machine {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
             root: "/".into(),
-            // SAFETY: K2: it only reads.
-            is_root: unsafe { libc::geteuid() } == 0,
+            capabilities: capabilities(),
             kernel: kernel.trim().to_owned(),
             glibc: glibc::version(),
             has_rseq: glibc::has_rseq(),
@@ -114,6 +113,10 @@ impl Machine {
         ]
     }
 
+    fn may(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 == 1
+    }
+
     fn text(&self, file: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(file)).ok()?;
         Some(text.trim().to_owned())
@@ -135,7 +138,8 @@ impl Machine {
         let Some(version) = &self.glibc else {
             return no(
                 "libc",
-                "no glibc, for which recorder and allocator are built: run, exec, attach and compare can start nothing                  here; recordings are read, compared and checked, and memory shows running programs",
+                "no glibc, for which recorder and allocator are built: run, exec, attach and compare can start nothing \
+                 here; recordings are read, compared and checked, and memory shows running programs",
                 "record in a container with glibc",
             );
         };
@@ -167,8 +171,9 @@ impl Machine {
 
     fn ptrace(&self) -> Finding {
         let scope = self.text("proc/sys/kernel/yama/ptrace_scope");
-        match (scope.as_deref(), self.is_root) {
-            (None | Some("0"), _) => yes("ptrace", "attach reaches every process of this user"),
+        match (scope.as_deref(), self.may(SYS_PTRACE)) {
+            (None | Some("0"), false) => yes("ptrace", "attach reaches every process of this user"),
+            (None | Some("0"), true) => yes("ptrace", "attach reaches every process"),
             (Some("3"), _) => no(
                 "ptrace",
                 "ptrace_scope is 3: no user, not even root, can attach to anything until the next boot",
@@ -176,12 +181,15 @@ impl Machine {
             ),
             (Some(scope), true) => yes(
                 "ptrace",
-                format!("ptrace_scope is {scope}; this is root, so attach reaches every process"),
+                format!(
+                    "ptrace_scope is {scope}, but this user may trace: attach reaches every process"
+                ),
             ),
             (Some(scope), false) => no(
                 "ptrace",
                 format!("ptrace_scope is {scope}: attach reaches no process that runs already"),
-                "sudo sysctl kernel.yama.ptrace_scope=0, or sudo skinflint attach PID",
+                "sudo sysctl kernel.yama.ptrace_scope=0, or sudo skinflint attach PID; a container has to be started \
+                 with --cap-add SYS_PTRACE",
             ),
         }
     }
@@ -266,9 +274,10 @@ impl Machine {
         let paranoid = self.text("proc/sys/kernel/perf_event_paranoid");
         let level = paranoid.as_deref().map(str::parse::<i32>);
         match level {
-            _ if self.is_root && level.is_some() => {
-                yes("perf", "open to root (skinflint itself does not need it)")
-            }
+            _ if level.is_some() && (self.may(PERFMON) || self.may(SYS_ADMIN)) => yes(
+                "perf",
+                "open to this user by its capabilities (skinflint itself does not need it)",
+            ),
             Some(Ok(level)) if level <= 2 => yes(
                 "perf",
                 format!("perf_event_paranoid is {level} (skinflint itself does not need it)"),
@@ -302,6 +311,21 @@ impl Machine {
     }
 }
 
+/// Capabilities by the kernel's numbers (capability.h).
+const SYS_PTRACE: u32 = 19;
+const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
+
+/// Returns what this process may do.
+fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    effective.unwrap_or(0)
+}
+
 fn is_filled(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
@@ -319,7 +343,7 @@ mod tests {
     fn poor(root: &Path) -> Machine {
         Machine {
             root: root.to_owned(),
-            is_root: false,
+            capabilities: 0,
             kernel: "4.18.0-553.el8_10.x86_64".into(),
             glibc: Some("2.28".into()),
             has_rseq: false,
@@ -357,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn ptrace_is_judged_by_scope_and_user() {
+    fn ptrace_is_judged_by_scope_and_capability() {
         let root = tempfile::tempdir().expect("a folder");
         let mut machine = poor(root.path());
         assert_eq!(
@@ -372,10 +396,40 @@ mod tests {
             ("3", Allowed::No, Allowed::No),
         ] {
             plant(root.path(), "proc/sys/kernel/yama/ptrace_scope", scope);
-            machine.is_root = false;
+            machine.capabilities = !(1 << SYS_PTRACE);
             assert_eq!(found(&machine, "ptrace").allowed, user, "{scope}");
-            machine.is_root = true;
+            machine.capabilities = 1 << SYS_PTRACE;
             assert_eq!(found(&machine, "ptrace").allowed, superuser, "{scope}");
+        }
+    }
+
+    /// Root of a container has none of the two, and root's number says nothing.
+    #[test]
+    fn perf_is_judged_by_level_and_capability() {
+        let root = tempfile::tempdir().expect("a folder");
+        plant(root.path(), "proc/sys/kernel/perf_event_paranoid", "3\n");
+        let mut machine = poor(root.path());
+        for (capabilities, allowed) in [
+            (0, Allowed::InPart),
+            (1 << SYS_PTRACE, Allowed::InPart),
+            (1 << PERFMON, Allowed::Yes),
+            (1 << SYS_ADMIN, Allowed::Yes),
+        ] {
+            machine.capabilities = capabilities;
+            assert_eq!(found(&machine, "perf").allowed, allowed, "{capabilities:x}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_one_line_of_single_spaces() {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut machine = poor(root.path());
+        machine.glibc = None;
+        for finding in machine.findings() {
+            let change = finding.change.iter();
+            for text in change.chain([&finding.said]) {
+                assert!(!text.contains("  ") && !text.contains('\n'), "{text}");
+            }
         }
     }
 

@@ -193,6 +193,38 @@ pub fn find(command: &OsStr, purpose: &Purpose) -> Result<PathBuf> {
     })
 }
 
+/// Reports whether a file that the kernel refused to start is a script without a first line that says of which
+/// interpreter: shells, and `execvp`, take it for their own. As in bash, what has a zero in its first line is none.
+pub fn is_for_shell(path: &Path, refused: &io::Error) -> bool {
+    let is_text = |head: &[u8]| {
+        !head
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or(head)
+            .contains(&0)
+    };
+    refused.raw_os_error() == Some(libc::ENOEXEC) && head_of(path).is_ok_and(|head| is_text(&head))
+}
+
+/// Refuses a program where a recording is wanted, and says how it is run. A name is one if it is no file here.
+///
+/// # Errors
+/// If it is a program.
+pub fn refuse_program(path: &Path, subcommand: &str) -> Result<()> {
+    let is_program = match head_of(path) {
+        Ok(head) => head.starts_with(b"\x7fELF") || head.starts_with(b"#!"),
+        // A folder of traces may be called as a program is.
+        Err(error) => {
+            error.kind() == io::ErrorKind::NotFound && find(path.as_os_str(), &RECORD).is_ok()
+        }
+    };
+    if is_program {
+        let shown = path.display();
+        bail!("{shown}: a program, not a recording; to run it: skinflint {subcommand} -- {shown}");
+    }
+    Ok(())
+}
+
 /// The kind of a file, as far as preloading is concerned.
 #[derive(PartialEq, Eq, Debug)]
 enum Kind {

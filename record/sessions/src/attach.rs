@@ -25,6 +25,7 @@ use skinflint_collect::{Options, Recorded, Session, plain_name};
 use skinflint_launch::installed;
 use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::thread_name;
+use skinflint_procfs::status::WHO_MAY;
 use skinflint_procfs::{stat, status};
 
 use crate::inject::{Answer, Asked, in_program};
@@ -261,7 +262,7 @@ fn check(pid: u32) -> Result<()> {
         bail!("{pid}: has ended, and its parent has not asked for its status yet (a zombie)");
     }
     let maps = std::fs::read_to_string(folder.join("maps")).map_err(|error| {
-        anyhow::anyhow!("{pid}: its memory cannot be looked at: {error}; be its user, or root")
+        anyhow::anyhow!("{pid}: its memory cannot be looked at: {error}; {WHO_MAY}")
     })?;
     if maps.is_empty() {
         bail!("{pid}: has no memory of its own (a kernel thread, or a process that has ended)");

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use skinflint_procfs::process::threads;
-use skinflint_procfs::status::tracer;
+use skinflint_procfs::status::{WHO_MAY, tracer};
 
 pub(crate) use asked::Asked;
 use calls::{Calls, Entries};
@@ -200,7 +200,7 @@ fn refused(pid: u32, error: &io::Error) -> anyhow::Error {
     }
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {
-        "" | "0" => anyhow!("it may not be stopped: {error}; be its user, or root"),
+        "" | "0" => anyhow!("it may not be stopped: {error}; {WHO_MAY}"),
         scope => anyhow!(
             "it may not be stopped: {error}; kernel.yama.ptrace_scope is {scope}: be root, or have root set it to 0"
         ),

@@ -62,7 +62,7 @@ pub fn record(
     let Some(program) = wanted.command.first() else {
         bail!("no program given; as in: skinflint run -- ls -l");
     };
-    preflight::check(program, &preflight::RECORD)?;
+    let found = preflight::check(program, &preflight::RECORD)?;
     let recorder = installed::recorder()?;
     let folder = files::folder_for(wanted.output, wanted.dir)?;
     // A folder that was named is the folder of all.
@@ -87,14 +87,25 @@ pub fn record(
         bounds: wanted.bounds,
     })
     .map_err(files::cannot_start)?;
-    let mut command = Command::new(program);
-    command.args(&wanted.command[1..]);
-    command.env("LD_PRELOAD", preload::to_record(&recorder, wanted.preload)?);
-    command.envs(session.environment());
-    command.envs(wanted.environment);
-    command.arg0(program);
-    let mut child = command
-        .spawn()
+    let preload = preload::to_record(&recorder, wanted.preload)?;
+    let start = |mut command: Command| {
+        command.args(&wanted.command[1..]);
+        command.env("LD_PRELOAD", &preload);
+        command.envs(session.environment());
+        command.envs(wanted.environment.iter().cloned());
+        command.spawn()
+    };
+    let mut own = Command::new(program);
+    own.arg0(program);
+    let mut child = start(own)
+        .or_else(|error| match preflight::is_for_shell(&found, &error) {
+            true => {
+                let mut shell = Command::new("/bin/sh");
+                shell.arg(&found);
+                start(shell)
+            }
+            false => Err(error),
+        })
         .map_err(|error| preflight::Unstartable::refused(program, &error))?;
     let pid = child.id();
     signals::set_child(Some(pid));

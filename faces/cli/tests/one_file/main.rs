@@ -314,6 +314,29 @@ fn what_another_user_planted_is_not_loaded() {
     );
 }
 
+/// The folder can be made there, and no library finds room in it.
+#[test]
+fn doctor_says_that_a_full_cache_has_them_in_memory() {
+    if !need::root("mount") {
+        return;
+    }
+    let there = Elsewhere::new();
+    let script = format!(
+        "mount -t tmpfs -o size=64k,uid={NOBODY},mode=700 none home && \
+         exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups env -i PATH=/usr/bin:/bin HOME={} ./skinflint doctor",
+        there.home()
+    );
+    let mut own = Command::new("unshare");
+    own.args(["--mount", "sh", "-c", &script]);
+    own.current_dir(there.folder.path());
+    let done = run(own);
+    let said = done.stdout.lines().next().unwrap_or_default();
+    assert!(
+        said.starts_with("libraries part") && said.contains("No space left"),
+        "{done:#?}"
+    );
+}
+
 /// A distribution's libraries come first: they are what its debug information and its updates belong to.
 #[test]
 fn a_library_beside_it_comes_before_the_carried_one() {

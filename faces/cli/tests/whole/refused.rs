@@ -96,6 +96,40 @@ fn what_cannot_be_executed() {
     refused_as(126, &bench, "./noise", &["cannot be started"]);
 }
 
+/// What a shell, env and `skinflint exec` run without a word is no reason to refuse.
+#[test]
+fn a_script_without_an_interpreter_is_the_shells() {
+    let bench = Bench::new();
+    executable::written(&bench.path("bare"), b"echo \"$0 $1\"; exit 5\n", 0o755);
+    let done = bench.tool(["record", "-q", "-o", "bare.sft", "./bare", "one"]);
+    assert_eq!(
+        (done.status.code(), &*done.stdout),
+        (Some(5), "./bare one\n"),
+        "{done:#?}"
+    );
+    bench.report_at("bare.sft", "end");
+}
+
+#[test]
+fn a_program_where_a_recording_is_wanted() {
+    let bench = Bench::new();
+    executable::written(&bench.path("app"), b"#!/bin/sh\nexit 9\n", 0o755);
+    for arguments in [
+        &["check", "--peak-live", "1GiB", "./app"][..],
+        &["check", "--peak-live", "1GiB", "/bin/ls"],
+        &["check", "--peak-live", "1GiB", "ls"],
+        &["compare", "./app"],
+        &["compare", "ls"],
+    ] {
+        let program = arguments[arguments.len() - 1];
+        let done = bench.tool(arguments);
+        done.says(2, &["a program, not a recording", &format!("-- {program}")]);
+    }
+    std::fs::create_dir(bench.path("ls")).expect("its own folder");
+    let done = bench.tool(["check", "--peak-live", "1GiB", "ls"]);
+    assert!(!done.stderr.contains("a program"), "{done:#?}");
+}
+
 #[test]
 fn a_static_program() {
     let bench = Bench::new();

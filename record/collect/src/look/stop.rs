@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use skinflint_procfs::process::threads;
 use skinflint_procfs::stat;
-use skinflint_procfs::status::tracer;
+use skinflint_procfs::status::{WHO_MAY, tracer};
 
 use super::registers::Registers;
 
@@ -122,7 +122,7 @@ fn refused(pid: u32, error: &io::Error) -> String {
     }
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match scope.trim() {
-        "" | "0" => format!("process {pid} may not be stopped: {error}; be its user, or root"),
+        "" | "0" => format!("process {pid} may not be stopped: {error}; {WHO_MAY}"),
         scope => format!(
             "process {pid} may not be stopped: {error}; kernel.yama.ptrace_scope is {scope}: be root, or start the \
              program by skinflint"

@@ -114,6 +114,22 @@ fn a_folder_that_others_can_touch_is_closed_or_refused() {
     );
 }
 
+/// A full disk refuses a file in a folder that could be made; what lies in the file's place does so, too.
+#[test]
+fn a_file_that_finds_no_place_in_its_folder_is_in_memory_and_the_reason_is_known() {
+    let base = base();
+    let folder = Folder::open(&private(base.path())).expect("a folder");
+    std::fs::create_dir_all(folder.path.join("part.so/full")).expect("ours");
+    let path = in_folder_or_memory(file(), &[private(base.path())]).expect("memory");
+    assert_eq!(content(&path), b"carried\n");
+    assert!(path.starts_with("/proc"), "{path:?}");
+    assert!(
+        why_in_memory().is_some_and(|why| why.contains("part.so")),
+        "{:?}",
+        why_in_memory()
+    );
+}
+
 #[test]
 fn a_link_in_place_of_our_folder_is_not_followed() {
     let (base, elsewhere) = (base(), self::base());
@@ -148,7 +164,7 @@ fn a_path_that_the_loader_cannot_name_is_refused() {
     let base = base();
     let refused = in_folder(file(), &private(&base.path().join("a b"))).expect_err("a space");
     assert!(
-        format!("{refused:#}").contains("spaces or colons"),
+        format!("{refused:#}").contains("spaces, colons or dollars"),
         "{refused:#}"
     );
 }
