@@ -7,11 +7,14 @@ use skinflint_trace::{Ending, FreeFn, ProcessInfo, Trace, Writer};
 
 use super::*;
 
-/// What lives by a plain reading of events in order: size, usable, node, thread, function, by address; and the sums.
+/// A block: size, usable, node, thread, function.
+type Block = (u64, u64, u32, u32, AllocFn);
+
+/// What lives by a plain reading of events in order: blocks by address, those of reallocations under way by thread; and the sums.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Plain {
-    blocks: BTreeMap<u64, (u64, u64, u32, u32, AllocFn)>,
-    parked: BTreeMap<u32, Option<(u64, u64, u32, u32, AllocFn)>>,
+    blocks: BTreeMap<u64, Block>,
+    parked: BTreeMap<u32, Option<Block>>,
     mapped: BTreeMap<u64, u64>,
 }
 

@@ -405,7 +405,7 @@ fn what_is_left_is_put_aside_when_a_condition_comes_true() {
     };
     let recorded = record(folder.path(), None, Some(bounds), || {});
     let kept = folder.path().join("main.kept-1.sft");
-    assert_eq!(recorded.kept, [kept.clone()]);
+    assert_eq!(recorded.kept, std::slice::from_ref(&kept));
     let aside = open(&kept);
     let ending = aside.ending.as_ref().expect("its end");
     assert_eq!(ending.notes, ["put aside when rss>1M came true"]);

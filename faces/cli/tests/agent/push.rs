@@ -46,7 +46,7 @@ impl Receiver {
             };
             let is_its = |one: &&Value| {
                 let labels = &one["labels"];
-                labels["pid"] == pid.to_string() || labels["process.pid"] == pid
+                labels["pid"].as_str() == Some(&*pid.to_string()) || labels["process.pid"] == pid
             };
             let its: Vec<Value> = taken.iter().filter(is_its).cloned().collect();
             if !its.is_empty() {

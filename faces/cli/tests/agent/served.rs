@@ -274,8 +274,8 @@ fn requests_that_are_wrong_are_answered_in_words() {
             "{path}: {said}"
         );
     }
-    let other = format!("GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n");
-    assert_eq!(asked(&agent.address, &other).0, 403);
+    let other = "GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n";
+    assert_eq!(asked(&agent.address, other).0, 403);
     let page = format!(
         "GET / HTTP/1.0\r\nHost: {0}\r\nOrigin: http://{0}\r\n\r\n",
         agent.address
