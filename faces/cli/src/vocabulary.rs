@@ -203,7 +203,7 @@ const OLD: [(&str, &str, &str); 13] = [
 ];
 
 /// Words that name a thing which has another word here, and the word.
-const SYNONYMS: [(&str, &str); 24] = [
+const SYNONYMS: [(&str, &str); 23] = [
     ("limit", "rows"),
     ("top", "rows"),
     ("count", "rows"),
@@ -223,7 +223,6 @@ const SYNONYMS: [(&str, &str); 24] = [
     ("directory", "dir"),
     ("seconds", "for"),
     ("duration", "for"),
-    ("when", "at"),
     ("moment", "at"),
     ("silent", "quiet"),
     ("colour", "color"),
