@@ -331,6 +331,7 @@ impl Pool {
     }
 
     /// Returns a descriptor for a run of this state that is in no list yet.
+    #[unsafe(link_section = ".text.skinflint_first")]
     pub(crate) fn describe_new(
         &mut self,
         page: u32,

@@ -16,8 +16,8 @@ use skinflint_agent::{Bounds, Labels, Options, Receiver, Scope};
 
 pub const HELP: &str = "\
 Examples:
-  skinflint exec --profile -- ./server      # a process with a profile, as many as you like
-  skinflint agent                           # http://127.0.0.1:9479/ lists them
+  skinflint agent                           # http://127.0.0.1:9479/ lists what has a profile
+  skinflint exec --profile -- ./server      # a process that has one
   go tool pprof 'http://127.0.0.1:9479/debug/pprof/heap?pid=4711'
   go tool pprof 'http://127.0.0.1:9479/debug/pprof/books?unit=web.service'
   curl -s http://127.0.0.1:9479/metrics     # for Prometheus

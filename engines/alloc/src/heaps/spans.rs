@@ -160,6 +160,7 @@ impl Heap {
         }
     }
 
+    #[unsafe(link_section = ".text.skinflint_first")]
     unsafe fn try_span(&self, class: usize, pages: u32) -> *mut Span {
         let info = class::get(class);
         let mut pages = pages;

@@ -84,6 +84,7 @@ pub unsafe fn begin(envp: *const *const c_char) {
 /// # Safety
 /// As for [`begin`].
 #[unsafe(link_section = ".text.skinflint_first")]
+#[inline(never)]
 pub unsafe fn begin_with(envp: *const *const c_char, find: Option<idle::Find>) {
     nodes::count();
     idle::begin(find);
