@@ -234,9 +234,9 @@ pub const RESERVE_CHILDREN: Variable = Variable {
 pub const MEMORY: Variable = Variable {
     name_z: b"SKINFLINT_MEMORY\0",
     reader: Reader::Allocator,
-    meaning: "whether `skinflint memory` of the same user may ask for figures while the program runs; set to on by `skinflint exec --memory`",
+    meaning: "whether `skinflint memory` of the same user may ask for figures while the program runs; set to on by `skinflint exec --memory`; where it is not set, a kept profile opens the socket, too",
     values: "off, on (a socket in XDG_RUNTIME_DIR/skinflint or /tmp/skinflint-USER), or another folder",
-    default: "off; with SKINFLINT_PROFILE on",
+    default: "off",
 };
 
 /// The file of the page of counted calls.

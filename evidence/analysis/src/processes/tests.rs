@@ -133,7 +133,7 @@ fn what_is_missing_is_said() {
     let whole = report(&members, &counted, together(&members));
     assert!(whole.missing.is_empty(), "{:?}", whole.missing);
     // The child of fork ended before its memory was read.
-    assert!(whole.notes[0].starts_with("1 of 3 processes were never read"));
+    assert!(whole.notes[0].starts_with("1 of 3 processes was never read"));
     let mut counted = counted;
     members[1].ending = None;
     counted[1].verdict.missing.push(Missing::End);
