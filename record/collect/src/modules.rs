@@ -25,7 +25,7 @@ pub struct Modules {
     /// The ranges that were unloaded, and the first node after that.
     gone: Vec<(u64, u64, u32)>,
     fresh: Vec<Module>,
-    /// Those that were sent.
+    /// The modules that the writer has.
     sent: Vec<Module>,
     seen: HashSet<(u64, String)>,
     unknown: bool,

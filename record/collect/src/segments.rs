@@ -28,7 +28,7 @@ use crate::bounds::{Bounds, Progress};
 pub struct Turn {
     /// The end of the segment before.
     pub ending: Ending,
-    /// Who is recorded, with what the segment begins with.
+    /// The process, and what the segment begins with.
     pub process: ProcessInfo,
     /// All codes of an interpreter, from id 1 on.
     pub codes: Vec<Code>,

@@ -215,6 +215,20 @@ impl Profile {
         samples.map(|(_, values)| values[at]).sum()
     }
 
+    /// Checks that the parts add up to the resident memory that the profile tells, and returns that.
+    #[track_caller]
+    pub fn closed(&self) -> i64 {
+        let parts = ["inuse", "slop", "pinned", "retained", "mapped"];
+        let sum = |kind: &str| self.sum(&format!("{kind}_space"), |_| true);
+        let said = self
+            .comments
+            .iter()
+            .find_map(|text| text.split("resident memory, ").nth(1));
+        let rss = said.and_then(|text| text.split(' ').next()?.parse().ok());
+        assert_eq!(Some(parts.map(sum).iter().sum::<i64>()), rss, "{self:?}");
+        rss.expect("compared")
+    }
+
     /// Reports whether a stack passes through so many bytes of a file, from an offset on.
     pub fn passes(&self, stack: &[usize], file: &str, offset: u64, bytes: u64) -> bool {
         stack.iter().any(|place| {

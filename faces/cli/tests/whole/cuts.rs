@@ -33,7 +33,8 @@ fn moment(round: u64) -> u64 {
     random.below(EVENTS / 3 * 2)
 }
 
-fn build(bench: &Bench) {
+/// Builds counted, the program that says how many events it has done.
+pub fn build(bench: &Bench) {
     let mut compiler = bench.command("gcc");
     let source = root().join("bench/counted.c");
     compiler.args(["-O2", "-o", "counted"]).arg(source);
@@ -42,7 +43,7 @@ fn build(bench: &Bench) {
 }
 
 /// Returns the true number of events so far.
-fn done_so_far(count: &Path) -> u64 {
+pub fn done_so_far(count: &Path) -> u64 {
     let bytes = std::fs::read(count).unwrap_or_default();
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }

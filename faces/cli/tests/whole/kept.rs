@@ -5,10 +5,11 @@
 //! K2  Whenever the collector is killed, the newest segment opens, and says what it does not have.
 //! K3  Files are bounded; what was dropped is said in one sentence.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::cuts::{build, done_so_far};
 use crate::report::{Report, field, number};
-use crate::tool::{Bench, Done, PATIENCE, Running, program, root, run, signal};
+use crate::tool::{Bench, Done, PATIENCE, Running, program, run, signal};
 use skinflint_test_support::random::Random;
 
 /// The functions of kept.c: live blocks and requested bytes at the end, after the regrowth by realloc.
@@ -147,7 +148,7 @@ fn what_is_left_is_put_aside_when_a_condition_comes_true() {
 fn a_bound_of_bytes_holds() {
     const MOST: u64 = 1 << 20;
     let bench = Bench::new();
-    build_counted(&bench);
+    build(&bench);
     let done = run(bench.recording(
         &["--max-size=1M", "--level=1"],
         ["./counted", "count", "3000000"],
@@ -181,26 +182,13 @@ fn counted_live(events: u64) -> u64 {
     u64::from(full.count_ones())
 }
 
-fn build_counted(bench: &Bench) {
-    let mut compiler = bench.command("gcc");
-    let source = root().join("bench/counted.c");
-    compiler.args(["-O2", "-o", "counted"]).arg(source);
-    let built = run(compiler);
-    assert_eq!(built.status.code(), Some(0), "{}", built.stderr);
-}
-
-fn done_so_far(count: &Path) -> u64 {
-    let bytes = std::fs::read(count).unwrap_or_default();
-    bytes.try_into().map_or(0, u64::from_le_bytes)
-}
-
 #[test]
 fn a_killed_collector_leaves_the_last_part() {
     const EVENTS: u64 = 2_000_000;
     let mut random = Random::new(0x5eed_0003);
     for round in 0..12 {
         let bench = Bench::new();
-        build_counted(&bench);
+        build(&bench);
         let count = bench.path("count");
         let running = Running::start(bench.recording(
             &["--keep=400ms", "--max-size=1M"],

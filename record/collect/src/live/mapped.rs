@@ -9,7 +9,7 @@ use skinflint_trace::{EventKind, NodeId};
 /// The kernel's pages that ranges are rounded to.
 const PAGE: u64 = 4096;
 
-/// Who mapped a range, and how.
+/// The thread and the call that mapped a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Owner {
     thread: u32,
