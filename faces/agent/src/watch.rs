@@ -196,9 +196,7 @@ impl Shared {
             let answer = endpoint::ask_within(&socket, pid, request, PATIENCE);
             answer.map_err(|error| match error.kind() {
                 // Its sockets go before the process does.
-                ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::NotFound => {
-                    ended()
-                }
+                ErrorKind::ConnectionRefused | ErrorKind::NotFound => ended(),
                 _ => failed(&error),
             })
         };

@@ -219,6 +219,8 @@ pub fn ask_within(
     let until = Instant::now() + patience;
     let full = |found: io::Error| match found.kind() {
         ErrorKind::WouldBlock => too_late(pid, "it takes no connection"),
+        // A process that ends closes the connection: before it takes the request, or with the request unread.
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => hung_up(),
         _ => found,
     };
     let mut stream = connect(socket, PATIENCE).map_err(full)?;
@@ -231,10 +233,13 @@ pub fn ask_within(
         .write_all(format!("{request}\n").as_bytes())
         .map_err(full)?;
     let bytes = read_answer(&mut stream, who, request, until, patience)?;
-    parse(bytes).ok_or_else(|| {
-        let what = "it hung up without an answer: the process ended, or it is another user's";
-        error(ErrorKind::InvalidData, what.into())
-    })
+    parse(bytes).ok_or_else(hung_up)
+}
+
+/// Returns the error for a connection that was closed before an answer came.
+fn hung_up() -> io::Error {
+    let what = "it hung up without an answer: the process ended, or it is another user's";
+    error(ErrorKind::InvalidData, what.into())
 }
 
 /// Reads an answer within its bounds (A3, A4).
@@ -280,6 +285,7 @@ fn read_answer(
                     return Err(too_late(who, "no answer"));
                 }
             }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(hung_up()),
             Err(error) => return Err(error),
         }
     }

@@ -158,6 +158,25 @@ fn an_answer_that_is_none() {
     fake.join().expect("it ends");
 }
 
+/// A process that ends closes its connections: while the request is written, before it is read, after.
+#[test]
+fn a_connection_that_is_closed_at_once_is_said_in_words() {
+    const MANY: usize = 300;
+    let folder = folder();
+    let path = folder.path().join("closing");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let closing = std::thread::spawn(move || {
+        for _ in 0..MANY {
+            drop(listener.accept().expect("a client"));
+        }
+    });
+    for _ in 0..MANY {
+        let error = endpoint::ask(&path, 0, "measure").expect_err("no answer");
+        assert!(error.to_string().contains("hung up"), "{error}");
+    }
+    closing.join().expect("it ends");
+}
+
 /// Starts a process with an endpoint in a folder: this test binary again, as `alone`. Returns it, the socket's path, and the
 /// folder that it would take by itself.
 fn other(mut command: Command, folder: &Path) -> (Child, PathBuf, PathBuf) {
