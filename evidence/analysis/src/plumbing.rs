@@ -112,8 +112,9 @@ pub fn is_unnamed(function: &str) -> bool {
     function.starts_with("0x") || function.contains("+0x")
 }
 
-/// Reports whether a file's nameless functions are plumbing (P5).
-fn is_of_c_library(module: &str) -> bool {
+/// Reports whether a file is the C library or Fortran's, by its name without folder: its nameless functions are
+/// plumbing (P5), and what it calls back (a comparison of `qsort`, what runs once) says more than it does.
+pub fn is_of_c_library(module: &str) -> bool {
     ["libc.so", "libc-2.", "libgfortran.so"]
         .iter()
         .any(|of| module.starts_with(of))

@@ -13,13 +13,13 @@
 //!     part. A function that serves many callers is no link of their chains.
 //! H3  Plumbing, the loader and what runs before `main` are left out; functions without a name too, unless
 //!     one of them holds more than twice what any that has one does: of a stripped program, what its libraries hold would
-//!     be all that is listed.
+//!     be all that is listed. So are functions of the C library that call back (`qsort`, `__pthread_once_slow`).
 //!
 //! Cost: two walks over the stack tree, and the pairs of listed functions on each stack that holds something. Not
 //! here: what a stack holds ([`crate::held::HeldBy`]), which function names it (plumbing.rs).
 
 use crate::model::{Report, Through};
-use crate::plumbing::{Naming, is_startup, is_unnamed};
+use crate::plumbing::{Naming, is_of_c_library, is_startup, is_unnamed};
 
 /// The number of functions listed.
 const LISTED: usize = 100;
@@ -80,6 +80,13 @@ impl Tree {
         tree
     }
 
+    /// Returns the nodes that are called at a node.
+    fn children(&self, node: u32) -> impl Iterator<Item = u32> {
+        let next = |node: u32| Some(self.next.get(node as usize).copied().unwrap_or(0));
+        let first = self.first.get(node as usize).copied();
+        std::iter::successors(first, move |node| next(*node)).take_while(|node| *node != 0)
+    }
+
     /// Visits every node that holds something, parents first, with `enter` and `leave`, without recursion.
     fn walk(&self, enter: &mut dyn FnMut(u32), leave: &mut dyn FnMut(u32)) {
         let mut open: Vec<u32> = Vec::new();
@@ -116,7 +123,7 @@ pub(crate) fn of(report: &Report, naming: &Naming) -> Vec<Through> {
     let sums = sums(report, naming, &tree);
     let mut listed: Vec<u32> = (0..sums.len() as u32)
         .filter(|function| sums[*function as usize].held.bytes > whole / WORTH)
-        .filter(|function| is_listed(report, naming, sums[*function as usize].node.1))
+        .filter(|function| is_listed(report, naming, &tree, sums[*function as usize].node.1))
         .collect();
     let named = |function: &u32| !is_unnamed(name(report, sums[*function as usize].node.1));
     let most = |is_named: bool| {
@@ -153,7 +160,7 @@ fn name(report: &Report, node: u32) -> &str {
 }
 
 /// Reports whether the function that a node ends in is listed (H3).
-fn is_listed(report: &Report, naming: &Naming, node: u32) -> bool {
+fn is_listed(report: &Report, naming: &Naming, tree: &Tree, node: u32) -> bool {
     let frame = report.nodes.get(node as usize).map_or(0, |node| node.frame);
     let plumbing = naming.plumbing.get(frame as usize).copied();
     let name = name(report, node);
@@ -165,7 +172,16 @@ fn is_listed(report: &Report, naming: &Naming, node: u32) -> bool {
     let is_one = !is_startup(name) && !name.is_empty() && !name.starts_with('[');
     // The loader runs constructors of libraries, and the C library those of the program.
     let is_loader = file.starts_with("ld-") || name == "call_init" && file.starts_with("libc.so");
-    !plumbing.unwrap_or(true) && is_one && !is_loader
+    let calls_back =
+        is_of_c_library(file) && tree.children(node).any(|child| is_foreign(report, child));
+    !plumbing.unwrap_or(true) && is_one && !is_loader && !calls_back
+}
+
+/// Reports whether a node is in a known file that is not the C library.
+fn is_foreign(report: &Report, node: u32) -> bool {
+    let frame = report.nodes.get(node as usize).map(|node| node.frame);
+    let frame = frame.and_then(|frame| report.frames.get(frame as usize));
+    frame.is_some_and(|frame| !frame.module.is_empty() && !is_of_c_library(&frame.module))
 }
 
 /// Returns the function of a node, as a number.
@@ -352,6 +368,20 @@ mod tests {
                 ("read", 2_000, 2_000, 1, false),
             ]
         );
+    }
+
+    #[test]
+    fn what_calls_back_is_left_out_and_what_holds_by_itself_is_not() {
+        let mut report = report(&[
+            (&["main", "bsearch", "compare"], 500),
+            (&["main", "own_table"], 400),
+        ]);
+        for frame in report.frames.iter_mut().skip(1) {
+            let is_library = ["bsearch", "own_table"].contains(&&*frame.function);
+            frame.module = if is_library { "libc.so.6" } else { "app" }.to_owned();
+        }
+        let names: Vec<&str> = rows(&report).into_iter().map(|row| row.0).collect();
+        assert_eq!(names, ["main", "compare", "own_table"]);
     }
 
     #[test]

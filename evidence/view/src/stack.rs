@@ -13,6 +13,7 @@
 //! Not here: the flame graph, which keeps every frame (page/flame.js).
 
 use skinflint_analysis::model::{Frame, Report};
+use skinflint_analysis::plumbing::is_of_c_library;
 pub use skinflint_analysis::plumbing::{is_plumbing, is_startup, is_unnamed};
 
 use crate::screen::{columns, cut_middle};
@@ -90,9 +91,15 @@ pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
 }
 
 /// Returns the frames of [`interesting`], but of those without names only the innermost: addresses
-/// say little, and the first function with a name tells which part of the program it is.
+/// say little, and the first function with a name tells which part of the program it is. The C library's that calls
+/// one back (`qsort`, `__pthread_once_slow`) does not.
 pub fn telling(report: &Report, node: u32) -> Vec<&Frame> {
-    let frames = interesting(report, node);
+    let mut frames = interesting(report, node);
+    let mut at = 0;
+    frames.retain(|frame| {
+        at += 1;
+        at == 1 || !is_of_c_library(&frame.module)
+    });
     if frames.iter().all(|frame| is_unnamed(&frame.function)) {
         return frames;
     }
@@ -329,6 +336,18 @@ mod tests {
             ("malloc", libc),
         ];
         assert_eq!(headed(&nameless, &[2, 3]), "app+0x10 < main");
+        // What the C library calls back says more than it does; what it holds itself is its own.
+        let back = [
+            ("main", app),
+            ("qsort", libc),
+            ("app+0x20", app),
+            ("malloc", libc),
+        ];
+        assert_eq!(headed(&back, &[3]), "app+0x20 < main");
+        assert_eq!(
+            headed(&[("main", app), ("opendir", libc)], &[]),
+            "opendir < main"
+        );
     }
 
     #[test]
