@@ -407,8 +407,8 @@ fn beside(books: &Books, label_room: usize, lines: &mut Vec<Line>) {
 /// Prints what the table does not show: live blocks without pages, and how near in time the pages were read.
 fn asides(report: &Report, books: &Books, width: usize, lines: &mut Vec<Line>) {
     let mut asides = Vec::new();
-    // A page at the edge of a block is not worth a line.
-    if books.live_not_resident_bytes >= 64 << 10 {
+    // A page at the edge of a block is not worth a line, nor is what libstdc++ keeps for exceptions in each program.
+    if books.live_not_resident_bytes >= (64 << 10).max(books.resident_bytes / 100) {
         let mut text = format!(
             "{} of live blocks are not resident",
             bytes(books.live_not_resident_bytes)
