@@ -242,11 +242,13 @@ fn allocating_less(report: &Report) -> (Vec<&Finding>, usize) {
     let all = report.findings.iter();
     let mut less: Vec<_> = all.filter(|f| allocates_less(f)).collect();
     let floor = report.totals.requested_bytes / WORTH;
-    let felt = |f: &&Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes >= floor;
+    // Calls alone: churn, and buffers that grew in place.
+    let calls = |f: &Finding| f.kind == FindingKind::Churn || f.saved_cumulative_bytes == 0;
+    let felt = |f: &&Finding| calls(f) || f.saved_cumulative_bytes >= floor;
     // What is not worth a line goes last, whatever its measure; bytes come before counts: the two have no common
     // measure.
     less.sort_by_key(|f| {
-        let counts = f.kind == FindingKind::Churn;
+        let counts = calls(f);
         let copied = if counts { 0 } else { f.saved_cumulative_bytes };
         (
             !felt(f),

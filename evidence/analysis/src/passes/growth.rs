@@ -35,6 +35,9 @@
 //! G10  A queue whose entries become longer has the same pairs, and so have temporaries whose sizes rise and fall.
 //!     Neither copies anything: growth_turns.rs.
 //!
+//! G11 Steps in place cost their calls alone. Many of them are a finding, and what it saves is calls: each step found
+//!     room behind its block here, which another allocator, or another run, need not have.
+//!
 //! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
 //! what the last block holds unused (growth_resting.rs); runtimes whose growth is their own (grouping.rs).
 
@@ -62,6 +65,8 @@ const MIN_SAVED_BYTES: u64 = 1 << 20;
 const COPY_BYTES_PER_NS: u64 = 8;
 const CALL_NS: u64 = 40;
 const MIN_CPU_PERCENT: u64 = 1;
+/// The calls beyond doubling's that a finding needs where nothing was copied (G11): as many as churn needs.
+const MIN_CALLS: u64 = 10_000;
 /// The fewest steps of a chain by hand (G4).
 const MIN_HAND_STEPS: u32 = 3;
 /// The number of pairs that do not grow from which on a stack may be a queue (G4).
@@ -413,6 +418,11 @@ fn row(node: u32, by_hand: bool, sum: &Sum) -> Growth {
     }
 }
 
+/// Reports whether this many calls beyond doubling's are felt in a program that took this much CPU (G11).
+fn are_calls_felt(calls: u64, cpu_ns: u64) -> bool {
+    calls >= MIN_CALLS && calls.saturating_mul(CALL_NS) >= cpu_ns / 100 * MIN_CPU_PERCENT
+}
+
 /// Reports whether this much copying is felt in a program that took this much CPU.
 fn is_felt(saved: u64, calls: u64, cpu_ns: u64) -> bool {
     let ns = (saved / COPY_BYTES_PER_NS).saturating_add(calls.saturating_mul(CALL_NS));
@@ -434,7 +444,9 @@ fn finding(
     let saved = row.copied_bytes.saturating_sub(row.doubling_copied_bytes);
     let moved = (row.steps - row.in_place_steps).max(sum.beside);
     if !is_felt(saved, moved, cpu_ns) {
-        return None;
+        let saved = row.steps.saturating_sub(sum.doubling.steps);
+        let in_place = !row.by_hand && sum.beside == 0 && are_calls_felt(saved, cpu_ns);
+        return in_place.then(|| stayed(row, sum, &how, resting));
     }
     let means = if row.by_hand {
         "allocating, copying and releasing by hand"
@@ -472,6 +484,41 @@ fn finding(
         }),
         ..Finding::default()
     })
+}
+
+/// Makes the finding on steps that stayed in place (G11).
+fn stayed(row: &Growth, sum: &Sum, how: &str, resting: &Resting) -> Finding {
+    let largest = bytes(row.largest_bytes);
+    let moved = row.steps - row.in_place_steps;
+    let calls = thousands(row.steps);
+    let doubled = count(sum.doubling.steps, "call");
+    Finding {
+        kind: FindingKind::Growth,
+        title: format!("Grows {how} in {calls} calls of realloc, up to {largest}"),
+        what: format!(
+            "{} grown in {calls} calls; {} moved the block. The others found room behind it, which another allocator or another run may not.",
+            count(row.chains, "buffer"),
+            thousands(moved)
+        ),
+        change: format!(
+            "Double the capacity at each step ({doubled} instead of {calls}), or ask for {largest} at once."
+        ),
+        saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
+        blocks: row.steps,
+        confidence: match sum.is_exact() {
+            true => Confidence::Certain,
+            false => Confidence::Likely,
+        },
+        node: Some(row.node),
+        growth_what_if: Some(GrowthWhatIf {
+            policy: GrowthPolicy::Doubling,
+            copied_bytes: row.copied_bytes,
+            then_copied_bytes: row.doubling_copied_bytes,
+            held_bytes: resting.all_held,
+            then_held_bytes: resting.all_doubled,
+        }),
+        ..Finding::default()
+    }
 }
 
 fn what(row: &Growth, sum: &Sum, means: &str) -> String {
@@ -596,6 +643,24 @@ mod tests {
         assert_eq!(page.findings.len(), 1);
         assert_eq!(page.findings[0].confidence, Confidence::Certain);
         assert_eq!((page.growth[0].chains, page.growth[0].steps), (1, 255));
+    }
+
+    #[test]
+    fn steps_that_all_stay_in_place_are_calls() {
+        // 80 bytes more at each step, and room behind the block each time.
+        let roomy = |_: u64| 4 * MIB;
+        let report = realloc(roomy, iterate(80, 16_000 * 80, |n| n + 80));
+        let [found] = &report.findings[..] else {
+            panic!("{:#?}", report.findings);
+        };
+        let wanted = "Grows by 80 bytes each time in 15,999 calls of realloc, up to 1.22 MiB";
+        assert_eq!(found.title, wanted);
+        // 80 · 2^14 is the first size that is large enough.
+        assert_eq!(found.saved_allocations, 15_999 - 14);
+        assert_eq!((found.saved_cumulative_bytes, found.blocks), (0, 15_999));
+        // As often as others of its length, it is not worth a line.
+        let few = realloc(roomy, iterate(80, 9_000 * 80, |n| n + 80));
+        assert!(few.findings.is_empty());
     }
 
     #[test]
