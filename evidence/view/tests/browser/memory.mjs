@@ -125,12 +125,40 @@ await main(run, async () => {
   await dark.goto(url);
   await dark.waitForFunction(() => document.getElementById("status").textContent.includes("Measured"));
   const paper = await dark.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  run.equal(paper, "rgb(22, 24, 27)", "dark by the system's choice");
+  run.equal(paper, "rgb(20, 23, 27)", "dark by the system's choice");
   await run.shot(dark, "memory-dark.png", true);
   const narrow = await run.page({ viewport: { width: 400, height: 800 } });
   await narrow.goto(url);
   await narrow.waitForFunction(() => document.getElementById("status").textContent.includes("Measured"));
   run.check(await narrow.evaluate(() => document.documentElement.scrollWidth <= 400), "400 columns are enough");
+
+  // The sentence on top adds up, the picture has its axes within the card, and paper has no buttons.
+  for (const width of [1400, 1000, 420]) {
+    const sized = await run.page({ viewport: { width, height: 900 } });
+    await sized.goto(url);
+    await sized.waitForFunction(() => document.getElementById("status").textContent.includes("Measured"));
+    const seen = await sized.evaluate(() => {
+      const of = (one) => one.getBoundingClientRect();
+      const card = of(document.querySelector("section"));
+      const words = [...document.querySelectorAll("#timeline text")];
+      return {
+        within: words.every((one) => of(one).left >= card.left && of(one).right <= card.right),
+        ticks: words.filter((one) => one.classList.contains("y")).map((one) => one.textContent),
+        size: Math.min(...words.map((one) => of(one).height)),
+        wide: document.documentElement.scrollWidth,
+        verdict: document.getElementById("verdict").textContent,
+        resident: document.querySelector("#legend .resident").textContent.replace("resident ", ""),
+      };
+    });
+    run.check(seen.within && seen.wide <= width, `the picture is within its card at ${width}`);
+    run.check(seen.ticks.length >= 3 && seen.ticks[0] === "0 B" && seen.ticks.every((tick) => /^[\d.,]+ [KMGT]?i?B$/.test(tick)), `round figures on its axis at ${width}: ${seen.ticks}`);
+    run.check(seen.size >= 11, `its words can be read at ${width}: ${seen.size} px`);
+    run.check(seen.verdict.startsWith(`${seen.resident} resident: `), `the sentence on top has the figure of the legend: ${seen.verdict}`);
+    if (width === 1400) {
+      await sized.emulateMedia({ media: "print" });
+      run.equal(await sized.locator("[role=toolbar]").isVisible(), false, "paper has no buttons");
+    }
+  }
 
   // The tool reads the page's address, too.
   const tool = begin(skinflint, ["memory", url, "--json"]);
