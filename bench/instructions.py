@@ -31,6 +31,9 @@ SAMPLE_BAR = 1.05
 # Another build's figure may be exceeded by so much.
 GROWTH = 1.05
 
+# The line of callgrind's log that has the sum.
+REFS = re.compile(r"I +refs: +([\d,]+)")
+
 PROGRAMS = {
     "python": ["/usr/bin/python3", "-c", "x = []\nfor i in range(60000):\n x.append([i] * (i % 37))\n if i % 3 == 0: x.pop()\n"
                "d = {str(i): (i, [i]) for i in range(20000)}\nprint(len(x), len(d))"],
@@ -50,7 +53,7 @@ def counted(command, folder):
     tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={log}", "--trace-children=no"]
     done = subprocess.run(command(tool), env=workloads.ENVIRONMENT, capture_output=True, cwd=folder, timeout=measure.LIMIT_S)
     with open(log) as text:
-        found = re.search(r"I +refs: +([\d,]+)", text.read())
+        found = REFS.search(text.read())
     if done.returncode != 0 or not found:
         raise measure.Failed(f"exit {done.returncode}: {done.stderr.decode(errors='replace')[-400:]}")
     return int(found.group(1).replace(",", "")), done.stdout

@@ -22,6 +22,8 @@ import kill
 import measure
 import moments
 import overhead
+import sampled
+import sampler
 import soak
 import workloads
 
@@ -213,6 +215,73 @@ class Instructions(unittest.TestCase):
                 unittest.mock.patch.object(instructions, "recorded", return_value=(20, b"two", 1)):
             with self.assertRaisesRegex(measure.Failed, "output differs"):
                 instructions.row("perl", [], ["a/build"])
+
+
+class Sampler(WithTools):
+    """The bars of a profile that is always on."""
+
+    def held(self, rows, more=0, block=0.0, usable=0.0):
+        return [one for one, _ in sampler.judge(rows, more, block, usable)]
+
+    def test_bars_are_exact(self):
+        self.assertEqual(self.held([(1.0, 9.9, 2_000_000), (1.02, 9.9, 0)]), [True, True, True], "1.00995 in geometric mean")
+        self.assertEqual(self.held([(1.0, 1.0, 0), (1.021, 1.0, 0)]), [False, True, True])
+        self.assertEqual(self.held([(1.0, 1.0, 2_000_001)]), [True, False, True])
+        self.assertEqual(self.held([(1.0, 1.0, 0)], more=2_000_001), [True, False, True])
+        for one in {"block": 0.08}, {"block": -0.08}, {"usable": 0.08}:
+            self.assertEqual(self.held([(1.0, 1.0, 0)], **one), [True, True, False])
+
+    def test_changed_output_is_a_failure(self):
+        with unittest.mock.patch.object(sampler, "counted", side_effect=[(10, b"one"), (11, b"two")]):
+            with self.assertRaisesRegex(measure.Failed, "output differs"):
+                sampler.row(self.bench, "perl", [], sampler.Allocator("ours", "x.so", (), ()), 1, False)
+
+    def test_held_blocks_are_counted(self):
+        tool = self.bench.tool("held")
+        few, many = [json.loads(subprocess.run([tool, str(count), "100"], capture_output=True, timeout=60, check=True).stdout)
+                     for count in (10, 100_000)]
+        self.assertEqual([one["usable"] for one in (few, many)], [104, 104], "glibc's")
+        self.assertGreater(many["rss"] - few["rss"], 100_000 * 100)
+        self.assertEqual(subprocess.run([tool, "0", "1"], capture_output=True, timeout=60).returncode, 2)
+
+
+class Sampled(unittest.TestCase):
+    """A recording of a sample beside one of every event."""
+
+    @staticmethod
+    def report(sites=(), stacks=()):
+        frames = [{"function": name, "module": "m", "file": None, "line": None} for name in ("main", "one", "two")]
+        nodes = [{"parent": 0, "frame": 0}, {"parent": 0, "frame": 0}, {"parent": 1, "frame": 1}, {"parent": 1, "frame": 2},
+                 {"parent": 1, "frame": 2}]
+        return {"frames": frames, "nodes": nodes, "sites": list(sites), "stacks": list(stacks)}
+
+    @staticmethod
+    def site(node, live, acquired):
+        return {"node": node, "end_requested_bytes": live, "requested_bytes": acquired}
+
+    @staticmethod
+    def figure(low, high, samples=20):
+        return {"low": low, "high": high, "samples": samples, "bytes": 0}
+
+    def test_stacks_are_matched_by_their_names(self):
+        true = sampled.truth(self.report([self.site(2, 10, 90), self.site(3, 1, 1), self.site(4, 2, 2)]))
+        self.assertEqual(sorted(map(str, true.values())), ["None", "Truth(live=10, acquired=90)"], "two stacks have one name")
+        seen = [{"node": node, "live": self.figure(5, 15), "acquired": self.figure(91, 99)} for node in (2, 3)]
+        seen.append({"node": 1, "live": self.figure(None, None, 2), "acquired": self.figure(1, 2)})
+        rows, counts = sampled.compared(true, set(), self.report(stacks=seen))
+        self.assertEqual([(what, bytes_) for what, bytes_, _ in rows], [("live", 10), ("acquired", 90)])
+        self.assertEqual(sampled.inside(rows), [True, False])
+        self.assertEqual(counts, {"of one name": 2, "left out": 1})
+
+    def test_bars_are_exact(self):
+        def held(inside, width, left_out=0):
+            figures = [self.figure(100 - width, 100 + width) if n < inside else self.figure(200, 200 + 2 * width) for n in range(100)]
+            return [one for one, _ in sampled.judge([(100, [("live", 100, figure) for figure in figures])], {"left out": left_out,
+                    "too few": 0, "disputed": 0, "stacks": 0, "of one name": 0})]
+        self.assertEqual(held(93, 196 * 1.14), [True, True, True])
+        self.assertEqual(held(92, 196 * 1.14), [False, True, True])
+        self.assertEqual(held(93, 196 * 1.16), [True, False, True])
+        self.assertEqual(held(93, 196, 6), [True, True, False])
 
 
 class Measuring(WithTools):

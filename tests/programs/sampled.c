@@ -9,9 +9,13 @@
  *              end all is released: nothing of `trade` lives
  *   copied     3000 blocks of 1000; a child of fork releases every other one, and in `born` acquires 1000 of 2000, which
  *              live to its end
+ *   edges      `exact` acquires 900 blocks of 4096 bytes (malloc, calloc, realloc of null), which live to the end, `nothing` 40,000
+ *              of none, which are released; products that overflow are refused
+ *   small_copy a child of fork acquires and releases one block of 10 bytes and ends at once
  */
 #include "check.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -138,6 +142,56 @@ NOINLINE static void copied(void)
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+NOINLINE static void exact(void)
+{
+    for (int n = 0; n < 300; n++) {
+        void *own[3] = {must_malloc(4096), calloc(2, 2048), realloc(NULL, 4096)};
+        for (int k = 0; k < 3; k++) {
+            CHECK(own[k] != NULL);
+            kept[count++] = own[k];
+        }
+    }
+    NO_TAIL_CALL();
+}
+
+NOINLINE static void nothing(void)
+{
+    for (int n = 0; n < 40000; n++) {
+        void *block = malloc(0);
+        OPAQUE(block);
+        free(block);
+    }
+    NO_TAIL_CALL();
+}
+
+static void edges(void)
+{
+    size_t half = SIZE_MAX / 2;
+    OPAQUE(half);
+    for (int n = 0; n < 100; n++) {
+        errno = 0;
+        CHECK(calloc(half, 3) == NULL && errno == ENOMEM);
+        CHECK(calloc(half + 2, 2) == NULL && errno == ENOMEM);
+    }
+    exact();
+    nothing();
+}
+
+static void small_copy(void)
+{
+    kept[count++] = must_malloc(1000);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        void *block = must_malloc(10);
+        OPAQUE(block);
+        free(block);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "law";
@@ -147,6 +201,10 @@ int main(int argc, char **argv)
         always();
     } else if (strcmp(what, "trade") == 0) {
         trades();
+    } else if (strcmp(what, "edges") == 0) {
+        edges();
+    } else if (strcmp(what, "small_copy") == 0) {
+        small_copy();
     } else {
         copied();
     }

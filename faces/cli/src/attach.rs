@@ -12,12 +12,14 @@ use anyhow::Result;
 use clap::Args as ClapArgs;
 use skinflint_sessions::attach::{self as sessions, News, Target};
 
+use crate::options::PartOptions;
 use crate::recorded;
 
 pub const HELP: &str = "\
 Examples:
   skinflint attach 4711 -o app.sft              # Ctrl-C, or skinflint detach 4711, leaves it
   skinflint attach $(pidof redis-server) --for 60
+  skinflint attach 4711 --sample --keep 10m     # for days: a sample, and of it the last ten minutes
 
 Blocks from before are unknown. This needs the rights of a debugger (the program's user, or root).
 One thread of the program stands still for some milliseconds at the beginning and at the end; a
@@ -49,8 +51,11 @@ pub struct AttachArgs {
 
     /// Find leaks: at marks and on detaching, stop the program and read its pointers; the report then lists, of the blocks
     /// acquired meanwhile, those that nothing points to and those that only a cycle keeps
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["sample", "keep", "max_size", "when"])]
     pub reachable: bool,
+
+    #[command(flatten)]
+    pub part: PartOptions,
 
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
@@ -88,6 +93,8 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         for_s: args.for_s,
         paused: args.paused,
         looks: args.reachable,
+        sample: args.part.sample(),
+        bounds: args.part.bounds(),
         level: args.level,
     };
     let recorded = sessions::attach(&target, &|news| match news {

@@ -25,7 +25,7 @@ use skinflint_launch::preflight;
 use skinflint_recording::{Analysed, More};
 use skinflint_sessions::Outcome;
 
-use crate::options::{NameOptions, RecordOptions, Which};
+use crate::options::{NameOptions, PartOptions, RecordOptions, Which};
 use crate::{analyse, dropped, recorded};
 
 pub const HELP: &str = "\
@@ -398,11 +398,7 @@ impl Run {
             dark_matter: None,
             reachable: false,
             python_objects: false,
-            sample: None,
-            keep: None,
-            max_size: None,
-            when: Vec::new(),
-            seed: None,
+            part: PartOptions::default(),
             level: 1,
             quiet: true,
             command: args.command.clone(),

@@ -1,7 +1,7 @@
 //! Options that several commands have.
 //!
 //! ```text
-//!   run, record: RecordOptions        report, run: AnalysisOptions ─► NameOptions: all that name functions
+//!   run, record: RecordOptions ─► PartOptions ◄─ attach        report, run: AnalysisOptions ─► NameOptions: all that name functions
 //! ```
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use skinflint_collect::{Bounds, Trigger, time};
+use skinflint_collect::{Bounds, Sample, Trigger, time};
 use skinflint_symbols::{Frames, NameSources};
 
 #[derive(ClapArgs, Debug)]
@@ -43,52 +43,22 @@ pub struct RecordOptions {
     /// Ask the program's reporters, at the moment of --at, which blocks they have measured; list the blocks that
     /// no reporter and that two reporters measured. URL: a page of `skinflint memory --page`, or a socket of
     /// reporters [default: the socket of the program, or of a process that it starts]
-    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          conflicts_with_all = ["sample", "keep", "max_size", "when"])]
     pub dark_matter: Option<String>,
 
     /// Find leaks: at marks and at the end, stop the program and read its pointers; the report then lists the blocks that
     /// nothing points to, and those that only a cycle keeps
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["sample", "keep", "max_size", "when"])]
     pub reachable: bool,
 
     /// Record each object of Python (3.8 and later) of up to 512 bytes, which its own allocator serves, with the stack that
     /// made it. Without it they are seen as arenas only
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sample")]
     pub python_objects: bool,
 
-    /// Record a sample of the blocks, one every so many requested bytes (512K, 2M): for runs that last, at a small part of the
-    /// cost. The report then has estimates with their errors; what needs every event says so [default: 512K]
-    #[arg(
-        long,
-        value_name = "BYTES",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "512K",
-        value_parser = sample_bytes,
-        conflicts_with_all = ["dark_matter", "reachable", "python_objects"]
-    )]
-    pub sample: Option<u64>,
-
-    /// With --sample: draw the same samples again (a number from 1), if the program does the same again. Processes that are
-    /// copies of one (fork) then draw alike
-    #[arg(long, value_name = "N", requires = "sample")]
-    pub seed: Option<u64>,
-
-    /// Keep the last part of the recording only: a time (10m, 90s, 2h) or a size (500M). The trace then is files of a
-    /// quarter of that each: FILE is the newest, FILE.N older ones. Each begins with what lived, and is complete by itself;
-    /// older ones are dropped
-    #[arg(long, value_name = "TIME|SIZE", value_parser = keep, conflicts_with_all = ["dark_matter", "reachable"])]
-    pub keep: Option<Keep>,
-
-    /// Keep at most so many bytes (500M, 2G) of each process's trace: its last part, as with --keep
-    #[arg(long, value_name = "SIZE", value_parser = kept_bytes, conflicts_with_all = ["dark_matter", "reachable"])]
-    pub max_size: Option<u64>,
-
-    /// Put what is left aside, as FILE with .kept-1 in its name, when this comes true; may be given several times: rss>2G,
-    /// rss>80%limit (of the control group), growth>100M/10m, psi>20% (tasks stalled for memory), mark=NAME or mark (any:
-    /// the program's, `skinflint ctl PID mark NAME`, a signal's). Without --keep or --max-size the last ten minutes are kept
-    #[arg(long, value_name = "CONDITION", conflicts_with_all = ["dark_matter", "reachable"])]
-    pub when: Vec<Trigger>,
+    #[command(flatten)]
+    pub part: PartOptions,
 
     /// Compression level of the trace, 1 (fast) to 19 (small)
     #[arg(long, value_name = "LEVEL", default_value_t = 1,
@@ -102,6 +72,44 @@ pub struct RecordOptions {
     /// The program and its arguments: all that follows, so our own options come before it
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Which part of what happens is recorded, and which part of that is kept. Commands name what goes with none of it.
+#[derive(ClapArgs, Debug, Default)]
+pub struct PartOptions {
+    /// Record a sample of the blocks, one every so many requested bytes (512K, 2M): for runs that last, at a small part of the
+    /// cost. The report then has estimates with their errors; what needs every event says so [default: 512K]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "512K",
+        value_parser = sample_bytes
+    )]
+    pub sample: Option<u64>,
+
+    /// With --sample: draw the same samples again (a number from 1), if the program does the same again. Processes that are
+    /// copies of one (fork) then draw alike
+    #[arg(long, value_name = "N", requires = "sample")]
+    pub seed: Option<u64>,
+
+    /// Keep the last part of the recording only: a time (10m, 90s, 2h) or a size (500M). The trace then is files of a
+    /// quarter of that each: FILE is the newest, FILE.N older ones. Each begins with what lived, and is complete by itself;
+    /// older ones are dropped
+    #[arg(long, value_name = "TIME|SIZE", value_parser = keep)]
+    pub keep: Option<Keep>,
+
+    /// Keep at most so many bytes (500M, 2G) of each process's trace: its last part, as with --keep
+    #[arg(long, value_name = "SIZE", value_parser = kept_bytes)]
+    pub max_size: Option<u64>,
+
+    /// Put what is left aside, as FILE with .kept-1 in its name, when this comes true; may be given several times: rss>2G,
+    /// rss>80%limit (of the control group), growth>100M/10m, psi>20% (tasks stalled for memory), oom (the kernel kills in the
+    /// group, or is about to), mark=NAME or mark (any: the program's, `skinflint ctl PID mark NAME`, a signal's). Without --keep
+    /// or --max-size the last ten minutes are kept
+    #[arg(long, value_name = "CONDITION")]
+    pub when: Vec<Trigger>,
 }
 
 /// Reads the distance of samples.
@@ -141,7 +149,15 @@ fn kept_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "a number of bytes from 1M, with K, M or G".into())
 }
 
-impl RecordOptions {
+impl PartOptions {
+    /// Returns which acquisitions are recorded.
+    pub fn sample(&self) -> Option<Sample> {
+        self.sample.map(|bytes| Sample {
+            bytes,
+            seed: self.seed.unwrap_or(0),
+        })
+    }
+
     /// Returns what of each trace is kept.
     pub fn bounds(&self) -> Option<Bounds> {
         let (time, bytes) = match self.keep {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use skinflint_analysis::missing::{self, Missing};
-use skinflint_collect::{Recorded, Sample};
+use skinflint_collect::Recorded;
 use skinflint_dark_matter::Asker;
 use skinflint_launch::scripts;
 use skinflint_sessions::{Outcome, Program};
@@ -45,11 +45,8 @@ pub fn record(
         watched: asker.as_ref().and_then(Asker::watched),
         looks: options.reachable,
         objects: options.python_objects,
-        sample: options.sample.map(|bytes| Sample {
-            bytes,
-            seed: options.seed.unwrap_or(0),
-        }),
-        bounds: options.bounds(),
+        sample: options.part.sample(),
+        bounds: options.part.bounds(),
         level: options.level,
         environment: names_of_scripts(options, frames),
     };

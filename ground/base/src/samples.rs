@@ -7,7 +7,9 @@
 //!
 //! M1  The bit of an address is set in the header of its line as long as the line holds the address: who releases a block,
 //!     and so knows of its acquisition, finds it. A bit that is set without an address costs a look at the line.
-//! M2  A line that had no room says so for good (`OVER`): the address may be in the next table.
+//! M2  A line that had no room says so for good (`OVER`), with all bits set: the address may be in the next table. So who
+//!     finds the bit of an address clear in the lower half of the header need not look further; the recorder's short way
+//!     does just that (record-so, hooks/entries.rs).
 //! M3  No lock, and no loop without a bound but a compare-and-swap that fails because another thread's succeeded: a fork
 //!     finds a line in any state, of which the child makes sense (an address without its bit is a place lost).
 //! M4  An address is put once before it is taken: the allocator gives a block to one caller at a time. A block that is
@@ -33,7 +35,7 @@ const OVER: u64 = 1 << 32;
 /// One change of the header. They wrap after 2^31, while a thread looks at two words of one line.
 const CHANGE: u64 = 1 << 33;
 
-/// An address, spread over all bits: the upper ones choose a line, some lower ones the bit in its header.
+/// An address, spread over all bits: the upper ones choose a line, five in the middle the bit in its header.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     addr: u64,
@@ -41,12 +43,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Spreads an address; blocks begin at multiples of 8 at least.
+    /// Spreads an address.
     #[inline(always)]
     pub fn of(addr: u64) -> Spread {
         Spread {
             addr,
-            hash: (addr >> 3).wrapping_mul(random::STEP),
+            hash: addr.wrapping_mul(random::STEP),
         }
     }
 
@@ -58,7 +60,7 @@ impl Spread {
 
     #[inline(always)]
     fn bit(self) -> u64 {
-        1 << (self.hash >> 16 & 31)
+        1 << (self.hash >> 32 & 31)
     }
 }
 
@@ -98,7 +100,7 @@ impl Line {
                     .compare_exchange(0, one.addr, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
         });
-        self.set(if found { one.bit() } else { OVER });
+        self.set(if found { one.bit() } else { OVER | BITS });
         found
     }
 
@@ -128,7 +130,7 @@ impl Line {
         // ORDER: Relaxed; the release of a block comes after its acquisition, which set the bit, and the header has one
         // order of changes, each of which keeps it (M1).
         let header = self.header.load(Ordering::Relaxed);
-        if header & (one.bit() | OVER) == 0 {
+        if header & one.bit() == 0 {
             return Found::Nowhere;
         }
         self.take_slow(one, header)
@@ -159,7 +161,7 @@ impl Line {
         // ORDER: Acquire; pairs with the Release in `set`. A place that is filled and not seen below has its change still
         // to come, and that one sets its bit again, or makes the exchange fail. [model: samples_model_neighbours]
         let before = self.header.load(Ordering::Acquire);
-        let mut bits = 0;
+        let mut bits = if before & OVER != 0 { BITS } else { 0 };
         for place in &self.places {
             // ORDER: Relaxed; ordered by the Acquire above.
             let addr = place.load(Ordering::Relaxed);

@@ -43,7 +43,7 @@ fn samples_model_neighbours() {
 /// Two addresses with one bit: who takes the one must not clear the other's.
 #[test]
 fn samples_model_neighbours_of_one_bit() {
-    let header = |addr: u64| (addr >> 3).wrapping_mul(skinflint_base::random::STEP) >> 16 & 31;
+    let header = |addr: u64| addr.wrapping_mul(skinflint_base::random::STEP) >> 32 & 31;
     let other = (1..)
         .map(|n| 0x1000 + n * 16)
         .find(|addr| header(*addr) == header(0x1000));

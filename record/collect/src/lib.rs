@@ -20,6 +20,7 @@
 //!
 //! Not here: the recorder (record-so), the file format (trace), starting the program (cli).
 
+mod alarm;
 mod allocator;
 mod arrivals;
 mod bounds;

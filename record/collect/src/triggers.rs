@@ -4,15 +4,21 @@
 //!   --when 'rss>80%limit' ─► Trigger ─ looked at every 50 ms: Seen ─► comes true ─► mark, snapshot ─► app.kept-1.sft
 //! ```
 //!
-//! G1  A condition that holds does not come true again before it was false, by a tenth of its measure.
+//! G1  A condition that holds does not come true again before it was false, by a tenth of its measure. Marks, and what the kernel
+//!     says, are moments: each is once.
+//! G2  A process may be moved to another control group at any time, as those are that start a service: its group is asked for at
+//!     each look. A process that has ended is at the top, and keeps the one it had.
 //!
 //! Not here: what is done then (drain/turning.rs).
 
 use std::collections::VecDeque;
+use std::fs;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use skinflint_procfs::groups::{Figures, Group};
+
+use crate::alarm::Alarm;
 
 /// What the name of the mark begins with that is made when a condition has come true.
 pub const PUT_ASIDE: &str = "when ";
@@ -38,6 +44,8 @@ enum What {
     Growth(u64, Duration),
     /// Some task stood still for want of memory, in per cent of the last ten seconds.
     Pressure(u64),
+    /// The kernel has no memory for the control group: it kills one of its processes, or is about to.
+    Oom,
     /// A mark: of this name, or any.
     Mark(Option<String>),
 }
@@ -79,8 +87,10 @@ fn what(text: &str) -> Option<What> {
     if let Some(name) = text.strip_prefix("mark=") {
         return Some(What::Mark(Some(name.to_owned()))).filter(|_| !name.is_empty());
     }
-    if text == "mark" {
-        return Some(What::Mark(None));
+    match text {
+        "mark" => return Some(What::Mark(None)),
+        "oom" => return Some(What::Oom),
+        _ => {}
     }
     let (measure, bound) = text.split_once('>')?;
     match measure {
@@ -104,7 +114,7 @@ impl FromStr for Trigger {
 
     fn from_str(text: &str) -> Result<Trigger, String> {
         let what = what(text).ok_or(
-            "one of 'rss>2G', 'rss>80%limit', 'growth>100M/10m', 'psi>20%', 'mark', 'mark=NAME'",
+            "one of 'rss>2G', 'rss>80%limit', 'growth>100M/10m', 'psi>20%', 'oom', 'mark', 'mark=NAME'",
         )?;
         Ok(Trigger {
             text: text.to_owned(),
@@ -121,41 +131,105 @@ pub struct Seen<'a> {
     pub mark: Option<&'a str>,
 }
 
+/// The control group that a process is in (G2).
+struct Followed {
+    pid: u32,
+    /// `/proc/PID/cgroup`, as it was when the group was looked up.
+    said: String,
+    group: Option<Group>,
+    /// What the kernel says of the group, if that is asked for.
+    alarm: Option<Alarm>,
+    /// Kills in the group when it was looked up.
+    kills: u64,
+}
+
+impl Followed {
+    fn new(pid: u32) -> Followed {
+        Followed {
+            pid,
+            said: String::new(),
+            group: None,
+            alarm: None,
+            kills: 0,
+        }
+    }
+
+    /// Looks the group up if the process was moved.
+    fn look(&mut self, listens: bool) {
+        let said = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
+        if said == self.said {
+            return;
+        }
+        self.said = said;
+        let found = Group::of_process(self.pid);
+        let is_top = |group: &Group| group.folder == group.top;
+        if self.group.is_some() && found.as_ref().is_none_or(is_top) {
+            return;
+        }
+        let figures = found.as_ref().and_then(Group::figures);
+        self.kills = figures.and_then(|figures| figures.kills).unwrap_or(0);
+        self.alarm = found.clone().filter(|_| listens).map(Alarm::of);
+        self.group = found;
+    }
+}
+
 /// A condition of a process, and what it needs to know of the time before.
 pub struct Watch {
     trigger: Trigger,
     holds: bool,
-    group: Option<Group>,
+    followed: Option<Followed>,
     readings: VecDeque<(Instant, u64)>,
 }
 
 impl Watch {
     /// Begins to watch a process.
     pub fn new(trigger: Trigger, pid: u32) -> Watch {
-        let asks = matches!(trigger.what, What::Limit(_) | What::Pressure(_));
+        let asks = matches!(trigger.what, What::Limit(_) | What::Pressure(_) | What::Oom);
         Watch {
             trigger,
             holds: false,
-            group: asks.then(|| Group::of_process(pid)).flatten(),
+            followed: asks.then(|| Followed::new(pid)),
             readings: VecDeque::new(),
         }
     }
 
     /// Returns the condition's text if it has come true (G1).
     pub fn look(&mut self, seen: &Seen<'_>, now: Instant) -> Option<&str> {
-        if let What::Mark(name) = &self.trigger.what {
-            let mark = seen.mark.filter(|mark| !mark.starts_with(PUT_ASIDE));
-            let is_it = mark.is_some_and(|mark| name.as_ref().is_none_or(|name| mark == name));
-            return is_it.then_some(&*self.trigger.text);
+        let listens = self.trigger.what == What::Oom;
+        if let Some(followed) = &mut self.followed {
+            followed.look(listens);
         }
-        let figures = self.group.as_ref().and_then(Group::figures);
-        let (is, bound) = self.measure(seen, figures.as_ref(), now)?;
-        let held = self.holds;
-        self.holds = match held {
-            true => is > bound - bound / 10,
-            false => is > bound,
+        let is_now = match &self.trigger.what {
+            What::Mark(name) => {
+                let mark = seen.mark.filter(|mark| !mark.starts_with(PUT_ASIDE));
+                mark.is_some_and(|mark| name.as_ref().is_none_or(|name| mark == name))
+            }
+            What::Oom => {
+                let alarm = self.followed.as_mut().and_then(|one| one.alarm.as_mut());
+                alarm.is_some_and(Alarm::rang)
+            }
+            _ => {
+                let group = self.followed.as_ref().and_then(|one| one.group.as_ref());
+                let figures = group.and_then(Group::figures);
+                let (is, bound) = self.measure(seen, figures.as_ref(), now)?;
+                let held = self.holds;
+                self.holds = match held {
+                    true => is > bound - bound / 10,
+                    false => is > bound,
+                };
+                self.holds && !held
+            }
         };
-        (self.holds && !held).then_some(&*self.trigger.text)
+        is_now.then_some(&*self.trigger.text)
+    }
+
+    /// Returns the limit of the group, if the kernel has killed one of its processes since the watch began.
+    pub fn limit_of_a_kill(&self) -> Option<u64> {
+        let followed = self.followed.as_ref()?;
+        let figures = followed.group.as_ref()?.figures()?;
+        figures
+            .limit_bytes
+            .filter(|_| figures.kills.unwrap_or(0) > followed.kills)
     }
 
     /// Returns the measure and its bound; `None` if it is not known.
@@ -181,7 +255,7 @@ impl Watch {
                 let some = group?.stalls?[0].percent_hundredths[0];
                 Some((some, per_cent * 100))
             }
-            What::Mark(_) => None,
+            What::Mark(_) | What::Oom => None,
         }
     }
 
@@ -235,6 +309,7 @@ mod tests {
             "psi>0%",
             "mark=",
             "free<1M",
+            "oom>1",
         ] {
             assert!(text.parse::<Trigger>().is_err(), "{text}");
         }
@@ -244,6 +319,7 @@ mod tests {
             "growth>100M/10m",
             "psi>20%",
             "psi>20",
+            "oom",
             "mark=a>b",
         ] {
             assert_eq!(text.parse::<Trigger>().expect(text).text, text);

@@ -18,7 +18,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering;
 
 use crate::hooks::loading::{ATTACHED, WATCHED, Whom, change_all};
-use crate::{begin, link, process, real, slots, thread};
+use crate::{begin, link, process, real, samples, slots, thread};
 
 /// Error: we were preloaded, not loaded later.
 const IN_FRONT: c_int = -1;
@@ -78,6 +78,7 @@ pub extern "C" fn skinflint_detach() -> c_int {
         return NOT_ATTACHED;
     }
     let changed = change_all(Whom::All, false) + change_all(Whom::All, false);
+    samples::end_short();
     process::ask_for_the_last_snapshot();
     // ORDER: Relaxed; a flag.
     process::OFF.store(true, Ordering::Relaxed);

@@ -64,6 +64,7 @@ pub fn begin() -> bool {
     high_water::begin();
     frames::prepare();
     linked::begin(parent != 0);
+    samples::begin_short();
     process::set_epoch();
     true
 }

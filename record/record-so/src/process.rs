@@ -18,6 +18,7 @@ use skinflint_base::ring::{
     GAVE_UP_FILTER, GAVE_UP_SILENCE, NotifierPage, ProcessHeader, RECORD_ALL, RECORD_NOTHING,
     SNAPSHOT_EXIT, SNAPSHOT_LOOK, SessionPage,
 };
+use skinflint_base::samples::Line;
 use skinflint_base::sys;
 
 use crate::patience::{LOOK_NS, Patience};
@@ -28,12 +29,19 @@ use crate::sites;
 pub struct LivePage {
     /// See G1.
     pub epoch: AtomicU64,
+    /// Acquisitions of so many bytes and fewer may take the short way (hooks/entries.rs); 0: none may.
+    pub short_below: AtomicU64,
+    /// The first lines of samples, for releases that may take the short way; null: none may. Never null for long while the
+    /// word above is not 0.
+    pub lines: AtomicPtr<Line>,
 }
 
 static NOT_LIVE: LivePage = LivePage {
     epoch: AtomicU64::new(0),
+    short_below: AtomicU64::new(0),
+    lines: AtomicPtr::new(core::ptr::null_mut()),
 };
-static LIVE: AtomicPtr<LivePage> = AtomicPtr::new((&raw const NOT_LIVE).cast_mut());
+pub static LIVE: AtomicPtr<LivePage> = AtomicPtr::new((&raw const NOT_LIVE).cast_mut());
 
 /// Whether recording is over for this process, or never began (G3).
 pub static OFF: AtomicBool = AtomicBool::new(false);
@@ -81,6 +89,23 @@ pub fn is_new_copy() -> bool {
     // ORDER: Relaxed for both; a child has them from its parent, and one thread.
     let is_of_a_recorded_one = TOKEN.load(Ordering::Relaxed) != 0;
     epoch() == 0 && is_of_a_recorded_one && !OFF.load(Ordering::Relaxed)
+}
+
+/// Says which calls may take the short way from now on: acquisitions of up to so many bytes, and releases whose line of
+/// `lines` has no bit of theirs. With 0 and null, none.
+pub fn let_pass(short_below: u64, lines: *mut Line) {
+    // ORDER: Relaxed for the pointer; as in `epoch`.
+    let page = LIVE.load(Ordering::Relaxed);
+    if page == (&raw const NOT_LIVE).cast_mut() {
+        return;
+    }
+    // ORDER: Relaxed for both words; a thread that has one without the other goes the slow way, and the lines were mapped
+    // before they had a sample.
+    // SAFETY: as in `epoch`.
+    unsafe {
+        (*page).lines.store(lines, Ordering::Relaxed);
+        (*page).short_below.store(short_below, Ordering::Relaxed);
+    }
 }
 
 pub fn set_epoch() {

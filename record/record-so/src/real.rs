@@ -265,6 +265,12 @@ pub fn arena_alloc(bytes: usize) -> *mut c_void {
     }
 }
 
+/// Returns whether no block was ever taken from the arena; none is once the table is complete.
+pub fn arena_is_unused() -> bool {
+    // ORDER: Relaxed; as in `arena_alloc`.
+    ARENA_USED.load(Ordering::Relaxed) == 0
+}
+
 /// Returns whether a block is of the arena. Cost: one subtraction, one comparison.
 #[inline(always)]
 pub fn is_of_arena(block: *mut c_void) -> bool {

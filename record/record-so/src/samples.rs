@@ -1,7 +1,8 @@
 //! Sampled recordings: which acquisitions are recorded, and which releases are of them.
 //!
 //! ```text
-//!   malloc(n) ─► budget − n ─┬─ 0 or more: no ticket, no stack, no event        (a subtraction and two comparisons)
+//!   malloc(n) ─► budget − n ─┬─ 0 or more: no ticket, no stack, no event        (a subtraction and two comparisons; by the
+//!                            │                                                   short way nothing else: hooks/entries.rs)
 //!                            └─ below 0, or n >= the rate: an event; the address into the tables
 //!   free(p) ─► line of p in table 0 ─► its header says no: no event             (a load and a test)
 //!                └─ OVER ─► table 1, of eight times as many lines ─► …
@@ -18,7 +19,7 @@
 //! V4  If no table has room for an address, the acquisition is lost, and counted.
 //! V5  The recorder does not count live bytes: the greatest heap is not known, so no snapshot of it is asked for.
 //!
-//! Not here: lines of addresses (`skinflint_base::samples`), what an event says (stacks.rs).
+//! Not here: lines of addresses (`skinflint_base::samples`), what an event says (stacks.rs), the short way (hooks/entries.rs).
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -31,11 +32,11 @@ use skinflint_base::sys;
 use crate::stacks::{self, Caller};
 use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
 use crate::usable::usable_size;
-use crate::{emit, process};
+use crate::{emit, process, real, tls};
 
 /// Lines of the first table, as a power of two: 64 KiB, of which the pages in use cost memory. At half a mebibyte a
 /// sample it has room for some gibibytes of blocks.
-const FIRST_BITS: u32 = 10;
+pub const FIRST_BITS: u32 = 10;
 /// Each table has so many times the lines of the one before, as a power of two.
 const STEP_BITS: u32 = 3;
 /// Tables: the last has 4 Mi lines. What finds no room in it is lost (V4).
@@ -91,7 +92,25 @@ fn rate() -> u64 {
     process::session().map_or(0, |page| page.sample_bytes.load(Ordering::Relaxed))
 }
 
-/// Prepares a state whose thread begins (V2).
+/// Lets calls of which nothing is recorded take the short way (entries.E2), if the allocator is the C library's.
+/// The last step of a beginning: the lines are there.
+pub fn begin_short() {
+    let rate = rate();
+    // ORDER: Relaxed throughout; one thread links. A thread of an earlier attach has a budget that was drawn by another rate.
+    let is_glibc = process::header().is_some_and(|one| one.glibc_fast.load(Ordering::Relaxed) != 0);
+    let is_first = process::GENERATION.load(Ordering::Relaxed) <= 1;
+    if rate > 1 && is_glibc && is_first && real::arena_is_unused() {
+        let lines = LINES[0].load(Ordering::Relaxed);
+        process::let_pass(rate - 1, lines);
+    }
+}
+
+/// Ends what `begin_short` began: each call goes the slow way.
+pub fn end_short() {
+    process::let_pass(0, core::ptr::null_mut());
+}
+
+/// Prepares a state whose thread begins, and its budget (V2). Called by that thread.
 ///
 /// # Safety
 /// state.H1.
@@ -111,7 +130,7 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
             given => given,
         };
         (*state).random = Random::new(random::mix(seed) ^ random::mix(!begun));
-        (*state).budget = (*state).random.exponential(rate) as i64;
+        tls::budget().write((*state).random.exponential(rate) as i64);
     }
 }
 
@@ -126,8 +145,9 @@ pub unsafe fn passes(state: *mut ThreadState, size: usize) -> bool {
         if size as u64 >= (*state).rate {
             return false;
         }
-        let left = (*state).budget - size.max(1) as i64;
-        (*state).budget = left;
+        let budget = tls::budget();
+        let left = budget.read() - size.max(1) as i64;
+        budget.write(left);
         left >= 0 || draw(state)
     }
 }
@@ -142,7 +162,7 @@ unsafe fn draw(state: *mut ThreadState) -> bool {
     // SAFETY: state.H1.
     unsafe {
         let rate = (*state).rate;
-        (*state).budget = (*state).random.exponential(rate) as i64;
+        tls::budget().write((*state).random.exponential(rate) as i64);
     }
     false
 }

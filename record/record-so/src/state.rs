@@ -55,8 +55,6 @@ pub struct ThreadState {
     pub gained: i64,
     /// The mean distance of samples in requested bytes; 0 if every acquisition is recorded (samples.rs).
     pub rate: u64,
-    /// The bytes that are acquired until the next sample, if the recording is sampled.
-    pub budget: i64,
     /// The numbers that the distances of samples are drawn by.
     pub random: Random,
     /// The number of marks asked for by signals that came while the thread was busy.

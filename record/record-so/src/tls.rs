@@ -1,6 +1,7 @@
-//! One pointer for each thread, without a call: initial-exec thread-local storage.
+//! A pointer and a number for each thread, without a call: initial-exec thread-local storage.
 //!
 //! T1  The pointer is null until the thread's first event, then its [`ThreadState`] for good.
+//! T2  The number is the thread's budget of bytes until its next sample (samples.V1): 0 until its first event.
 
 use core::arch::{asm, global_asm};
 
@@ -15,6 +16,12 @@ global_asm!(
     ".type skinflint_thread_state,@object",
     ".size skinflint_thread_state,8",
     "skinflint_thread_state:",
+    ".zero 8",
+    ".globl skinflint_thread_budget",
+    ".hidden skinflint_thread_budget",
+    ".type skinflint_thread_budget,@object",
+    ".size skinflint_thread_budget,8",
+    "skinflint_thread_budget:",
     ".zero 8",
     ".popsection",
 );
@@ -77,4 +84,34 @@ pub fn set(state: *mut ThreadState) {
             options(nostack, preserves_flags),
         );
     }
+}
+
+/// Returns where this thread's budget is (T2); only this thread may use it. Cost: two loads and an addition.
+#[inline(always)]
+pub fn budget() -> *mut i64 {
+    let place: *mut i64;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as in `get`.
+    unsafe {
+        asm!(
+            "adrp {place}, :gottprel:skinflint_thread_budget",
+            "ldr {place}, [{place}, :gottprel_lo12:skinflint_thread_budget]",
+            "mrs {own}, tpidr_el0",
+            "add {place}, {own}, {place}",
+            place = out(reg) place,
+            own = out(reg) _,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `get`; the word at fs:0 is its own address.
+    unsafe {
+        asm!(
+            "mov {place}, qword ptr fs:[0]",
+            "add {place}, qword ptr [rip + skinflint_thread_budget@GOTTPOFF]",
+            place = out(reg) place,
+            options(nostack, readonly),
+        );
+    }
+    place
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use skinflint_collect::control::{self, Request};
-use skinflint_collect::{Options, Recorded, Session, plain_name};
+use skinflint_collect::{Bounds, Options, Recorded, Sample, Session, plain_name};
 use skinflint_launch::installed;
 use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::thread_name;
@@ -52,6 +52,10 @@ pub struct Target<'a> {
     pub paused: bool,
     /// Whether its pointers are read at marks and when it is left.
     pub looks: bool,
+    /// Which acquisitions are recorded; `None`: all.
+    pub sample: Option<Sample>,
+    /// What of the trace is kept; `None`: all.
+    pub bounds: Option<Bounds>,
     /// Compression level of the trace.
     pub level: i32,
 }
@@ -95,8 +99,8 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         watched: None,
         looks: args.looks,
         objects: false,
-        sample: None,
-        bounds: None,
+        sample: args.sample,
+        bounds: args.bounds.clone(),
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);

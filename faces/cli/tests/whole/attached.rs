@@ -171,6 +171,52 @@ fn what_happens_between_attach_and_detach_is_recorded_and_nothing_else() {
     assert!(matches!(report.text("program.ended"), "exit 5" | "unknown"));
 }
 
+/// `--keep`, `--when` and `--sample` are those of `record`.
+#[test]
+fn an_attached_recording_keeps_its_last_part_or_a_sample() {
+    let bench = Bench::new();
+    let mut talk = Running::start(bench.command(program("talk")));
+    let pid = talk.line();
+    tell(&mut talk, "b");
+    let first = attach(
+        &bench,
+        &pid,
+        "first.sft",
+        &["--keep=1h", "--when=mark=here"],
+    );
+    tell(&mut talk, "f");
+    tell(&mut talk, "b");
+    bench.tool(["ctl", &pid, "mark", "here"]).says(0, &[]);
+    let (aside, begun) = (bench.path("first.kept-1.sft"), Instant::now());
+    while !aside.exists() {
+        assert!(begun.elapsed() < PATIENCE, "nothing was put aside"); // CLOCK: a bounded wait, and its bound ends it
+        std::thread::sleep(Duration::from_millis(50)); // CLOCK: its poll step
+    }
+    tell(&mut talk, "f");
+    tell(&mut talk, "b");
+    detach(&bench, &pid, first);
+    let report = bench.report_at("first.kept-1.sft", "when mark=here");
+    assert_eq!(report.blocks_of(67), (10, 10));
+    let report = bench.report_at("first.sft", "end");
+    assert_eq!(report.blocks_of(67), (20, 10));
+    assert_eq!(report.text("program.ended"), "detached");
+
+    let second = attach(
+        &bench,
+        &pid,
+        "second.sft",
+        &["--sample=64K", "--seed=1", "--keep=1h"],
+    );
+    tell(&mut talk, "b");
+    detach(&bench, &pid, second);
+    let report = bench.report_at("second.sft", "end");
+    assert_eq!(report.number("sample_bytes"), 64 << 10);
+    talk.say(b"q");
+    assert_eq!(talk.finish(PATIENCE).status.code(), Some(5));
+    let refused = bench.tool(["attach", &pid, "--keep=1h", "--reachable"]);
+    refused.says(2, &["cannot be used with"]);
+}
+
 #[test]
 fn redis_under_load_notices_nothing() {
     if !need::programs(&["redis-server", "redis-cli", "redis-benchmark"]) {

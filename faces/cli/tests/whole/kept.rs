@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use crate::cuts::{build, done_so_far};
 use crate::report::{Report, field, number};
 use crate::tool::{Bench, Done, PATIENCE, Running, program, run, signal};
+use skinflint_test_support::need;
 use skinflint_test_support::random::Random;
 
 /// The functions of kept.c: live blocks and requested bytes at the end, after the regrowth by realloc.
@@ -142,6 +143,76 @@ fn what_is_left_is_put_aside_when_a_condition_comes_true() {
     assert_eq!(live(&bench.report()).0, predicted());
     let refused = bench.tool(["record", "--when=rss", "--", "true"]);
     refused.says(2, &["'rss>2G', 'rss>80%limit'"]);
+}
+
+/// A control group of the first version with a limit, removed when it is dropped.
+struct Limited(PathBuf);
+
+impl Limited {
+    fn to(bytes: u64) -> Option<Limited> {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mut lines = groups.lines();
+        let own = lines.find_map(|line| line.split_once(":memory:"))?.1;
+        let above = PathBuf::from("/sys/fs/cgroup/memory").join(own.trim_start_matches('/'));
+        let made = Limited(above.join(format!("skinflint-kept-{}", std::process::id())));
+        std::fs::create_dir(&made.0).ok()?;
+        std::fs::write(made.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        // Where there is swap, it is limited, too.
+        let _ = std::fs::write(
+            made.0.join("memory.memsw.limit_in_bytes"),
+            bytes.to_string(),
+        );
+        Some(made)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // A process that has just ended may still be in it: then it stays, empty.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// The kernel's own limit and its own kill. The program moves itself into the group after the recording has begun, and waits
+/// until what is left was put aside; then it takes more than there is.
+#[test]
+fn what_is_left_is_put_aside_before_the_kernel_kills() {
+    const LIMIT: u64 = 96 << 20;
+    let group = Limited::to(LIMIT);
+    if !need::that(
+        group.is_some(),
+        "a memory control group of the first version",
+        "run as root where one is mounted",
+    ) {
+        return;
+    }
+    let group = group.expect("just asked");
+    let bench = Bench::new();
+    let options = ["--keep=1h", "--when=rss>80%limit", "--when=oom"];
+    let mut command = bench.recording(&options, [program("hungry")]);
+    command.arg(group.0.join("cgroup.procs"));
+    command.arg("80").arg(bench.path("main.kept-1.sft"));
+    let done = run(command);
+    assert_eq!(
+        (done.shell_status(), &*done.stdout),
+        (128 + 9, "full\n"),
+        "{done:#?}"
+    );
+    // Books of the moment, which was before the kill: 80 MiB were taken, and not much more.
+    let report = bench.report_at("main.kept-1.sft", "when rss>80%limit");
+    let at = &report.list("instants")[report.number("at") as usize];
+    let resident = number(at, "books.resident_bytes");
+    assert!((77 << 20..LIMIT).contains(&resident), "{resident}");
+    let eaten = report.sum_at("eats", "live_requested_bytes");
+    assert!((60 << 20..=80 << 20).contains(&eaten), "{eaten}");
+    // The recording itself goes to the end, and says of what.
+    let report = bench.report();
+    let notes = report.notes().join(" ");
+    assert!(
+        notes.contains("for want of memory: 98304 KiB are the limit"),
+        "{notes}"
+    );
+    assert_eq!(report.text("program.ended"), "signal 9 (SIGKILL)");
 }
 
 #[test]

@@ -185,6 +185,37 @@ fn a_copy_draws_anew_and_releases_what_it_inherited() {
     assert!(stacks(&parent, "born").is_empty());
 }
 
+/// A block as large as the rate is a sample whichever function gave it, one of no bytes counts as one byte, and a product that
+/// overflows is refused: calls that take the short way, and those at its edge.
+#[test]
+fn blocks_of_the_rate_are_exact_and_those_of_nothing_count() {
+    let bench = Bench::new();
+    record(&bench, &["--sample=4K", "--seed=5"], "edges");
+    let report = bench.report();
+    let exact = stacks(&report, "exact");
+    let sum = |path| exact.iter().map(|one| number(one, path)).sum::<u64>();
+    assert_eq!(
+        [sum("live.bytes"), sum("acquired.bytes"), sum("live.blocks")],
+        [900 * 4096, 900 * 4096, 900]
+    );
+    // Of 40,000 with one in 4,096: 9.8 on average.
+    let nothing = stacks(&report, "nothing");
+    let samples: u64 = nothing
+        .iter()
+        .map(|one| number(one, "acquired.samples"))
+        .sum();
+    assert!((2..30).contains(&samples), "{samples}");
+}
+
+/// A copy that holds no sample is known all the same.
+#[test]
+fn a_copy_without_samples_is_recorded() {
+    let bench = Bench::new();
+    record(&bench, &["--sample=512K", "--seed=6"], "small_copy");
+    let traces = bench.traces();
+    assert_eq!(traces.len(), 2, "{traces:?}");
+}
+
 #[test]
 fn what_needs_every_event_says_so() {
     let bench = Bench::new();

@@ -12,6 +12,7 @@ use super::Draining;
 use crate::frames;
 use crate::process::lock;
 use crate::server;
+use crate::triggers::Watch;
 
 /// The note on a process that said hello, and has not recorded anything since.
 const NEVER_BEGAN: &str = "recording never began: the process met the collector, and had no room for the recorder's \
@@ -51,6 +52,9 @@ impl Draining {
                  another program that could not be recorded (environment cleared, static, set-user-id)"
                     .into(),
             );
+        }
+        if matches!(ending.exit, Exit::Signal(libc::SIGKILL)) {
+            self.notes.extend(self.want_of_memory());
         }
         ending.lost_events = self.lost;
         ending.truncated_stacks = self.truncated;
@@ -104,6 +108,16 @@ impl Draining {
             None if self.process.attached && pidfd.is_some_and(lives) => Exit::Detached,
             None => Exit::Unknown,
         }
+    }
+
+    /// Returns what is said of a process that was killed while the kernel killed for want of memory in its control group.
+    fn want_of_memory(&self) -> Option<String> {
+        let mut watches = self.turning.iter().flat_map(|turning| &turning.watches);
+        let limit = watches.find_map(Watch::limit_of_a_kill)?;
+        Some(format!(
+            "the kernel killed in its control group for want of memory: {} KiB are the limit",
+            limit >> 10
+        ))
     }
 
     fn recorder_bytes(&self) -> u64 {

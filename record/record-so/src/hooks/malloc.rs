@@ -77,7 +77,11 @@ pub unsafe fn acquired(
     }
 }
 
-unsafe extern "C" fn malloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_void {
+/// `malloc`, the slow way; with registers of its entry.
+///
+/// # Safety
+/// As for the function beneath.
+pub unsafe extern "C" fn malloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_void {
     let state = thread::enter();
     let real = real::REAL.malloc.get();
     if real.is_null() {
@@ -97,9 +101,12 @@ unsafe extern "C" fn malloc_recorded(size: usize, sp: u64, bp: u64) -> *mut c_vo
         block
     }
 }
-exported!(malloc(size: usize) -> *mut c_void, "rsi", "rdx", malloc_recorded);
 
-unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) -> *mut c_void {
+/// `calloc`, the slow way; with registers of its entry.
+///
+/// # Safety
+/// As for the function beneath.
+pub unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) -> *mut c_void {
     let state = thread::enter();
     let real = real::REAL.calloc.get();
     if real.is_null() {
@@ -122,7 +129,6 @@ unsafe extern "C" fn calloc_recorded(n: usize, each: usize, sp: u64, bp: u64) ->
         block
     }
 }
-exported!(calloc(n: usize, each: usize) -> *mut c_void, "rdx", "rcx", calloc_recorded);
 
 /// Records a release; the caller then makes the real call and leaves.
 ///
@@ -169,12 +175,11 @@ pub unsafe fn free_through(block: *mut c_void, func: u8, real: impl FnOnce(*mut 
     }
 }
 
-/// `free`, recorded.
+/// `free`, the slow way.
 ///
 /// # Safety
 /// As for the function beneath.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
+pub unsafe extern "C" fn free_recorded(block: *mut c_void) {
     // SAFETY: the program's own call.
     unsafe { free_through(block, free_func::FREE, |block| call!(free as Free)(block)) }
 }
@@ -222,10 +227,10 @@ pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, si
 /// # Safety
 /// `old` is of the static arena.
 #[cold]
-unsafe fn realloc_from_arena(old: *mut c_void, size: usize) -> *mut c_void {
+unsafe fn realloc_from_arena(old: *mut c_void, size: usize, caller: Caller) -> *mut c_void {
     // SAFETY: the arena knows the size of what it handed out; the two blocks are distinct.
     unsafe {
-        let new = malloc(size);
+        let new = malloc_recorded(size, caller.sp, caller.bp);
         if !new.is_null() {
             let bytes = real::arena_size(old).min(size);
             core::ptr::copy_nonoverlapping(old.cast::<u8>(), new.cast::<u8>(), bytes);
@@ -234,17 +239,21 @@ unsafe fn realloc_from_arena(old: *mut c_void, size: usize) -> *mut c_void {
     }
 }
 
-unsafe extern "C" fn realloc_recorded(
+/// `realloc`, the slow way; with registers of its entry.
+///
+/// # Safety
+/// As for the function beneath.
+pub unsafe extern "C" fn realloc_recorded(
     old: *mut c_void,
     size: usize,
     sp: u64,
     bp: u64,
 ) -> *mut c_void {
+    let caller = Caller { sp, bp };
     if real::is_of_arena(old) {
         // SAFETY: just checked.
-        return unsafe { realloc_from_arena(old, size) };
+        return unsafe { realloc_from_arena(old, size, caller) };
     }
-    let caller = Caller { sp, bp };
     let state = thread::enter();
     if real::REAL.realloc.get().is_null() {
         return real::arena_alloc(size);
@@ -351,36 +360,6 @@ unsafe fn realloc_while_stopped(
         block
     }
 }
-exported!(realloc(old: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", realloc_recorded);
-
-unsafe extern "C" fn reallocarray_recorded(
-    old: *mut c_void,
-    n: usize,
-    each: usize,
-    sp: u64,
-    bp: u64,
-) -> *mut c_void {
-    match n.checked_mul(each) {
-        Some(size) => match real::in_front_of_us(c"realloc", realloc as *mut c_void) {
-            // SAFETY: the program's own call.
-            None => unsafe { realloc_recorded(old, size, sp, bp) },
-            // glibc's `reallocarray` calls `realloc` by its name, which leads to the program's.
-            // SAFETY: as above; the name has this type.
-            Some(theirs) => unsafe {
-                core::mem::transmute::<*mut c_void, real::Realloc>(theirs)(old, size)
-            },
-        },
-        None => {
-            // SAFETY: this thread's errno.
-            unsafe { *libc::__errno_location() = libc::ENOMEM };
-            core::ptr::null_mut()
-        }
-    }
-}
-exported!(
-    reallocarray(old: *mut c_void, n: usize, each: usize) -> *mut c_void,
-    "rcx", "r8", reallocarray_recorded
-);
 
 unsafe extern "C" fn memalign_recorded(align: usize, size: usize, sp: u64, bp: u64) -> *mut c_void {
     let state = thread::enter();

@@ -8,6 +8,7 @@
 //!     the first frame of a recorded stack is the caller, and no frame of ours has to be unwound.
 //! N2  Every exported function behaves as the one beneath, errno included.
 
+mod entries;
 pub mod extended;
 mod filters;
 mod linked;
@@ -24,11 +25,11 @@ mod threads;
 
 /// The functions that we export under the names of the real ones, for loading.rs, which puts them into tables by hand.
 pub mod exports {
+    pub use super::entries::{calloc, free, malloc, realloc, reallocarray};
     pub use super::extended::{dallocx, mallocx, rallocx, sdallocx, xallocx};
     pub use super::filters::prctl;
     pub use super::malloc::{
-        aligned_alloc, calloc, free, free_aligned_sized, free_sized, malloc, memalign,
-        posix_memalign, pvalloc, realloc, reallocarray, valloc,
+        aligned_alloc, free_aligned_sized, free_sized, memalign, posix_memalign, pvalloc, valloc,
     };
     pub use super::maps::{brk, madvise, mmap, mmap64, mremap, munmap, sbrk, syscall};
     pub use super::process_ends::{_Exit, _exit, abort, quick_exit};

@@ -6,7 +6,9 @@
 //!   rows      [ hash │ frames │ live │ all │ peak │ return addresses ] [ … ]      words, one after the other, never moved
 //! ```
 //!
-//! B1  The place of a sample is the first free one from its hash on, or nearer: taking one out moves up those behind it.
+//! B1  The place of a sample is the first free one from its hash on, or nearer: taking one out moves up those behind it. The places are a
+//!     part of those that are mapped, four times as many when three quarters are used: hashes touch every page of a table, and most
+//!     programs have some hundred samples.
 //! B2  A row's `live` is the sum over its samples, and `total` that over all rows. Weights are whole bytes and 1024ths of
 //!     blocks, which a `f64` adds and takes away exactly; the variance is set to 0 where no sample is left.
 //! B3  Row 0 has no frames: samples whose stack is not known, or for which there is no room (profile.P5).
@@ -24,9 +26,10 @@ use crate::services::sample::probability;
 
 /// The least and the most bytes between two samples that may be chosen.
 pub const RATES: (usize, usize) = (1024, 1 << 30);
-/// Places for samples, of which three quarters are used: 1 MiB, touched as it is used. At 512 KiB so many stand for 12 GiB.
+/// Places for samples, of which three quarters are used: 1 MiB, touched as it is used (B1). At 512 KiB so many stand for 12 GiB.
 pub const SAMPLES: usize = 32 * 1024;
-const SAMPLES_MOST: usize = SAMPLES / 4 * 3;
+/// Places at first, 16 KiB.
+const FIRST: usize = 512;
 /// Words of rows: 4 MiB, touched as they are used; some 11,000 stacks of thirty frames.
 pub const WORDS: usize = 512 * 1024;
 /// Places for rows, of which half are used.
@@ -114,6 +117,8 @@ pub struct Books {
     pub words: usize,
     rows: usize,
     used: usize,
+    /// Places in use, a power of two (B1).
+    places: usize,
     pub(super) random: u64,
     samples: *mut Sample,
     index: *mut u32,
@@ -139,6 +144,7 @@ impl Books {
             words: 0,
             rows: 0,
             used: 0,
+            places: FIRST,
             random: 0,
             samples: core::ptr::null_mut(),
             index: core::ptr::null_mut(),
@@ -171,8 +177,8 @@ impl Books {
         if self.samples.is_null() {
             return &mut [];
         }
-        // SAFETY: mapped with this many, all zero at first, which is valid; the books are borrowed.
-        unsafe { core::slice::from_raw_parts_mut(self.samples, SAMPLES) }
+        // SAFETY: mapped with as many and more, all zero at first, which is valid; the books are borrowed.
+        unsafe { core::slice::from_raw_parts_mut(self.samples, self.places) }
     }
 
     fn index(&mut self) -> &mut [u32] {
@@ -222,9 +228,12 @@ impl Books {
     pub fn put(&mut self, sample: Sample) -> bool {
         // An entry at this address is of a block that a signal handler freed, which could not take it out.
         self.take(sample.address);
-        if self.used >= SAMPLES_MOST {
+        if self.used >= self.places / 4 * 3 {
+            self.grow();
+        }
+        if self.used >= self.places / 4 * 3 {
             self.thin();
-            if self.used >= SAMPLES_MOST || self.samples.is_null() {
+            if self.used >= self.places / 4 * 3 || self.samples.is_null() {
                 self.refused += 1;
                 return false;
             }
@@ -263,11 +272,12 @@ impl Books {
     /// Returns the place of an address, or the free one that it would have (B1).
     fn place(&mut self, address: usize) -> usize {
         let samples = self.samples();
-        let mut at = begin_of(address);
-        for _ in 0..samples.len() {
+        let places = samples.len();
+        let mut at = begin_of(address, places);
+        for _ in 0..places {
             match samples.get(at) {
                 Some(sample) if sample.address != 0 && sample.address != address => {
-                    at = (at + 1) % SAMPLES;
+                    at = (at + 1) % places;
                 }
                 _ => break,
             }
@@ -278,16 +288,17 @@ impl Books {
     /// Frees a place, and moves up what would no longer be found behind it (B1).
     fn close_up(&mut self, place: usize) {
         let samples = self.samples();
+        let places = samples.len();
         let (mut hole, mut at) = (place, place);
-        for _ in 0..SAMPLES {
-            at = (at + 1) % SAMPLES;
+        for _ in 0..places {
+            at = (at + 1) % places;
             let Some(&next) = samples.get(at) else { break };
             if next.address == 0 {
                 break;
             }
             // It may move if its own place is not between the hole and where it is.
-            let own = begin_of(next.address);
-            if at.wrapping_sub(own) % SAMPLES >= at.wrapping_sub(hole) % SAMPLES {
+            let own = begin_of(next.address, places);
+            if at.wrapping_sub(own) % places >= at.wrapping_sub(hole) % places {
                 if let Some(to) = samples.get_mut(hole) {
                     *to = next;
                 }
@@ -299,14 +310,46 @@ impl Books {
         }
     }
 
+    /// Uses more of the places that are mapped, if there are more, and memory to move the samples by.
+    #[cold]
+    fn grow(&mut self) {
+        let before = self.places;
+        if before >= SAMPLES || self.samples.is_null() {
+            return;
+        }
+        let bytes = before * size_of::<Sample>();
+        let copy: *mut Sample = sys::map_private(bytes).cast();
+        if copy.is_null() {
+            return;
+        }
+        // SAFETY: both are mapped with as many and disjoint, and the books are borrowed; zero is a valid sample.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.samples, copy, before);
+            core::ptr::write_bytes(self.samples, 0, before);
+        }
+        self.places = (before * 4).min(SAMPLES);
+        for at in 0..before {
+            // SAFETY: as above.
+            let sample = unsafe { copy.add(at).read() };
+            if sample.address != 0 {
+                let place = self.place(sample.address);
+                if let Some(to) = self.samples().get_mut(place) {
+                    *to = sample;
+                }
+            }
+        }
+        // SAFETY: our own mapping, which nothing uses any more.
+        unsafe { sys::unmap(copy.cast(), bytes) };
+    }
+
     /// Doubles the rate until half of the room is free, and keeps each sample with the chance that makes its p that of the new
     /// rate (profile.P5). What was counted for all time stays.
     #[cold]
     fn thin(&mut self) {
-        while self.used > SAMPLES / 2 && (self.rate as usize) <= RATES.1 / 2 {
+        while self.used > self.places / 2 && (self.rate as usize) <= RATES.1 / 2 {
             self.rate *= 2;
             let rate = self.rate;
-            for at in 0..SAMPLES {
+            for at in 0..self.places {
                 // What moves up to here is looked at next.
                 while let Some(&sample) = self.samples().get(at) {
                     let wanted = if sample.requested >= rate as usize {
@@ -402,8 +445,8 @@ impl Books {
 }
 
 /// Returns the first place to look for an address.
-fn begin_of(address: usize) -> usize {
-    random::mix(address as u64) as usize % SAMPLES
+fn begin_of(address: usize, places: usize) -> usize {
+    random::mix(address as u64) as usize % places.max(1)
 }
 
 fn hash_of(frames: &[usize]) -> u64 {

@@ -50,6 +50,29 @@ fn samples_are_found_until_they_are_taken_out() {
     assert_eq!(books.live, books::Sum::default());
 }
 
+/// What programs with few samples touch is little: as many places as they need, a third more to three times as many more.
+#[test]
+fn places_are_as_many_as_samples_need() {
+    let mut books = books();
+    for (count, places) in [
+        (1, 512),
+        (384, 512),
+        (385, 2048),
+        (1537, 8192),
+        (24_576, 32_768),
+    ] {
+        for address in 1..=count {
+            let address = address * 16;
+            books.take(address);
+            assert!(books.put(sample(address, 100, 0.1)), "{address}");
+        }
+        assert_eq!(
+            (books.samples().len(), books.live.samples),
+            (places, count as u64)
+        );
+    }
+}
+
 /// Each sample that stays has the probability of the new rate, and the sums are right on average. Both draws follow from the
 /// seed: [`Books::begin`] gives all books of a process the same one, and thinned alike the books would err alike.
 #[test]
