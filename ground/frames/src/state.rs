@@ -8,15 +8,16 @@
 //!
 //! S1  `lists[which][..len]` are the frames that the ring has, outermost first; places rise inwards.
 //! S2  A slot of `known` holds the code that was copied to it last.
-//! S3  The control frames of Ruby are of the last capture, or they are not used.
+//! S3  What is remembered of Ruby's control frames, and of calls that are counted, is of the last capture, or is not used.
 //!
 //! Not here: the words of the ring (the recorder).
 
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
-use crate::count;
+use crate::count::{self, Calls};
 use crate::memory::{Asked, Memory, Plain};
 use crate::natives::Natives;
+use crate::php::Php;
 use crate::quick::{self, Tail};
 use crate::reader::Reader;
 use crate::ruby::Ruby;
@@ -33,6 +34,17 @@ pub struct Plan {
     pub users: usize,
     /// All user frames.
     pub all_users: usize,
+}
+
+impl Plan {
+    /// Keeps native frames of a stack that had no others, and has none.
+    fn native(natives: usize) -> Plan {
+        Plan {
+            natives,
+            users: 0,
+            all_users: 0,
+        }
+    }
 }
 
 /// A user frame of the newest capture.
@@ -73,11 +85,12 @@ pub struct State {
     tail: Tail,
     /// Whether a slot of `known` may hold a code.
     has_codes: bool,
-    /// Whether `controls` are of the last capture (S3).
-    has_controls: bool,
+    /// Whether `controls` or `calls`, of those languages that have them, are of the last capture (S3).
+    is_followed: bool,
     lists: [[Link; MAX_CHAIN]; 2],
     known: [Known; CODE_SLOTS],
     controls: Controls,
+    calls: Calls,
 }
 
 impl State {
@@ -89,7 +102,7 @@ impl State {
 
     /// Forgets the stack and the codes: the ring is another one. Touches nothing where there was no chain.
     pub fn forget(&mut self) {
-        (self.len, self.has_controls) = (0, false);
+        (self.len, self.is_followed) = (0, false);
         if self.has_codes {
             self.known.iter_mut().for_each(|known| known.is_there = 0);
             self.has_codes = false;
@@ -128,11 +141,29 @@ impl State {
                     }
                 }
             },
-            Reader::Php(php) => self.read_whole(natives, |out| match proved {
-                true => php.walk(&Plain, natives, out),
-                false => php.walk(&Asked, natives, out),
-            }),
+            Reader::Php(php) => match proved {
+                true => self.read_php(&Plain, php, natives),
+                false => self.read_php(&Asked, php, natives),
+            },
         }
+    }
+
+    /// Does what `read` does, for the executor's chain.
+    #[inline(always)]
+    fn read_php(
+        &mut self,
+        memory: &impl Memory,
+        php: &Php,
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        let calls = self.calls.find(natives, php.run, self.is_followed);
+        self.is_followed = calls.is_some();
+        if self.len == 0 && calls.is_some_and(<[u32]>::is_empty) {
+            return Ok((Plan::native(natives.keep()), false));
+        }
+        let to = &mut self.lists[1 - (self.which & 1)];
+        let count = php.walk(memory, natives, calls, to)?;
+        Ok(self.take(count, natives))
     }
 
     /// Does what `read` does, by a walk that gives all frames, innermost first.
@@ -144,11 +175,17 @@ impl State {
     ) -> Result<(Plan, bool), Refusal> {
         let to = &mut self.lists[1 - (self.which & 1)];
         let count = walk(to)?;
+        Ok(self.take(count, natives))
+    }
+
+    /// Makes the frames that a walk gave, innermost first, the remembered ones. Returns what `read` does.
+    #[inline(always)]
+    fn take(&mut self, count: Option<usize>, natives: &impl Natives) -> (Plan, bool) {
+        let to = &mut self.lists[1 - (self.which & 1)];
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         links.reverse();
         place(links, natives);
-        let plan = self.turn(count.unwrap_or(0), natives);
-        Ok((plan, count.is_none()))
+        (self.turn(count.unwrap_or(0), natives), count.is_none())
     }
 
     /// Does what `read` does, for the chain of a thread's state.
@@ -171,8 +208,10 @@ impl State {
         }?;
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         if let Some(run) = runtime.counted {
-            let calls = count::calls(natives, run);
-            if !count::pair(links, links.len() as u64, natives, (run, calls)) {
+            let calls = self.calls.find(natives, run, self.is_followed);
+            self.is_followed = calls.is_some();
+            let calls = calls.unwrap_or(&[]);
+            if !count::pair(links, links.len() as u64, natives, calls) {
                 count = None;
             }
         }
@@ -223,17 +262,17 @@ impl State {
         is_next: bool,
         natives: &impl Natives,
     ) -> Result<(Plan, bool), Refusal> {
-        let is_next = is_next && self.has_controls;
-        self.has_controls = false;
+        let is_next = is_next && self.is_followed;
+        self.is_followed = false;
         if is_next && let Some(plan) = self.read_ruby_quick(memory, chain, natives) {
-            self.has_controls = true;
+            self.is_followed = true;
             return Ok((plan, false));
         }
         let (ruby, context, bounds) = chain;
         let read = self.read_whole(natives, |out| ruby.walk(memory, context, bounds, out))?;
         let newest = self.lists[self.which & 1].get(..self.len);
         let newest = newest.and_then(|list| list.last());
-        self.has_controls = self.controls.remember(memory, context, newest);
+        self.is_followed = self.controls.remember(memory, context, newest);
         Ok(read)
     }
 
@@ -266,7 +305,7 @@ impl State {
 
     /// Makes no chain at all the remembered one.
     pub fn read_nothing(&mut self, natives: &impl Natives) -> Plan {
-        self.has_controls = false;
+        self.is_followed = false;
         self.turn(0, natives)
     }
 

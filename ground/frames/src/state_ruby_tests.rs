@@ -157,9 +157,9 @@ fn control_frames_of_an_older_capture_are_not_used() {
     };
     assert_eq!([users(&mut state), users(&mut state)], [1, 1]);
     state.read_nothing(&natives);
-    assert!(!state.has_users() && !state.has_controls);
+    assert!(!state.has_users() && !state.is_followed);
     assert_eq!(users(&mut state), 1);
     state.forget();
-    assert!(!state.has_controls);
+    assert!(!state.is_followed);
     assert_eq!(users(&mut state), 1);
 }
