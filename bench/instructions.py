@@ -2,6 +2,7 @@
 
     for each program: plain, recorded [, recorded by another build] ──► instructions added ÷ events
     --sample: plain, recorded, a sample recorded                    ──► instructions ÷ plain
+    --scripts: plain, recorded with their own frames: four programs of Ruby, four of PHP (script_programs.py) ──► the same
 
 Time on a shared machine differs by a third from run to run; instructions differ by a thousandth. What a cache miss costs
 they do not say: bench/overhead.py does.
@@ -22,12 +23,15 @@ import sys
 import tempfile
 
 import measure
+import script_programs
 import workloads
 
 # An event may add so many instructions, in geometric mean.
 BAR = 620
 # A recording of a sample, one block every 512 KiB, may cost so much of the plain run, in geometric mean.
 SAMPLE_BAR = 1.05
+# A recording of a program of Ruby's or PHP's, its own frames in it, may cost so much of the plain run, in geometric mean.
+SCRIPTS_BAR = 1.6
 # Another build's figure may be exceeded by so much.
 GROWTH = 1.05
 
@@ -73,6 +77,32 @@ def sampled(skinflint, name, program):
             times.append(spent / plain)
     print(f"{name:8} {plain / 1e6:9.1f} M plain  {times[0]:6.3f} recorded  {times[1]:6.3f} a sample recorded", flush=True)
     return times
+
+
+def scripted(builds, name):
+    """How many times the instructions of a program of Ruby's or PHP's a recording takes, by each build."""
+    program = script_programs.command(name)
+    with tempfile.TemporaryDirectory(prefix="skinflint-instructions-") as folder:
+        plain, expected = counted(lambda tool: tool + program, folder)
+    times = []
+    for skinflint in builds:
+        spent, out, events = recorded(skinflint, program)
+        if out != expected:
+            raise measure.Failed(f"{name}: the output differs when recorded by {skinflint}")
+        times.append(spent / plain)
+        print(f"{name:12} {plain / 1e6:9.1f} M plain  {spent / 1e6:9.1f} M recorded  {events:10,} events  {times[-1]:6.3f}  {skinflint}",
+              flush=True)
+    return times
+
+
+def judge_scripts(rows):
+    """Whether the bar of programs of Ruby and PHP is held."""
+    means = [math.exp(sum(math.log(one) for one in column) / len(column)) for column in zip(*rows)]
+    held = means[0] <= SCRIPTS_BAR
+    others = "".join(f"; another build {mean:.3f}" for mean in means[1:])
+    print(f"{'held  ' if held else 'MISSED'} {means[0]:.3f} of the plain run's instructions in geometric mean (bar {SCRIPTS_BAR}), "
+          f"{max(row[0] for row in rows):.3f} at worst{others}")
+    return held
 
 
 def judge_samples(rows):
@@ -123,25 +153,44 @@ def judge(rows):
     return held
 
 
+def is_installed(arguments, names):
+    """Whether what the programs need is installed; says the versions of those whose versions count."""
+    missing = [tool for tool in ["valgrind"] if not shutil.which(tool)]
+    if arguments.scripts:
+        line, packages = script_programs.versions(names)
+        print(line)
+        missing += packages
+    else:
+        missing += [PROGRAMS[name][0] for name in names if not shutil.which(PROGRAMS[name][0])]
+    if missing:
+        packages = " ".join(missing) if arguments.scripts else "valgrind python3 perl sqlite3 jq"
+        print(f"not installed: {', '.join(missing)} (apt-get install {packages})", file=sys.stderr)
+    return not missing
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     measure.add_arguments(parser)
     parser.add_argument("--against", metavar="FILE", help="another build's binary, measured beside it")
     parser.add_argument("--sample", action="store_true", help="recordings of a sample instead, against plain runs and full recordings")
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all four")
+    parser.add_argument("--scripts", action="store_true", help="programs of Ruby and PHP instead, against their plain runs")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all")
     arguments = parser.parse_args()
-    names = arguments.programs or list(PROGRAMS)
-    unknown = [name for name in names if name not in PROGRAMS]
+    if arguments.scripts and arguments.sample:
+        parser.error("--scripts and --sample are of different programs")
+    there = script_programs.PROGRAMS if arguments.scripts else PROGRAMS
+    names = arguments.programs or list(there)
+    unknown = [name for name in names if name not in there]
     if unknown:
-        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
-    missing = [tool for tool in ["valgrind"] + [PROGRAMS[name][0] for name in names] if not shutil.which(tool)]
-    if missing:
-        print(f"not installed: {', '.join(missing)} (apt-get install valgrind python3 perl sqlite3 jq)", file=sys.stderr)
+        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(there)}")
+    if not is_installed(arguments, names):
         return 2
     bench = measure.bench_of(arguments)
     builds = [bench.skinflint] + ([os.path.abspath(arguments.against)] if arguments.against else [])
     try:
         bench.need_skinflint()
+        if arguments.scripts:
+            return 0 if judge_scripts([scripted(builds, name) for name in names]) else 1
         if arguments.sample:
             return 0 if judge_samples([sampled(bench.skinflint, name, PROGRAMS[name]) for name in names]) else 1
         rows = [row(name, PROGRAMS[name], builds) for name in names]

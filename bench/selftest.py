@@ -20,6 +20,7 @@ import frames
 import instructions
 import kill
 import measure
+import script_programs
 import moments
 import overhead
 import sampled
@@ -210,11 +211,25 @@ class Instructions(unittest.TestCase):
         self.assertTrue(instructions.judge([[525.0, 500.0]]))
         self.assertFalse(instructions.judge([[526.0, 500.0]]))
 
+    def test_the_bar_of_scripts_is_exact(self):
+        self.assertTrue(instructions.judge_scripts([[1.28], [2.0]]), "1.6 in geometric mean")
+        self.assertFalse(instructions.judge_scripts([[1.29], [2.0]]))
+        self.assertTrue(instructions.judge_scripts([[1.5, 9.0]]), "another build is shown beside it")
+
     def test_changed_output_is_a_failure(self):
         with unittest.mock.patch.object(instructions, "counted", return_value=(10, b"one")), \
                 unittest.mock.patch.object(instructions, "recorded", return_value=(20, b"two", 1)):
             with self.assertRaisesRegex(measure.Failed, "output differs"):
                 instructions.row("perl", [], ["a/build"])
+            with self.assertRaisesRegex(measure.Failed, "output differs"):
+                instructions.scripted(["a/build"], "csv")
+
+    def test_a_package_that_is_missing_is_named(self):
+        with unittest.mock.patch.object(script_programs, "version", side_effect=lambda package: package != "smarty4" and "1.2"):
+            line, missing = script_programs.versions(["csv", "smarty"])
+        self.assertIn("smarty4 absent", line)
+        self.assertEqual(missing, ["smarty4"])
+        self.assertEqual(script_programs.version("no-such-package"), "")
 
 
 class Sampler(WithTools):

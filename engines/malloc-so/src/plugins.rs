@@ -21,7 +21,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use skinflint_alloc as alloc;
-use skinflint_base::loader::{self, Module, Startup};
+use skinflint_base::loader::{self, Beginnings, Module, Startup};
 
 /// The names whose entries are changed.
 const NAMES: [&CStr; 16] = [
@@ -42,6 +42,7 @@ const NAMES: [&CStr; 16] = [
     c"dlopen",
     c"dlsym",
 ];
+static BEGINNINGS: Beginnings = Beginnings::of(&NAMES);
 
 struct Objects(UnsafeCell<Option<Startup>>);
 // SAFETY: written once, by the first call of `prepare`, while the program has one thread.
@@ -145,7 +146,7 @@ fn be_neighbours(objects: &Startup) {
 fn bring_back(objects: &Startup, module: &Module) {
     // SAFETY: the module stays loaded while it is visited.
     unsafe {
-        module.entries(|entry| {
+        module.entries(&BEGINNINGS, |entry| {
             let Some(name) = NAMES.iter().find(|name| **name == entry.name) else {
                 return;
             };

@@ -47,7 +47,8 @@ pub(crate) struct Link {
     pub first_line: u32,
     /// The number of native frames further out, its eval loop's included.
     pub after: u32,
-    pub reserved: u32,
+    /// Of Ruby and PHP: whether a call of the interpreter began with it.
+    pub begins: u32,
 }
 
 type Walked = Result<Option<usize>, Refusal>;

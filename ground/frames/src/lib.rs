@@ -42,6 +42,7 @@ mod program;
 mod quick;
 mod reader;
 mod ruby;
+mod ruby_quick;
 mod runtime;
 mod state;
 
@@ -52,7 +53,7 @@ pub use program::Program;
 pub use reader::{Found, Language, Reader};
 pub use ruby::thread_pointer;
 pub use runtime::{Refusal, is_free_threaded};
-pub use state::{Plan, State, User};
+pub use state::{Plan, State, Trust, User};
 
 /// The most frames of a chain.
 pub const MAX_CHAIN: usize = 4096;

@@ -12,6 +12,12 @@ use skinflint_base::sys;
 pub(crate) trait Memory {
     /// Returns the word at `at`; `None` if it cannot be loaded.
     fn word(&self, at: u64) -> Option<u64>;
+
+    /// Returns the word at `at`, which is an address of what is known to be there.
+    #[inline(always)]
+    fn at(&self, at: u64) -> u64 {
+        self.word(at).unwrap_or(0)
+    }
 }
 
 /// Returns whether a word may be loaded from an address (M1).
@@ -28,6 +34,12 @@ impl Memory for Plain {
     fn word(&self, at: u64) -> Option<u64> {
         // SAFETY: frames.P2, and M1.
         is_address(at).then(|| unsafe { (at as *const u64).read() })
+    }
+
+    #[inline(always)]
+    fn at(&self, at: u64) -> u64 {
+        // SAFETY: frames.P2, and the caller knows that it is an address.
+        unsafe { (at as *const u64).read() }
     }
 }
 

@@ -72,7 +72,8 @@ const VERSIONS: [([u64; 3], u32); 1] = [([1800, 568, 672], 0x08_0200)];
 #[derive(Clone, Copy)]
 pub struct Php {
     globals: Extent,
-    run: Extent,
+    /// The function that runs a part of a chain.
+    pub(crate) run: Extent,
 }
 
 /// Returns the PHP of a program and its version (0x080200: 8.2; 0: not known); `None` if it is none.
@@ -104,11 +105,14 @@ impl Php {
         &self,
         memory: &M,
         natives: &impl Natives,
+        calls: Option<&[u32]>,
         out: &mut [Link; MAX_CHAIN],
     ) -> Walked {
-        let calls = count::calls(natives, self.run);
+        let Some(calls) = calls else {
+            return Ok(None);
+        };
         // H1.
-        if calls == 0 {
+        if calls.is_empty() {
             return Ok(Some(0));
         }
         let word = |at: u64| memory.word(at).ok_or(Refusal::Frame);
@@ -130,7 +134,7 @@ impl Php {
             frame = word(frame + at::CALLER)?;
         }
         let links = out.get_mut(..count).unwrap_or(&mut []);
-        let is_read = frame == 0 && count::pair(links, parts, natives, (self.run, calls));
+        let is_read = frame == 0 && count::pair(links, parts, natives, calls);
         Ok(is_read.then_some(count))
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::tests::Words;
 use core::ffi::c_void;
+use skinflint_base::random::Random;
 
 const RUN: Extent = Extent {
     start: 0x5000,
@@ -17,8 +18,8 @@ const PHP: Php = Php {
     run: RUN,
 };
 
-/// Native frames, outermost first, by their return addresses.
-struct Frames(Vec<u64>);
+/// Native frames, outermost first, by their return addresses; so many are as they were.
+struct Frames(Vec<u64>, usize);
 
 impl Natives for Frames {
     fn total(&self) -> usize {
@@ -26,7 +27,7 @@ impl Natives for Frames {
     }
 
     fn keep(&self) -> usize {
-        0
+        self.1
     }
 
     fn pc(&self, index: usize) -> u64 {
@@ -43,7 +44,7 @@ impl Natives for Frames {
 }
 
 fn natives() -> Frames {
-    Frames(vec![0x4000, 0x5010, 0x7000, RUN.end, 0x7000])
+    Frames(vec![0x4000, 0x5010, 0x7000, RUN.end, 0x7000], 0)
 }
 
 fn frame_at(index: u64) -> u64 {
@@ -85,9 +86,16 @@ fn made() -> Words {
     words
 }
 
+fn calls() -> Box<count::Calls> {
+    // SAFETY: all-zero memory is none.
+    unsafe { Box::<count::Calls>::new_zeroed().assume_init() }
+}
+
 fn walked(words: &Words, natives: &Frames) -> (Walked, Vec<(u64, u64, u32)>) {
     let mut out = [Link::default(); MAX_CHAIN];
-    let walked = PHP.walk(words, natives, &mut out);
+    let mut calls = calls();
+    let calls = calls.find(natives, RUN, false);
+    let walked = PHP.walk(words, natives, calls, &mut out);
     let count = walked.ok().flatten().unwrap_or(0);
     let seen = out[..count].iter();
     (
@@ -112,16 +120,44 @@ fn frames_are_walked_with_the_calls_of_the_executor() {
 #[test]
 fn calls_and_marks_that_are_not_as_many_are_not_read() {
     for pcs in [vec![0x5010], vec![0x5010; 3]] {
-        assert_eq!(walked(&made(), &Frames(pcs)).0, Ok(None));
+        assert_eq!(walked(&made(), &Frames(pcs, 0)).0, Ok(None));
     }
     // Another thread.
     let mut words = made();
     words.set(GLOBALS.start + at::FRAME, 0x10);
-    assert_eq!(walked(&words, &Frames(vec![0x4000, 0x7000])).0, Ok(Some(0)));
+    assert_eq!(
+        walked(&words, &Frames(vec![0x4000, 0x7000], 0)).0,
+        Ok(Some(0))
+    );
     // A circle.
     let mut words = made();
     words.set(frame_at(0) + at::CALLER, frame_at(3));
     assert_eq!(walked(&words, &natives()).0, Ok(None));
+}
+
+#[test]
+fn calls_are_found_again_where_frames_are_new() {
+    let mut random = Random::new(0xca11);
+    let (mut known, mut judge) = (calls(), calls());
+    let mut frames = Frames(Vec::new(), 0);
+    for turn in 0..2000 {
+        let left = random.below(4).min(frames.0.len() as u64) as usize;
+        frames.0.truncate(frames.0.len() - left);
+        // What is as it was may be told to be new.
+        frames.1 = frames.0.len() - random.below(frames.0.len().min(2) as u64 + 1) as usize;
+        while frames.0.len() < 40 && random.below(3) != 0 {
+            let pcs = [0x4000, RUN.start, RUN.start + 1, RUN.end, RUN.end + 1];
+            frames.0.push(pcs[random.below(5) as usize]);
+        }
+        let now = known.find(&frames, RUN, turn != 0).map(<[u32]>::to_vec);
+        let wanted = judge.find(&frames, RUN, false);
+        let is_call = |index: &u32| (RUN.start + 1..=RUN.end).contains(&frames.0[*index as usize]);
+        let by_hand: Vec<u32> = (0..frames.0.len() as u32).filter(is_call).collect();
+        assert_eq!(wanted, Some(&by_hand[..]));
+        assert_eq!(now, Some(by_hand), "turn {turn}");
+    }
+    // More than there is room for.
+    assert_eq!(known.find(&Frames(vec![0x5010; 1025], 0), RUN, false), None);
 }
 
 #[test]

@@ -33,7 +33,7 @@ use crate::runtime::Refusal;
 const MAX_STEPS: usize = 2 * MAX_CHAIN;
 
 /// Where words lie in 3.1 (x86-64).
-mod at {
+pub(crate) mod at {
     /// In the execution context: the stack of values, its words; the newest control frame; the newest tag.
     pub const STACK: u64 = 0;
     pub const STACK_WORDS: u64 = 8;
@@ -63,9 +63,9 @@ mod at {
 }
 
 /// In an environment's flags: the control frame was the first of a call of the interpreter.
-const FIRST_OF_A_CALL: u64 = 0x20;
+pub(crate) const FIRST_OF_A_CALL: u64 = 0x20;
 /// What its control frame is; the first of all is a dummy, which has a code that nothing runs.
-const SORT: u64 = 0x7fff_0000;
+pub(crate) const SORT: u64 = 0x7fff_0000;
 const DUMMY: u64 = 0x7999_0000;
 
 /// The kinds of objects, in their flags.
@@ -175,6 +175,7 @@ impl Ruby {
                     return Ok(None);
                 };
                 link.record = parts;
+                link.begins = u32::from(is_first);
                 *to = link;
                 count += 1;
                 if is_first {
@@ -224,7 +225,12 @@ impl Ruby {
     }
 
     /// Returns the next call of the interpreter further out than one.
-    fn next_call<M: Memory>(&self, memory: &M, bounds: Bounds, call: Option<u64>) -> Called {
+    pub(crate) fn next_call<M: Memory>(
+        &self,
+        memory: &M,
+        bounds: Bounds,
+        call: Option<u64>,
+    ) -> Called {
         let call = call.unwrap_or(0);
         let from = Bounds {
             sp: call + 8,
@@ -235,7 +241,12 @@ impl Ruby {
 
     /// Returns the first tag from `tag` on that is of a call of the interpreter: 0 if there is none, `None` if one is not
     /// on the thread's stack.
-    fn call<M: Memory>(&self, memory: &M, mut bounds: Bounds, tag: Option<u64>) -> Called {
+    pub(crate) fn call<M: Memory>(
+        &self,
+        memory: &M,
+        mut bounds: Bounds,
+        tag: Option<u64>,
+    ) -> Called {
         let mut tag = tag.ok_or(Refusal::Record)?;
         loop {
             if tag == 0 {
@@ -290,7 +301,7 @@ pub fn thread_pointer() -> u64 {
 }
 
 /// Reads a control frame, and whether it was the first of a call; `None` if it runs no code of Ruby.
-fn link<M: Memory>(memory: &M, frame: u64) -> Result<Option<(Link, bool)>, Refusal> {
+pub(crate) fn link<M: Memory>(memory: &M, frame: u64) -> Result<Option<(Link, bool)>, Refusal> {
     let word = |at: u64| memory.word(at).ok_or(Refusal::Frame);
     let (pc, iseq) = (word(frame + at::PC)?, word(frame + at::ISEQ)?);
     if pc == 0 || iseq == 0 {
@@ -423,4 +434,4 @@ fn rank(
 
 #[cfg(test)]
 #[path = "ruby_tests.rs"]
-mod tests;
+pub(crate) mod tests;

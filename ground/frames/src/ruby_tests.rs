@@ -8,17 +8,17 @@ const RUN: Extent = Extent {
     start: 0x5000,
     end: 0x6000,
 };
-const CONTEXT: u64 = 0x1000;
-const VALUES: u64 = 0x2_0000;
-const VALUE_WORDS: u64 = 256;
-const STACK: Bounds = Bounds {
+pub(crate) const CONTEXT: u64 = 0x1000;
+pub(crate) const VALUES: u64 = 0x2_0000;
+pub(crate) const VALUE_WORDS: u64 = 256;
+pub(crate) const STACK: Bounds = Bounds {
     sp: 0x9_0000,
     hi: 0x9_8000,
 };
-const LABEL: u64 = 0x7000;
-const CODES: u64 = 0x3_0000;
+pub(crate) const LABEL: u64 = 0x7000;
+pub(crate) const CODES: u64 = 0x3_0000;
 
-fn ruby() -> Ruby {
+pub(crate) fn ruby() -> Ruby {
     unsafe extern "C" fn never() -> c_int {
         0
     }
@@ -29,12 +29,17 @@ fn ruby() -> Ruby {
     }
 }
 
-fn frame_at(index: u64) -> u64 {
+pub(crate) fn frame_at(index: u64) -> u64 {
     VALUES + VALUE_WORDS * 8 - (index + 1) * at::FRAME_BYTES
 }
 
+/// The text that all codes have as path and label.
+pub(crate) fn put_label(words: &mut Words, text: u64) {
+    words.put(LABEL, &[STRING | 4 << 14, 0, text, 0, 0]);
+}
+
 /// A code of 100 words, at lines 10 to 12 (from words 0, 4 and 60 on).
-fn put_code(words: &mut Words, number: u64) -> u64 {
+pub(crate) fn put_code(words: &mut Words, number: u64) -> u64 {
     let iseq = CODES + number * 0x1000;
     let (body, encoded, index, entries) = (iseq + 0x100, iseq + 0x800, iseq + 0x400, iseq + 0x600);
     words.put(iseq, &[INTERNAL | ISEQ_KIND, 0, body]);
@@ -60,16 +65,7 @@ fn made() -> Words {
         CONTEXT,
         &[VALUES, VALUE_WORDS, frame_at(4), STACK.sp + 0x100],
     );
-    words.put(
-        LABEL,
-        &[
-            STRING | 4 << 14,
-            0,
-            u64::from_le_bytes(*b"made\0\0\0\0"),
-            0,
-            0,
-        ],
-    );
+    put_label(&mut words, u64::from_le_bytes(*b"made\0\0\0\0"));
     let code = put_code(&mut words, 0);
     // The first of all has a code that nothing runs.
     let frames = [

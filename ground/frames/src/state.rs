@@ -8,16 +8,20 @@
 //!
 //! S1  `lists[which][..len]` are the frames that the ring has, outermost first; places rise inwards.
 //! S2  A slot of `known` holds the code that was copied to it last.
+//! S3  What is remembered of Ruby's control frames, and of calls that are counted, is of the last capture, or is not used.
 //!
 //! Not here: the words of the ring (the recorder).
 
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
-use crate::count;
-use crate::memory::{Asked, Plain};
+use crate::count::{self, Calls};
+use crate::memory::{Asked, Memory, Plain};
 use crate::natives::Natives;
+use crate::php::Php;
 use crate::quick::{self, Tail};
 use crate::reader::Reader;
+use crate::ruby::Ruby;
+use crate::ruby_quick::Controls;
 use crate::runtime::{Refusal, Runtime};
 use crate::{CODE_SLOTS, MAX_CHAIN};
 
@@ -30,6 +34,17 @@ pub struct Plan {
     pub users: usize,
     /// All user frames.
     pub all_users: usize,
+}
+
+impl Plan {
+    /// Keeps native frames of a stack that had no others, and has none.
+    fn native(natives: usize) -> Plan {
+        Plan {
+            natives,
+            users: 0,
+            all_users: 0,
+        }
+    }
 }
 
 /// A user frame of the newest capture.
@@ -53,7 +68,16 @@ struct Known {
     is_there: u32,
 }
 
-/// What is remembered of a thread; about 500 KB of address space, touched as deep as chains go (frames.P6).
+/// How surely a chain can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trust {
+    /// Whether the layout was proved.
+    pub proved: bool,
+    /// Whether no thread has captured a stack since this one did, and every acquisition has a capture.
+    pub is_next: bool,
+}
+
+/// What is remembered of a thread; about 600 KB of address space, touched as deep as chains go (frames.P6).
 #[repr(C)]
 pub struct State {
     which: usize,
@@ -61,8 +85,12 @@ pub struct State {
     tail: Tail,
     /// Whether a slot of `known` may hold a code.
     has_codes: bool,
+    /// Whether `controls` or `calls`, of those languages that have them, are of the last capture (S3).
+    is_followed: bool,
     lists: [[Link; MAX_CHAIN]; 2],
     known: [Known; CODE_SLOTS],
+    controls: Controls,
+    calls: Calls,
 }
 
 impl State {
@@ -74,15 +102,14 @@ impl State {
 
     /// Forgets the stack and the codes: the ring is another one. Touches nothing where there was no chain.
     pub fn forget(&mut self) {
-        self.len = 0;
+        (self.len, self.is_followed) = (0, false);
         if self.has_codes {
             self.known.iter_mut().for_each(|known| known.is_there = 0);
             self.has_codes = false;
         }
     }
 
-    /// Reads the chain, and makes it the remembered one. `proved`: the layout was proved. Returns the plan, and whether
-    /// there is a chain that was not read.
+    /// Reads the chain, and makes it the remembered one. Returns the plan, and whether there is a chain that was not read.
     ///
     /// # Errors
     /// If the chain contradicts the layout. Then the remembered chain is as before.
@@ -93,11 +120,12 @@ impl State {
     pub unsafe fn read(
         &mut self,
         reader: &Reader,
-        proved: bool,
+        trust: Trust,
         (sp, hi): (u64, u64),
         natives: &impl Natives,
     ) -> Result<(Plan, bool), Refusal> {
         let bounds = Bounds { sp, hi };
+        let proved = trust.proved;
         match reader {
             Reader::Python(runtime) => match runtime.thread_state() {
                 0 => Ok((self.read_nothing(natives), false)),
@@ -105,16 +133,37 @@ impl State {
             },
             Reader::Ruby(ruby) => match ruby.context() {
                 0 => Ok((self.read_nothing(natives), false)),
-                context => self.read_whole(natives, |out| match proved {
-                    true => ruby.walk(&Plain, context, bounds, out),
-                    false => ruby.walk(&Asked, context, bounds, out),
-                }),
+                context => {
+                    let chain = (ruby, context, bounds);
+                    match proved {
+                        true => self.read_ruby(&Plain, chain, trust.is_next, natives),
+                        false => self.read_ruby(&Asked, chain, false, natives),
+                    }
+                }
             },
-            Reader::Php(php) => self.read_whole(natives, |out| match proved {
-                true => php.walk(&Plain, natives, out),
-                false => php.walk(&Asked, natives, out),
-            }),
+            Reader::Php(php) => match proved {
+                true => self.read_php(&Plain, php, natives),
+                false => self.read_php(&Asked, php, natives),
+            },
         }
+    }
+
+    /// Does what `read` does, for the executor's chain.
+    #[inline(always)]
+    fn read_php(
+        &mut self,
+        memory: &impl Memory,
+        php: &Php,
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        let calls = self.calls.find(natives, php.run, self.is_followed);
+        self.is_followed = calls.is_some();
+        if self.len == 0 && calls.is_some_and(<[u32]>::is_empty) {
+            return Ok((Plan::native(natives.keep()), false));
+        }
+        let to = &mut self.lists[1 - (self.which & 1)];
+        let count = php.walk(memory, natives, calls, to)?;
+        Ok(self.take(count, natives))
     }
 
     /// Does what `read` does, by a walk that gives all frames, innermost first.
@@ -126,11 +175,17 @@ impl State {
     ) -> Result<(Plan, bool), Refusal> {
         let to = &mut self.lists[1 - (self.which & 1)];
         let count = walk(to)?;
+        Ok(self.take(count, natives))
+    }
+
+    /// Makes the frames that a walk gave, innermost first, the remembered ones. Returns what `read` does.
+    #[inline(always)]
+    fn take(&mut self, count: Option<usize>, natives: &impl Natives) -> (Plan, bool) {
+        let to = &mut self.lists[1 - (self.which & 1)];
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         links.reverse();
         place(links, natives);
-        let plan = self.turn(count.unwrap_or(0), natives);
-        Ok((plan, count.is_none()))
+        (self.turn(count.unwrap_or(0), natives), count.is_none())
     }
 
     /// Does what `read` does, for the chain of a thread's state.
@@ -153,8 +208,10 @@ impl State {
         }?;
         let links = to.get_mut(..count.unwrap_or(0)).unwrap_or(&mut []);
         if let Some(run) = runtime.counted {
-            let calls = count::calls(natives, run);
-            if !count::pair(links, links.len() as u64, natives, (run, calls)) {
+            let calls = self.calls.find(natives, run, self.is_followed);
+            self.is_followed = calls.is_some();
+            let calls = calls.unwrap_or(&[]);
+            if !count::pair(links, links.len() as u64, natives, calls) {
                 count = None;
             }
         }
@@ -177,50 +234,78 @@ impl State {
         bounds: Bounds,
         natives: &impl Natives,
     ) -> Option<Plan> {
-        let (before, after) = self.lists.split_at_mut(1);
-        let (list, scratch) = match self.which & 1 {
-            0 => (before.first_mut()?, after.first_mut()?),
-            _ => (after.first_mut()?, before.first_mut()?),
-        };
+        let (list, scratch) = halves(&mut self.lists, self.which);
         let remembered = list.get(..self.len)?;
         let walked = quick::walk(runtime, thread, bounds, (remembered, self.tail), scratch)?;
         let total = walked.keep + walked.fresh;
         let keep = natives.keep();
         // A frame whose eval loop is not among the kept native frames has no place yet.
-        let kept = remembered.get(..walked.keep)?;
-        let same = kept.partition_point(|link| link.after as usize <= keep);
-        let gone = remembered
-            .get(same)
-            .map_or(usize::MAX, |link| link.after as usize);
+        let verified = remembered.get(..walked.keep)?;
+        let same = verified.partition_point(|link| link.after as usize <= keep);
+        let gone = after(remembered, same);
         let to = list.get_mut(walked.keep..total)?;
         let from = scratch.get(..walked.fresh)?;
         to.iter_mut()
             .zip(from.iter().rev())
             .for_each(|(to, link)| *to = *link);
         place(list.get_mut(same..total)?, natives);
-        let next = list.get(same..total)?.first();
-        let next = next.map_or(usize::MAX, |link| link.after as usize);
-        // What was there before and is not verified may lie further out than what is there now; both limit what is kept.
-        let natives = keep.min(gone).min(next);
-        let kept = list.get(..same)?;
-        let users = match same > 0
-            && kept
-                .last()
-                .is_some_and(|link| link.after as usize <= natives)
-        {
-            true => same,
-            false => kept.partition_point(|link| link.after as usize <= natives),
-        };
         self.len = total;
-        Some(Plan {
-            natives,
-            users,
-            all_users: total,
-        })
+        Some(kept(list.get(..total)?, same, gone, keep))
+    }
+
+    /// Does what `read` does, for the control frames of an execution context. `is_next`: see [`Trust`].
+    #[inline(always)]
+    fn read_ruby<M: Memory>(
+        &mut self,
+        memory: &M,
+        chain: (&Ruby, u64, Bounds),
+        is_next: bool,
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        let is_next = is_next && self.is_followed;
+        self.is_followed = false;
+        if is_next && let Some(plan) = self.read_ruby_quick(memory, chain, natives) {
+            self.is_followed = true;
+            return Ok((plan, false));
+        }
+        let (ruby, context, bounds) = chain;
+        let read = self.read_whole(natives, |out| ruby.walk(memory, context, bounds, out))?;
+        let newest = self.lists[self.which & 1].get(..self.len);
+        let newest = newest.and_then(|list| list.last());
+        self.is_followed = self.controls.remember(memory, context, newest);
+        Ok(read)
+    }
+
+    /// Does what `read` does, if most of the control frames are as they were.
+    #[inline(always)]
+    fn read_ruby_quick<M: Memory>(
+        &mut self,
+        memory: &M,
+        chain: (&Ruby, u64, Bounds),
+        natives: &impl Natives,
+    ) -> Option<Plan> {
+        let (list, later) = halves(&mut self.lists, self.which);
+        let controls = &mut self.controls;
+        let remembered = list.get(..self.len)?;
+        let found = controls.read(memory, chain, remembered, natives, later)?;
+        let later = later.get_mut(..found.later)?;
+        let count = controls.pair(found, later);
+        let later = later.get_mut(..count)?;
+        place(later, natives);
+        // An instruction further on may be of the same line.
+        let known = remembered.get(found.same..)?.iter();
+        let again = known.zip(&*later).take_while(|(a, b)| a == b).count();
+        let (same, total) = (found.same + again, found.same + count);
+        let gone = after(remembered, same);
+        let to = list.get_mut(same..total)?;
+        to.copy_from_slice(later.get(again..)?);
+        self.len = total;
+        Some(kept(list.get(..total)?, same, gone, natives.keep()))
     }
 
     /// Makes no chain at all the remembered one.
     pub fn read_nothing(&mut self, natives: &impl Natives) -> Plan {
+        self.is_followed = false;
         self.turn(0, natives)
     }
 
@@ -292,6 +377,47 @@ impl State {
     }
 }
 
+/// Returns the remembered list, and the other one.
+#[inline(always)]
+fn halves(
+    lists: &mut [[Link; MAX_CHAIN]; 2],
+    which: usize,
+) -> (&mut [Link; MAX_CHAIN], &mut [Link; MAX_CHAIN]) {
+    let [first, second] = lists;
+    match which & 1 {
+        0 => (first, second),
+        _ => (second, first),
+    }
+}
+
+/// Returns the place of a frame; beyond all if there is none.
+#[inline(always)]
+fn after(list: &[Link], index: usize) -> usize {
+    list.get(index)
+        .map_or(usize::MAX, |link| link.after as usize)
+}
+
+/// Returns what is kept of a chain whose `same` outermost frames are as they were, places included; behind those was one at
+/// `gone`.
+#[inline(always)]
+fn kept(list: &[Link], same: usize, gone: usize, keep: usize) -> Plan {
+    let next = after(list, same);
+    // What was there before and is not verified may lie further out than what is there now; both limit what is kept.
+    let natives = keep.min(gone).min(next);
+    let kept = list.get(..same).unwrap_or(&[]);
+    let all = kept
+        .last()
+        .is_some_and(|link| link.after as usize <= natives);
+    Plan {
+        natives,
+        users: match all {
+            true => same,
+            false => kept.partition_point(|link| link.after as usize <= natives),
+        },
+        all_users: list.len(),
+    }
+}
+
 /// Returns the slot of a code, by its address.
 fn slot_of(code: u64) -> usize {
     ((code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % CODE_SLOTS
@@ -326,11 +452,7 @@ fn place(links: &mut [Link], natives: &impl Natives) {
 
 fn plan(old: &[Link], new: &[Link], keep: usize) -> Plan {
     let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let limit = |list: &[Link]| {
-        list.get(same)
-            .map_or(usize::MAX, |link| link.after as usize)
-    };
-    let natives = keep.min(limit(old)).min(limit(new));
+    let natives = keep.min(after(old, same)).min(after(new, same));
     let common = new.get(..same).unwrap_or(&[]);
     Plan {
         natives,
@@ -342,3 +464,7 @@ fn plan(old: &[Link], new: &[Link], keep: usize) -> Plan {
 #[cfg(test)]
 #[path = "state_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "state_ruby_tests.rs"]
+mod ruby_tests;

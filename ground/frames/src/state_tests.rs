@@ -6,10 +6,10 @@ use crate::layout::{Border, layout_of};
 use skinflint_base::random::Random;
 
 /// Native frames, outermost first: the slot of each.
-struct Frames {
-    slots: Vec<u64>,
-    keep: usize,
-    is_whole: bool,
+pub(super) struct Frames {
+    pub slots: Vec<u64>,
+    pub keep: usize,
+    pub is_whole: bool,
 }
 
 impl Natives for Frames {
@@ -214,7 +214,7 @@ fn write(thread: &mut Thread, version: u32, codes: &[u64], frames: &[u64], chain
     thread.set(thread.state() + layout.current, first);
 }
 
-fn state() -> Box<State> {
+pub(super) fn state() -> Box<State> {
     // SAFETY: all-zero memory is a valid state (frames.P6).
     unsafe { Box::<State>::new_zeroed().assume_init() }
 }

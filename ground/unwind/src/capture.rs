@@ -47,6 +47,7 @@ pub unsafe fn capture<'a>(
 ) -> Capture<'a> {
     // SAFETY: as the caller promises.
     match unsafe { walk_own(rules, find, state, bounds, start) } {
+        Some(walked) if walked.is_common() => state.commit_common(&walked),
         Some(walked) => state.commit(walked),
         None => capture_foreign(rules, find, state, bounds, start),
     }

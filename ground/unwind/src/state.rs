@@ -454,6 +454,25 @@ impl StackState {
         unsafe { self.store_plain(walked.keep, walked.fresh, sink) };
     }
 
+    /// Does what `commit_to` does, and returns the frames.
+    #[inline(always)]
+    pub(crate) fn commit_common(&mut self, walked: &Walked) -> Capture<'_> {
+        /// Takes frames that are read from what is remembered.
+        struct Nothing;
+        impl Sink for Nothing {
+            fn takes(&mut self, _: usize, _: usize, _: End) -> bool {
+                true
+            }
+            #[inline(always)]
+            unsafe fn put(&mut self, _: u64) {}
+            fn take_whole(&mut self, _: Capture<'_>) {}
+        }
+        self.stats.fresh_frames += walked.fresh as u64;
+        // SAFETY: as in `commit_to`.
+        unsafe { self.store_plain(walked.keep, walked.fresh, &mut Nothing) };
+        self.report(walked.keep, walked.keep + walked.fresh, false)
+    }
+
     /// Makes the walk's frames the remembered stack.
     #[cold]
     #[inline(never)]

@@ -15,7 +15,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use skinflint_base::loader::{Extent, LinkMap, Startup};
 use skinflint_base::ring::{
@@ -23,7 +23,7 @@ use skinflint_base::ring::{
     FRAMES_OF_PHP, FRAMES_OF_RUBY, FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag, user_word, word,
 };
 use skinflint_frames::{
-    Code, Language, Natives, Plan, Program, Reader, State, Text, thread_pointer,
+    Code, Language, Natives, Plan, Program, Reader, State, Text, Trust, thread_pointer,
 };
 use skinflint_unwind::{Capture, End};
 
@@ -48,6 +48,9 @@ static STATUS: AtomicU32 = AtomicU32::new(0);
 static VERSION: AtomicU32 = AtomicU32::new(0);
 /// What is added to a status, by the language.
 static LANGUAGE: AtomicU32 = AtomicU32::new(0);
+
+/// The thread that captured a stack last.
+static LAST: AtomicPtr<ThreadState> = AtomicPtr::new(core::ptr::null_mut());
 
 struct Here(UnsafeCell<Option<Reader>>);
 // SAFETY: written once by `prepare`, before any thread captures a stack.
@@ -269,6 +272,7 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
         let Some(reader) = (*HERE.0.get()).as_ref().filter(|_| mode != OFF) else {
             return frames.read_nothing(&natives);
         };
+        let is_next = is_next(state);
         // Y1: kept frames may hold a handler's, too.
         let signal = &mut (*state).first_signal;
         if *signal > captured.keep {
@@ -284,7 +288,11 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
             return frames.read_nothing(&natives);
         }
         let bounds = (sp, (*state).stack_bounds.1);
-        match frames.read(reader, mode == READING, bounds, &natives) {
+        let trust = Trust {
+            proved: mode == READING,
+            is_next,
+        };
+        match frames.read(reader, trust, bounds, &natives) {
             Ok((plan, unread)) => {
                 if unread {
                     count_unread();
@@ -313,6 +321,21 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
             }
         }
     }
+}
+
+/// Returns whether this thread captured the last stack, too, and every acquisition has one: then no code was made meanwhile.
+///
+/// # Safety
+/// As for `write`; once for each capture.
+#[inline(always)]
+unsafe fn is_next(state: *mut ThreadState) -> bool {
+    // ORDER: Relaxed; code that another thread makes comes to this one by way of the interpreter's lock, which orders both.
+    let is_last = LAST.load(Ordering::Relaxed) == state;
+    if !is_last {
+        LAST.store(state, Ordering::Relaxed); // ORDER: as above.
+    }
+    // SAFETY: state.H1.
+    is_last && unsafe { (*state).rate == 0 }
 }
 
 #[cold]

@@ -34,7 +34,7 @@ use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use skinflint_base::loader::{self, Module, Startup};
+use skinflint_base::loader::{self, Beginnings, Module, Startup};
 
 use super::{exports, extended};
 use crate::real::call;
@@ -196,6 +196,7 @@ impl Hook {
 macro_rules! hooks {
     ($($name:literal: $path:path, $is_exported:literal;)*) => {
         const COUNT: usize = [$($name),*].len();
+        static BEGINNINGS: Beginnings = Beginnings::of(&[$($name),*]);
         static HOOKS: [Hook; COUNT] = [$(Hook {
             name: $name,
             is_exported: $is_exported,
@@ -295,6 +296,11 @@ impl Whom {
         can_be_called && (matches!(self, Whom::All) || is_late || !hook.is_exported)
     }
 
+    /// Returns whether an entry of one of these modules may have to be changed: most programs have no jemalloc.
+    fn means_any(&self, is_late: bool) -> bool {
+        matches!(self, Whom::All) || is_late || extended::are_there()
+    }
+
     /// Returns whether a module was not loaded at the program's start.
     fn is_late(&self, module: &Module) -> bool {
         matches!(self, Whom::Late(startup) if !startup.has(module.dynamic))
@@ -357,9 +363,12 @@ fn change_tables(module: &Module, to_ours: bool, whom: Whom, past: &Past) -> usi
     let mut changed = 0;
     let mut is_past = false;
     let is_late = whom.is_late(module);
+    if !whom.means_any(is_late) {
+        return 0;
+    }
     // SAFETY: the module stays loaded while it is shown.
     unsafe {
-        module.entries(|entry| {
+        module.entries(&BEGINNINGS, |entry| {
             let at = HOOKS.iter().position(|hook| hook.name == entry.name);
             let Some(at) = at.filter(|&at| whom.means(&HOOKS[at], is_late)) else {
                 return;
