@@ -47,6 +47,7 @@ pub(crate) struct Link {
     pub first_line: u32,
     /// The number of native frames further out, its eval loop's included.
     pub after: u32,
+    /// Of Java: the number of the compiled code at `record`.
     pub reserved: u32,
 }
 

@@ -267,6 +267,7 @@ impl Ruby {
             file: file.unwrap_or(Text::NONE),
             name: text(word(link.code + at::LABEL_TEXT), 1024).unwrap_or(Text::NONE),
             table: Text::NONE,
+            class: Text::NONE,
         }
     }
 }
