@@ -26,7 +26,7 @@
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
-#   make frames-test  frames of Python, Ruby, PHP and Node, and V8's heap, under every version that is here (some minutes)
+#   make frames-test  frames of Python, Ruby, PHP, Java and Node, and V8's heap, under every version that is here (some minutes)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
@@ -76,7 +76,7 @@ test-deps: deps
 	@sh bench/need.sh make:make objcopy:binutils dwz:dwz libjemalloc.so.2:libjemalloc2 \
 	  libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 \
 	  nm:binutils redis-server:redis-server redis-benchmark:redis-tools perl:perl ruby:ruby node:nodejs \
-	  gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb openssl:openssl \
+	  javac:openjdk-17-jdk-headless gawk:gawk xz:xz-utils setpriv:util-linux gdb:gdb openssl:openssl \
 	  go:golang-go heaptrack_print:heaptrack /usr/libexec/valgrind/dh_view.js:valgrind npm:npm \
 	  /usr/lib/python3.11/test/test_list.py:libpython3.11-testsuite \
 	  pnmtopng:netpbm gifsicle:gifsicle /usr/include/sqlite3.h:libsqlite3-dev \
@@ -107,11 +107,11 @@ consumers-deps: test-deps
 NODES = 18 22 24
 
 frames-deps: deps
-	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli
+	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless
 	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
 	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
 
-# The user's frames, and V8's heap: every Python that is here (system, PATH, pyenv), Ruby, PHP, Nodes.
+# The user's frames, and V8's heap: every Python that is here (system, PATH, pyenv), Ruby, PHP, Javas, Nodes.
 frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-frames
 	$(CARGO) test --locked -p skinflint-collect v8

@@ -13,11 +13,36 @@
 //!     generates code, and its map has the rest.
 //! I3  So are the files of Python's standard library, if there are others; and where stacks have lines of Python, the
 //!     modules in C that it loads.
+//! I4  Java's own classes are passed over if there are others; and where Java has names, the machine's libraries.
 //!
 //! Not here: functions that pass an allocation on in every program (plumbing.txt).
 
 use crate::model::{Frame, Report};
 use crate::qualified::own_name;
+
+/// How the files of Java's machine and of the libraries that come with it begin.
+const JAVAS: [&str; 8] = [
+    "libjvm.so",
+    "libjava.so",
+    "libjli.so",
+    "libjimage.so",
+    "libverify.so",
+    "libnio.so",
+    "libnet.so",
+    "libzip.so",
+];
+
+/// How the packages begin that come with Java.
+const CLASSES: [&str; 8] = [
+    "java.",
+    "jdk.",
+    "sun.",
+    "com.sun.",
+    "javax.crypto.",
+    "javax.imageio.",
+    "javax.net.",
+    "javax.swing.",
+];
 
 /// How V8 begins the names in a perf map of code that it generated for itself.
 const GENERATED: [&str; 4] = ["Builtin:", "BytecodeHandler:", "Stub:", "RegExp:"];
@@ -39,6 +64,11 @@ pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
     let javascript = report.frames.iter().any(is_of_a_script);
     let [ruby, php] =
         ["[ruby]", "[php]"].map(|module| report.frames.iter().any(|f| f.module == module));
+    let java = report.frames.iter().any(is_of_java);
+    let classes = report
+        .frames
+        .iter()
+        .any(|frame| is_of_java(frame) && !is_of_its_classes(frame));
     let own = |frame: &Frame| {
         python && is_pythons(frame)
             || lines && is_loaded_by_python(frame)
@@ -46,6 +76,8 @@ pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
             || javascript && is_v8s(frame)
             || ruby && begins(frame, &["ruby", "libruby"])
             || php && begins(frame, &["php"])
+            || java && begins(frame, &JAVAS)
+            || classes && is_of_java(frame) && is_of_its_classes(frame)
     };
     report.frames.iter().map(own).collect()
 }
@@ -78,6 +110,16 @@ fn is_loaded_by_python(frame: &Frame) -> bool {
         .iter()
         .any(|of| frame.module.contains(of))
         || frame.module.starts_with("libffi.so")
+}
+
+/// Reports whether a frame is a method of Java's.
+fn is_of_java(frame: &Frame) -> bool {
+    frame.module == "[java]"
+}
+
+/// Reports whether a method is of a class that comes with Java (I4).
+fn is_of_its_classes(frame: &Frame) -> bool {
+    CLASSES.iter().any(|of| frame.function.starts_with(of))
 }
 
 /// Reports whether a frame is a function of a script, of Node's own or of the program's.
@@ -221,6 +263,21 @@ mod tests {
         // A perf map has no lines: what C does there is more than a function's name.
         let frames = [frame("f", "[python]", None, None), frames[2].clone()];
         assert_eq!(own(&frames), [false, false]);
+    }
+
+    #[test]
+    fn what_comes_with_java_is_passed_over_for_what_does_not() {
+        let mut frames = vec![
+            ("os::malloc(unsigned long, MEMFLAGS)", "libjvm.so"),
+            ("jdk.internal.misc.Unsafe.allocateMemory", "[java]"),
+            ("java.nio.DirectByteBuffer.<init>", "[java]"),
+            ("deflateInit2_", "libz.so.1.2.13"),
+        ];
+        // There is nothing else that could be named.
+        assert_eq!(own(&frames), [true, false, false, false]);
+        frames.push(("org.example.Rows.load", "[java]"));
+        frames.push(("javaagent.Rows.load", "[java]"));
+        assert_eq!(own(&frames), [true, true, true, false, false, false]);
     }
 
     #[test]

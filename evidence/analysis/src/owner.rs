@@ -182,7 +182,7 @@ pub(crate) fn is_interpreters(report: &Report, naming: &Naming, finding: &Findin
     let is_script = |frame: &Frame| {
         matches!(
             frame.module.as_str(),
-            "[python]" | "[javascript]" | "[ruby]" | "[php]"
+            "[python]" | "[javascript]" | "[ruby]" | "[php]" | "[java]"
         )
     };
     named.is_some_and(|frame| is_script(frame) || is_interpreter(&frame.module))

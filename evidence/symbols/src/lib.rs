@@ -24,6 +24,7 @@ mod elf;
 mod error;
 mod frame;
 mod itanium;
+mod java;
 mod locate;
 mod module;
 mod perf_map;

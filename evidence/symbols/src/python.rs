@@ -1,4 +1,4 @@
-//! Frames of Python, Ruby and PHP: from a code and an instruction to a function, a file and a line.
+//! Frames of scripts: of Python, Ruby and PHP: from a code and an instruction to a function, a file and a line.
 //!
 //! ```text
 //!   1 cccc lll  …      an entry of the line table of 3.11 and later: form c, units l + 1; then numbers of 6 bits a byte
@@ -11,9 +11,10 @@
 //!
 //! Not here: what a code is (`skinflint_trace::Code`).
 
-use skinflint_trace::{Code, PHP_CODE, RUBY_CODE};
+use skinflint_trace::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE};
 
 use crate::frame::{Frame, bare};
+use crate::java;
 
 /// The modules that frames of scripts are said to be of.
 const MODULE: &str = "[python]";
@@ -27,6 +28,9 @@ pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
     };
     if matches!(code.minor, RUBY_CODE | PHP_CODE) {
         return with_line(code, unit);
+    }
+    if code.minor & !0xffff == JAVA_CODE {
+        return java::frame(code, unit);
     }
     let before_first = code.first_line;
     let line = match unit.checked_sub(1) {

@@ -206,7 +206,7 @@ pub struct NameOptions {
     #[arg(long, value_name = "FILE")]
     pub perf_map: Vec<PathBuf>,
 
-    /// Which frames of stacks are shown where a script's own are known (Python's, Ruby's, PHP's; JavaScript's with a perf map): both, user (the
+    /// Which frames of stacks are shown where a script's own are known (Python's, Ruby's, PHP's, Java's; JavaScript's with a perf map): both, user (the
     /// script's, and what the innermost called), native. With user, `run` has Node write a perf map (NODE_OPTIONS)
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub frames: Which,

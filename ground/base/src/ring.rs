@@ -266,10 +266,14 @@ pub const LINKED_NONSENSE: u32 = 6;
 pub const CODE_RUBY: u32 = 0x1_0000;
 /// The same of PHP; in the place of its line table is the name of its class.
 pub const CODE_PHP: u32 = 0x2_0000;
-/// Added to [`ProcessHeader::frames`] if it speaks of Ruby, or of PHP.
+/// The same of Java, with the version of its machine in the lower 16 bits: its table of lines is compressed as that version does.
+pub const CODE_JAVA: u32 = 0x3_0000;
+/// Added to [`ProcessHeader::frames`] if it speaks of Ruby, or of another.
 pub const FRAMES_OF_RUBY: u32 = 1000;
 /// See [`FRAMES_OF_RUBY`].
 pub const FRAMES_OF_PHP: u32 = 2000;
+/// See [`FRAMES_OF_RUBY`].
+pub const FRAMES_OF_JAVA: u32 = 3000;
 
 /// Frames of Python are read.
 pub const FRAMES_READ: u32 = 100;
@@ -506,7 +510,8 @@ pub mod tag {
     /// A piece of what is copied of a code into one of the thread's slots: [`super::CODE_FIRST`] and
     /// [`super::CODE_LAST`] 8 | slot 32 | bytes 16, then the bytes. The pieces of a code, one after another, are the
     /// 32-bit numbers minor version, first line, bytes of the file, of the name and of the table, and bytes of a
-    /// character of the file (8 bits) and of the name (8 bits); then file, name and table.
+    /// character of the file (8 bits), of the name (8 bits), and bytes of the class (16 bits); then file, name, table and
+    /// class.
     pub const CODE: u8 = 22;
 }
 

@@ -47,8 +47,8 @@ pub(crate) struct Link {
     pub first_line: u32,
     /// The number of native frames further out, its eval loop's included.
     pub after: u32,
-    /// Of Ruby and PHP: whether a call of the interpreter began with it.
-    pub begins: u32,
+    /// Of Ruby and PHP: whether a call of the interpreter began with it. Of Java: the number of the compiled code at `record`.
+    pub extra: u32,
 }
 
 type Walked = Result<Option<usize>, Refusal>;

@@ -51,7 +51,7 @@ impl Text {
 /// A code of a runtime's, while a frame of this thread runs it.
 #[derive(Clone, Copy)]
 pub struct Code {
-    /// The version of Python: its minor number; or `ring::CODE_RUBY`, or `ring::CODE_PHP`.
+    /// The version of Python: its minor number; or `ring::CODE_RUBY`, `ring::CODE_PHP`, or `ring::CODE_JAVA` and its version.
     pub minor: u32,
     /// The line at which it begins.
     pub first_line: u32,
@@ -61,6 +61,8 @@ pub struct Code {
     pub name: Text,
     /// The table of lines; of PHP, whose units are lines, the name of its class.
     pub table: Text,
+    /// Of Java the name of its class.
+    pub class: Text,
 }
 
 impl Code {
@@ -72,6 +74,7 @@ impl Code {
             file: text(runtime, at(runtime.layout.file), FILE_BYTES).unwrap_or(Text::NONE),
             name: text(runtime, at(runtime.layout.name), NAME_BYTES).unwrap_or(Text::NONE),
             table: table(runtime, at(runtime.layout.table)).unwrap_or(Text::NONE),
+            class: Text::NONE,
         }
     }
 }

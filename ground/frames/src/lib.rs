@@ -1,4 +1,4 @@
-//! Frames of CPython, Ruby and PHP on the running thread's stack, cheaply enough for every `malloc`, and their places among the
+//! Frames of CPython, Ruby, PHP and Java on the running thread's stack, cheaply enough for every `malloc`, and their places among the
 //! native frames.
 //!
 //! ```text
@@ -34,6 +34,7 @@ mod arenas;
 mod chain;
 mod code;
 mod count;
+mod java;
 mod layout;
 mod memory;
 mod natives;
@@ -48,6 +49,7 @@ mod state;
 
 pub use arenas::{Arenas, Leaf, MOST_BYTES};
 pub use code::{Code, Text};
+pub use java::{Java, JavaFrame, Tables as JavaTables};
 pub use natives::Natives;
 pub use program::Program;
 pub use reader::{Found, Language, Reader};

@@ -191,6 +191,7 @@ impl Php {
             file: text(word(link.code + at::FILE)),
             name,
             table: class,
+            class: Text::NONE,
         }
     }
 }

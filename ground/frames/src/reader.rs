@@ -2,6 +2,7 @@
 //!
 //! Not here: what their frames look like (chain.rs, ruby.rs, php.rs).
 
+use crate::java::Java;
 use crate::php::{self, Php};
 use crate::program::Program;
 use crate::ruby::{self, Ruby};
@@ -16,6 +17,8 @@ pub enum Language {
     Ruby,
     /// PHP.
     Php,
+    /// Java, in HotSpot.
+    Java,
 }
 
 /// A reader of an interpreter's frames.
@@ -27,6 +30,8 @@ pub enum Reader {
     Ruby(Ruby),
     /// Of PHP.
     Php(Php),
+    /// Of Java; it is never found among the objects of the start, as its machine is loaded by a program.
+    Java(Java),
 }
 
 /// The result of a search for an interpreter.

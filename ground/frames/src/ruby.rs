@@ -175,7 +175,7 @@ impl Ruby {
                     return Ok(None);
                 };
                 link.record = parts;
-                link.begins = u32::from(is_first);
+                link.extra = u32::from(is_first);
                 *to = link;
                 count += 1;
                 if is_first {
@@ -278,6 +278,7 @@ impl Ruby {
             file: file.unwrap_or(Text::NONE),
             name: text(word(link.code + at::LABEL_TEXT), 1024).unwrap_or(Text::NONE),
             table: Text::NONE,
+            class: Text::NONE,
         }
     }
 }

@@ -106,7 +106,7 @@ impl Controls {
             *self.known.get_mut(index)? = known(memory, end, index)?;
             let frame = end - (index as u64 + 1) * at::FRAME_BYTES;
             if let Some((mut link, is_first)) = link(memory, frame).ok()? {
-                link.begins = u32::from(is_first);
+                link.extra = u32::from(is_first);
                 *later.get_mut(found)? = link;
                 found += 1;
             }
@@ -115,11 +115,11 @@ impl Controls {
         let record = same.last().map_or(0, |link| link.record);
         let calls = ruby.calls_to(memory, context, bounds, record, &mut self.calls)?;
         let later = later.get(..found)?;
-        if same.is_empty() && later.first()?.begins == 0 {
+        if same.is_empty() && later.first()?.extra == 0 {
             return None;
         }
         // More calls than parts: the whole way says what that means.
-        let parts = later.iter().filter(|link| link.begins != 0).count();
+        let parts = later.iter().filter(|link| link.extra != 0).count();
         (calls <= parts).then_some(Quick {
             same: same.len(),
             later: found,
@@ -134,7 +134,7 @@ impl Controls {
     pub(crate) fn pair(&mut self, found: Quick, later: &mut [Link]) -> usize {
         let (mut record, mut left) = (found.record, found.calls);
         for (index, link) in later.iter_mut().enumerate() {
-            if link.begins != 0 {
+            if link.extra != 0 {
                 let Some(next) = left.checked_sub(1) else {
                     let further = self.end.saturating_sub(link.frame) / at::FRAME_BYTES;
                     self.count = further.saturating_sub(1) as usize;

@@ -9,12 +9,15 @@
 //! S1  `lists[which][..len]` are the frames that the ring has, outermost first; places rise inwards.
 //! S2  A slot of `known` holds the code that was copied to it last.
 //! S3  What is remembered of Ruby's control frames, and of calls that are counted, is of the last capture, or is not used.
+//! S4  Of Java, native frames of generated code are not in the ring where the machine's frames were read: `hidden` are the
+//!     bounds of their return addresses when the ring's stack was written, or zeros.
 //!
 //! Not here: the words of the ring (the recorder).
 
 use crate::chain::{Bounds, Link, walk};
 use crate::code::Code;
 use crate::count::{self, Calls};
+use crate::java::Java;
 use crate::memory::{Asked, Memory, Plain};
 use crate::natives::Natives;
 use crate::php::Php;
@@ -87,6 +90,8 @@ pub struct State {
     has_codes: bool,
     /// Whether `controls` or `calls`, of those languages that have them, are of the last capture (S3).
     is_followed: bool,
+    /// The bounds of return addresses that are not in the ring (S4).
+    hidden: [u64; 2],
     lists: [[Link; MAX_CHAIN]; 2],
     known: [Known; CODE_SLOTS],
     controls: Controls,
@@ -97,12 +102,31 @@ impl State {
     /// Returns whether the ring's stack has user frames.
     #[inline(always)]
     pub fn has_users(&self) -> bool {
-        self.len != 0
+        self.len != 0 || self.hidden[1] != 0
+    }
+
+    /// Returns whether a native frame is not in the ring (S4).
+    #[inline(always)]
+    pub fn hides(&self, address: u64) -> bool {
+        let [low, high] = self.hidden;
+        low < address && address <= high
+    }
+
+    /// Returns how many of the outermost native frames are not in the ring (S4).
+    #[inline(always)]
+    pub fn hidden_among(&self, natives: &impl Natives, count: usize) -> usize {
+        match self.hidden[1] {
+            0 => 0,
+            _ => (0..count)
+                .filter(|index| self.hides(natives.pc(*index)))
+                .count(),
+        }
     }
 
     /// Forgets the stack and the codes: the ring is another one. Touches nothing where there was no chain.
     pub fn forget(&mut self) {
         (self.len, self.is_followed) = (0, false);
+        self.hidden = [0; 2];
         if self.has_codes {
             self.known.iter_mut().for_each(|known| known.is_there = 0);
             self.has_codes = false;
@@ -145,6 +169,48 @@ impl State {
                 true => self.read_php(&Plain, php, natives),
                 false => self.read_php(&Asked, php, natives),
             },
+            Reader::Java(java) => match proved {
+                true => self.read_java(&Plain, java, bounds, natives),
+                false => self.read_java(&Asked, java, bounds, natives),
+            },
+        }
+    }
+
+    /// Does what `read` does, for Java.
+    fn read_java<M: Memory>(
+        &mut self,
+        memory: &M,
+        java: &Java,
+        bounds: Bounds,
+        natives: &impl Natives,
+    ) -> Result<(Plan, bool), Refusal> {
+        let (before, after) = self.lists.split_at_mut(1);
+        let (old, new) = match self.which & 1 {
+            0 => (&before[0], &mut after[0]),
+            _ => (&after[0], &mut before[0]),
+        };
+        let old = old.get(..self.len).unwrap_or(&[]);
+        let (low, high) = java.bounds(memory).ok_or(Refusal::Frame)?;
+        let count = java.walk(memory, natives, bounds, old, new)?;
+        let plan = self.turn(count.unwrap_or(0), natives);
+        let hidden = match count {
+            Some(_) => [low, high],
+            None => [0; 2],
+        };
+        Ok((self.hide(hidden, plan), count.is_none()))
+    }
+
+    /// Hides other native frames than before, in which case nothing is kept (S4).
+    #[inline(always)]
+    fn hide(&mut self, hidden: [u64; 2], plan: Plan) -> Plan {
+        if self.hidden == hidden {
+            return plan;
+        }
+        self.hidden = hidden;
+        Plan {
+            natives: 0,
+            users: 0,
+            ..plan
         }
     }
 
@@ -306,7 +372,8 @@ impl State {
     /// Makes no chain at all the remembered one.
     pub fn read_nothing(&mut self, natives: &impl Natives) -> Plan {
         self.is_followed = false;
-        self.turn(0, natives)
+        let plan = self.turn(0, natives);
+        self.hide([0; 2], plan)
     }
 
     /// Makes the other list, of `len` frames, the remembered one.
@@ -366,6 +433,7 @@ impl State {
             Reader::Python(runtime) => Code::read(runtime, link.code, link.first_line),
             Reader::Ruby(ruby) => ruby.code(link),
             Reader::Php(php) => php.code(link),
+            Reader::Java(java) => java.code(link),
         })
     }
 

@@ -13,6 +13,8 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::made::{Made, MadeFn};
+
 /// `struct dl_find_object` of glibc on x86-64.
 #[repr(C)]
 pub struct DlFindObject {
@@ -41,6 +43,7 @@ pub(crate) struct Module {
 #[derive(Clone, Copy, Debug)]
 pub struct Finder {
     find_object: Option<FindObjectFn>,
+    made: Option<MadeFn>,
 }
 
 impl Finder {
@@ -49,7 +52,23 @@ impl Finder {
     /// # Safety
     /// The function must be glibc's.
     pub const unsafe fn new(find_object: Option<FindObjectFn>) -> Finder {
-        Finder { find_object }
+        Finder {
+            find_object,
+            made: None,
+        }
+    }
+
+    /// Returns a finder that asks about code outside of modules, too.
+    pub const fn knowing(self, made: MadeFn) -> Finder {
+        Finder {
+            made: Some(made),
+            ..self
+        }
+    }
+
+    /// Returns how the frame of code outside of modules lies.
+    pub(crate) fn made(&self, pc: u64) -> Option<Made> {
+        self.made?(pc)
     }
 
     /// Creates a finder with the function looked up by `dlsym`. For start-up only: `dlsym` may allocate.
@@ -59,7 +78,10 @@ impl Finder {
         // SAFETY: a symbol of this name is glibc's function, or null, which is `None`.
         let find_object =
             unsafe { core::mem::transmute::<*mut c_void, Option<FindObjectFn>>(found) };
-        Finder { find_object }
+        Finder {
+            find_object,
+            made: None,
+        }
     }
 
     /// Returns the module at `pc`.

@@ -41,6 +41,7 @@ mod foreign_walk;
 mod generated;
 #[cfg(target_arch = "x86_64")]
 mod lazy;
+mod made;
 mod reader;
 mod rule;
 mod state;
@@ -52,6 +53,7 @@ mod whole;
 pub use capture::{capture, capture_to};
 pub use elsewhere::{Frame, Tables};
 pub use find::{DlFindObject, FindObjectFn, Finder};
+pub use made::{Made, MadeFn};
 pub use rule::RuleCache;
 pub use state::{Capture, Fresh, MAX_FRAMES, Registers, Sink, StackBounds, StackState, Stats};
 pub use step::End;

@@ -77,6 +77,7 @@ impl Rule {
     pub(crate) const NONE: Rule = Rule(0);
     pub(crate) const NO_INFO: Rule = Rule::of(kind::NO_INFO);
     pub(crate) const SIGNAL: Rule = Rule::of(kind::SIGNAL);
+    pub(crate) const WIDE: Rule = Rule::of(kind::WIDE);
 
     /// Returns a rule without fields.
     const fn of(kind: u32) -> Rule {

@@ -122,6 +122,8 @@ pub(crate) struct Stepped {
 /// modules two system calls.
 pub(crate) fn rule_slow(rules: &RuleCache, find: &Finder, pc: u64, exact: bool) -> Rule {
     let rule = match find.module(pc) {
+        // What lies there can become other code at any time: it is asked for at each step.
+        None if find.made(pc).is_some() => Rule::WIDE,
         None => match exact
             .then(|| generated::row_of(pc.wrapping_add(1)))
             .flatten()
@@ -185,7 +187,7 @@ pub(crate) fn step<M: Memory>(
     plain(memory, cfa, bp_slot, sp, bp)
 }
 
-fn plain<M: Memory>(
+pub(crate) fn plain<M: Memory>(
     memory: &mut M,
     cfa: u64,
     bp_slot: Option<u64>,
@@ -278,7 +280,7 @@ fn step_load<M: Memory>(memory: &mut M, rule: Rule, sp: u64, bp: u64) -> Result<
 }
 
 /// Leaves a frame whose words are not all in the link. `words` are the others that were read.
-fn leave_wide<M: Memory>(
+pub(crate) fn leave_wide<M: Memory>(
     memory: &mut M,
     cfa: u64,
     ra_offset: i64,
@@ -325,7 +327,12 @@ fn step_wide<M: Memory>(
     sp: u64,
     bp: u64,
 ) -> Result<Stepped, End> {
-    let module = find.module(pc).ok_or(End::NoInfo)?;
+    let Some(module) = find.module(pc) else {
+        return match find.made(pc) {
+            Some(made) => made.leave(memory, find, sp, bp),
+            None => step_frame_pointer(memory, sp, bp),
+        };
+    };
     // SAFETY: as in `rule_slow`: code that is being executed stays mapped.
     let row: Row = unsafe { row_at(&module, pc, FP) }.ok_or(End::NoInfo)?;
     leave_by_row(memory, &row, sp, bp)

@@ -12,10 +12,13 @@
 
 use std::collections::HashMap;
 
-use skinflint_base::ring::{CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PHP, CODE_RUBY, USER};
-use skinflint_trace::{Code, PHP_CODE, RUBY_CODE, USER_CODE, user_code};
+use skinflint_base::ring::{
+    CODE_FIRST, CODE_HEAD_BYTES, CODE_JAVA, CODE_LAST, CODE_PHP, CODE_RUBY, USER,
+};
+use skinflint_trace::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE, USER_CODE, user_code};
 
-const _: () = assert!(USER == USER_CODE && CODE_RUBY == RUBY_CODE && CODE_PHP == PHP_CODE);
+const _: () = assert!(USER == USER_CODE && CODE_RUBY == RUBY_CODE);
+const _: () = assert!(CODE_PHP == PHP_CODE && CODE_JAVA == JAVA_CODE);
 
 /// The most slots of a stream.
 const MAX_SLOTS: usize = 1 << 16;
@@ -107,14 +110,37 @@ fn decoded(pieces: &[u8]) -> Option<Code> {
     let widths = number(5)?;
     let (file, texts) = texts.split_at_checked(number(2)? as usize)?;
     let (name, texts) = texts.split_at_checked(number(3)? as usize)?;
-    let table = texts.get(..number(4)? as usize)?;
+    let (table, texts) = texts.split_at_checked(number(4)? as usize)?;
+    let minor = number(0)?;
+    if minor & !0xffff == JAVA_CODE {
+        let class = texts.get(..(widths >> 16) as usize)?;
+        return Some(java(minor, [file, name, table, class]));
+    }
     Some(Code {
-        minor: number(0)?,
+        minor,
         first_line: number(1)?,
         file: text(file, widths & 0xff),
         name: text(name, widths >> 8 & 0xff),
         lines: table.to_vec(),
     })
+}
+
+/// Returns a method of Java: its class has a file of that name beside it, in the folder of its package.
+fn java(minor: u32, [file, name, lines, class]: [&[u8]; 4]) -> Code {
+    let [file, name, class] = [file, name, class].map(String::from_utf8_lossy);
+    let folder = class.rsplit_once('/').map(|(folder, _)| folder);
+    // A hidden class has an address behind its name, other in each run.
+    let shown = class.split(['+', ';']).next().unwrap_or_default();
+    Code {
+        minor,
+        first_line: 0,
+        file: match folder.filter(|_| !file.is_empty()) {
+            Some(folder) => format!("{folder}/{file}"),
+            None => file.into_owned(),
+        },
+        name: format!("{}.{name}", shown.replace('/', ".")),
+        lines: lines.to_vec(),
+    }
 }
 
 /// Returns a text of characters of 1, 2 or 4 bytes.

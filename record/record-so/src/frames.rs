@@ -1,4 +1,4 @@
-//! Frames of Python, Ruby and PHP among the native frames of a stack.
+//! Frames of Python, Ruby, PHP and Java among the native frames of a stack.
 //!
 //! ```text
 //!   first event ─► is there a runtime? ─► PROVING ─ some chains read with care ─► READING
@@ -20,7 +20,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use skinflint_base::loader::{Extent, LinkMap, Startup};
 use skinflint_base::ring::{
     CODE_FIRST, CODE_HEAD_BYTES, CODE_LAST, CODE_PIECE_BYTES, FRAMES_ATTACHED, FRAMES_LATE,
-    FRAMES_OF_PHP, FRAMES_OF_RUBY, FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag, user_word, word,
+    FRAMES_OF_JAVA, FRAMES_OF_PHP, FRAMES_OF_RUBY, FRAMES_READ, OBJECTS_LATE, STACK_CHUNK, tag,
+    user_word, word,
 };
 use skinflint_frames::{
     Code, Language, Natives, Plan, Program, Reader, State, Text, Trust, thread_pointer,
@@ -53,7 +54,7 @@ static LANGUAGE: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicPtr<ThreadState> = AtomicPtr::new(core::ptr::null_mut());
 
 struct Here(UnsafeCell<Option<Reader>>);
-// SAFETY: written once by `prepare`, before any thread captures a stack.
+// SAFETY: written once: by `prepare`, before any thread captures a stack, or by `begin`, before MODE says that there is one.
 unsafe impl Sync for Here {}
 static HERE: Here = Here(UnsafeCell::new(None));
 
@@ -72,6 +73,7 @@ pub fn prepare() {
             Language::Python => 0,
             Language::Ruby => FRAMES_OF_RUBY,
             Language::Php => FRAMES_OF_PHP,
+            Language::Java => FRAMES_OF_JAVA,
         };
         let (status, version) = match found.reader {
             Err(why) => (why as u32, found.version),
@@ -87,6 +89,46 @@ pub fn prepare() {
         STATUS.store(status, Ordering::Relaxed);
     }
     publish(STATUS.load(Ordering::Relaxed)); // ORDER: as above.
+}
+
+/// Whether an interpreter was found, or refused.
+pub fn is_decided() -> bool {
+    // ORDER: Relaxed; a machine that is found twice is begun once.
+    STATUS.load(Ordering::Relaxed) != 0
+}
+
+/// Takes a virtual machine that was loaded after the program was started, or says why it is refused. Called once, by one thread.
+pub fn begin(found: Result<Reader, skinflint_frames::Refusal>, version: u32) {
+    LANGUAGE.store(FRAMES_OF_JAVA, Ordering::Relaxed); // ORDER: Relaxed; only `publish` reads it.
+    VERSION.store(version, Ordering::Relaxed); // ORDER: as above.
+    let status = match found {
+        Err(why) => why as u32,
+        Ok(reader) => {
+            // SAFETY: see `Here`; one thread, and no other reads it before the store below.
+            unsafe { *HERE.0.get() = Some(reader) };
+            // ORDER: Release; pairs with the Acquire of `mode` and of `read`.
+            MODE.store(PROVING, Ordering::Release);
+            FRAMES_READ
+        }
+    };
+    STATUS.store(status, Ordering::Relaxed); // ORDER: as above.
+    publish(status);
+}
+
+/// Returns the reader, and whether its layout is proved.
+pub fn reader() -> Option<(&'static Reader, bool)> {
+    // ORDER: Acquire, as in `read`.
+    let mode = MODE.load(Ordering::Acquire);
+    // SAFETY: see `Here`.
+    let reader = unsafe { (*HERE.0.get()).as_ref() };
+    reader
+        .filter(|_| mode != OFF)
+        .map(|reader| (reader, mode == READING))
+}
+
+/// Reads nothing any more.
+pub fn end() {
+    MODE.store(OFF, Ordering::Relaxed); // ORDER: Relaxed; a flag.
 }
 
 /// What the objects of the start export.
@@ -218,8 +260,10 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
     unsafe {
         let plan = read(state, captured, sp);
         let (natives, users) = (plan.natives, plan.users);
-        let keep = natives + users;
-        let total = captured.total + plan.all_users;
+        let frames = &(*state).frames;
+        let hidden = |count| frames.hidden_among(&Captured(captured), count);
+        let keep = natives + users - hidden(natives);
+        let total = captured.total + plan.all_users - hidden(captured.total);
         if keep == total && total == (*state).depth {
             return true;
         }
@@ -246,7 +290,7 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
                 user += 1;
             }
             let Some(pc) = natives.next() else { break };
-            if !pieces.put(pc) {
+            if !(*state).frames.hides(pc) && !pieces.put(pc) {
                 return false;
             }
             at += 1;
@@ -268,7 +312,8 @@ unsafe fn read(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) -> Plan
     // SAFETY: state.H1; see `Here`.
     unsafe {
         let frames: &mut State = &mut (*state).frames;
-        let mode = MODE.load(Ordering::Relaxed); // ORDER: Relaxed; as in `wants`.
+        // ORDER: Acquire; pairs with the Release of `begin`, which wrote what is read next.
+        let mode = MODE.load(Ordering::Acquire);
         let Some(reader) = (*HERE.0.get()).as_ref().filter(|_| mode != OFF) else {
             return frames.read_nothing(&natives);
         };
@@ -444,15 +489,15 @@ unsafe fn copy(state: *mut ThreadState, user: usize, slot: usize) -> bool {
 /// The bytes of a code, as `tag::CODE` has them.
 struct Bytes {
     head: [u32; CODE_HEAD_BYTES / 4],
-    texts: [Text; 3],
+    texts: [Text; 4],
     total: usize,
 }
 
 impl Bytes {
     fn of(code: &Code) -> Bytes {
-        let texts = [code.file, code.name, code.table];
-        let [file, name, table] = texts.map(|text| text.bytes as u32);
-        let widths = code.file.width | code.name.width << 8;
+        let texts = [code.file, code.name, code.table, code.class];
+        let [file, name, table, class] = texts.map(|text| text.bytes as u32);
+        let widths = code.file.width | code.name.width << 8 | class << 16;
         Bytes {
             head: [code.minor, code.first_line, file, name, table, widths],
             total: CODE_HEAD_BYTES + texts.iter().map(|text| text.bytes).sum::<usize>(),

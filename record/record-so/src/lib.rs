@@ -42,6 +42,7 @@ mod filters;
 mod frames;
 mod high_water;
 mod hooks;
+mod java;
 mod link;
 mod linked;
 mod marks;

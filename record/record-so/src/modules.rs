@@ -14,6 +14,7 @@ use skinflint_unwind::{Finder, RuleCache};
 
 use crate::emit;
 use crate::frames;
+use crate::java;
 use crate::process;
 use crate::real;
 use crate::state::ThreadState;
@@ -82,7 +83,7 @@ pub fn prepare() -> bool {
         // ORDER: Relaxed; one thread, see `prepare`.
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.
-        unsafe { *FINDER.0.get() = Finder::resolve() };
+        unsafe { *FINDER.0.get() = Finder::resolve().knowing(java::made) };
     }
     // ORDER: Relaxed; a child of fork reports its objects anew.
     KNOWN_COUNT.store(0, Ordering::Relaxed);
@@ -184,7 +185,9 @@ unsafe fn report(state: *mut ThreadState, pc: u64) {
     // SAFETY: a frame of this thread lies in the object, so it stays loaded meanwhile, and so do
     // its link map and its headers.
     unsafe {
-        frames::met(&*found.link_map.cast::<loader::LinkMap>());
+        let module = &*found.link_map.cast::<loader::LinkMap>();
+        frames::met(module);
+        java::met(module);
         let name = (*found.link_map).name;
         let path = if name.is_null() {
             c""
@@ -322,5 +325,6 @@ pub unsafe fn after_dlclose(state: *mut ThreadState) {
     WRITING.store(false, Ordering::Release); // ORDER: Release; ends the try-lock.
     // Unknown objects may have gone too: rules are cheap to compile again.
     rules().clear();
+    java::forget_if(|own| object_at(own).is_none());
     process::new_epoch();
 }

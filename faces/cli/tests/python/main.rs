@@ -10,6 +10,7 @@
 //!
 //! Not here: tables of lines (symbols), chains made by hand (frames), which versions there should be.
 
+mod java;
 mod objects;
 mod others;
 #[allow(dead_code)]
