@@ -30,8 +30,10 @@
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
-#   make fleet-test  skinflint-fleet: its tables, questions and merging, and the same SQL on DuckDB (by hand; needs Rust 1.94;
-#                    a quarter of an hour, most of it to build the engine)
+#   make fleet-test  skinflint-fleet: its tables, questions and merging, the same on Ballista with a scheduler and three
+#                    executors, and the same SQL on DuckDB (by hand; needs Rust 1.94; half an hour, most of it to build
+#                    the engines)
+#   make fleet-ballista  skinflint-fleet with Ballista, and its scheduler and executor: target/fleet/release/
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
@@ -56,7 +58,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test frames-deps
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista frames-deps
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -352,11 +354,16 @@ js-engine-test: js-deps
 
 # A workspace of its own, with an engine of 250 libraries: not part of `make test`.
 FLEET = --locked --manifest-path fleet/Cargo.toml --target-dir target/fleet
+# Both engines: with the same features whatever is built of them, so that they are built once.
+FLEET_ALL = $(FLEET) --workspace --features skinflint-fleet/ballista
 fleet-test: parquet-deps build
-	$(CARGO) test $(FLEET)
-	$(CARGO) build $(FLEET)
+	$(CARGO) test $(FLEET_ALL)
+	$(CARGO) build $(FLEET_ALL)
 	PYTHONPATH=$(DUCKDB) timeout 900 /usr/bin/python3 -B fleet/tests/duckdb.py target/fleet/debug/skinflint-fleet
 	timeout 900 /usr/bin/python3 -B fleet/tests/recorded.py target/fleet/debug/skinflint-fleet $(RELEASE)/skinflint
+
+fleet-ballista:
+	$(CARGO) build --release $(FLEET_ALL)
 
 # The pictures of README and docs/, of what `make demo` has written.
 screenshots: demo browser-deps

@@ -13,10 +13,15 @@
 //! Not here: the tables (`skinflint-fleet-tables`).
 
 pub mod args;
+#[cfg(feature = "ballista")]
+pub mod ballista;
 pub mod certainty;
+pub mod embedded;
 pub mod engine;
+pub mod engines;
 pub mod names;
 pub mod questions;
 pub mod rows;
 pub mod run;
+pub mod session;
 pub mod show;

@@ -6,7 +6,7 @@
 //!
 //! A1  A whole number is an `Int` whatever its width; one beyond i64 is a `Real`.
 //!
-//! Not here: Arrow (engine.rs).
+//! Not here: Arrow (session.rs).
 
 use std::fmt;
 

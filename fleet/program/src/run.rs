@@ -24,7 +24,8 @@ use crate::args::{
     Args, Asked, Command, GenerateArgs, IngestArgs, RegressionsArgs, RetainArgs, SqlArgs, TopArgs,
     WhereArgs,
 };
-use crate::engine::{self, Engine};
+use crate::engine::Engine;
+use crate::engines;
 use crate::questions::regressions::FEWEST;
 use crate::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
 use crate::rows::Answer;
@@ -37,7 +38,7 @@ use crate::show::{Side, bytes, share, table};
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let asker = || -> Result<Box<dyn Engine>> {
         let root = Root::open(&args.root)?;
-        engine::open(
+        engines::open(
             &root,
             args.engine.as_deref(),
             args.memory as usize * 1024 * 1024,

@@ -4,11 +4,11 @@
 //!   seeds ─► fleet ─► regressions: the leak and the pinning stack, before all else     switched off ─► not there
 //! ```
 //!
-//! Not here: whether figures are right (judge.rs).
+//! Not here: whether figures are right (judge/mod.rs).
 
 use std::collections::BTreeSet;
 
-use skinflint_fleet::engine::open;
+use skinflint_fleet::engines::open;
 use skinflint_fleet::questions::Scope;
 use skinflint_fleet::questions::regressions::{Figure, Regressions, ask};
 use skinflint_fleet_tables::files::Root;

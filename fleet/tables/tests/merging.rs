@@ -4,7 +4,7 @@
 //!   law ─► tables of two days ─► sums ─► hours ─► sums ─► days ─► sums ─► nothing
 //! ```
 //!
-//! Not here: the same seen through questions (tests/judge.rs of the program).
+//! Not here: the same seen through questions (tests/judge/ of the program).
 
 use std::collections::BTreeMap;
 

@@ -5,12 +5,19 @@
 //!      └─► tables ─► SQL ─► answers of the program ────┴─► the same, in whole bytes
 //! ```
 //!
+//! Each test is a function of the engine's name, so that every engine has the same judge: `embedded.rs` beside it, and
+//! `fleet/cluster/tests/ballista.rs`.
+//!
 //! Not here: the same SQL on DuckDB (tests/duckdb.py).
+
+// Each test program that has this module calls some of it.
+#![allow(dead_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use skinflint_fleet::certainty::student;
-use skinflint_fleet::engine::{Engine, open};
+use skinflint_fleet::engine::Engine;
+use skinflint_fleet::engines::open;
 use skinflint_fleet::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
 use skinflint_fleet_tables::clock::DAY;
 use skinflint_fleet_tables::files::Root;
@@ -127,13 +134,15 @@ fn summed(
     sums
 }
 
-struct Fleet {
+pub struct Fleet {
     _folder: tempfile::TempDir,
-    law: Law,
-    root: Root,
+    pub law: Law,
+    pub root: Root,
+    named: Option<String>,
 }
 
-fn made(seed: u64) -> Fleet {
+/// Makes the tables of a seed, for an engine.
+pub fn made(seed: u64, engine: Option<&str>) -> Fleet {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::create(folder.path()).unwrap();
     let law = law(seed);
@@ -142,12 +151,13 @@ fn made(seed: u64) -> Fleet {
         _folder: folder,
         law,
         root,
+        named: engine.map(str::to_owned),
     }
 }
 
 impl Fleet {
-    fn engine(&self) -> Box<dyn Engine> {
-        open(&self.root, None, 1 << 30).unwrap()
+    pub fn engine(&self) -> Box<dyn Engine> {
+        open(&self.root, self.named.as_deref(), 1 << 30).unwrap()
     }
 
     /// Calls `with` on the tables as they were written, on hours, and on days.
@@ -207,9 +217,8 @@ fn settled(mut rows: Vec<(String, [i64; 6], i64)>) -> Vec<(String, [i64; 6], i64
     rows
 }
 
-#[test]
-fn top_is_what_the_events_add_up_to_by_every_key() {
-    let fleet = made(3);
+pub fn top_is_what_the_events_add_up_to_by_every_key(engine: Option<&str>) {
+    let fleet = made(3, engine);
     let functions = |row: &Minute| {
         let names: BTreeSet<String> = row.functions.iter().cloned().collect();
         let frame =
@@ -217,7 +226,8 @@ fn top_is_what_the_events_add_up_to_by_every_key() {
         names.iter().map(frame).collect()
     };
     type Keys<'a> = &'a dyn Fn(&Minute) -> Vec<String>;
-    let of_events: [(top::By, Keys<'_>, fn(&top::Top) -> String); 5] = [
+    type Key = fn(&top::Top) -> String;
+    let of_events: [(top::By, Keys<'_>, Key); 5] = [
         (
             top::By::Stack,
             &|row| vec![format!("{} {}", row.service, row.id)],
@@ -249,9 +259,8 @@ fn top_is_what_the_events_add_up_to_by_every_key() {
     });
 }
 
-#[test]
-fn the_period_is_that_of_the_law_and_shares_are_of_all() {
-    let fleet = made(4);
+pub fn the_period_is_that_of_the_law_and_shares_are_of_all(engine: Option<&str>) {
+    let fleet = made(4, engine);
     let all = || {
         fleet
             .law
@@ -290,11 +299,10 @@ fn the_period_is_that_of_the_law_and_shares_are_of_all() {
     assert_eq!(error, "no rows on 2001-01-01");
 }
 
-#[test]
-fn pinned_is_what_the_events_add_up_to() {
-    let fleet = made(5);
-    let mut sums: BTreeMap<(String, i64), (i64, i64, BTreeSet<i64>, BTreeSet<String>)> =
-        BTreeMap::new();
+pub fn pinned_is_what_the_events_add_up_to(engine: Option<&str>) {
+    let fleet = made(5, engine);
+    type Held = (i64, i64, BTreeSet<i64>, BTreeSet<String>);
+    let mut sums: BTreeMap<(String, i64), Held> = BTreeMap::new();
     each_minute(&fleet.law, &mut |row| {
         let of = sums.entry((row.service.clone(), row.id)).or_default();
         of.0 += row.pinned;
@@ -338,9 +346,8 @@ fn pinned_is_what_the_events_add_up_to() {
     });
 }
 
-#[test]
-fn where_is_top_of_the_rows_for_which_the_condition_is_true() {
-    let fleet = made(6);
+pub fn where_is_top_of_the_rows_for_which_the_condition_is_true(engine: Option<&str>) {
+    let fleet = made(6, engine);
     let service = fleet.law.services()[1].name.clone();
     let host = fleet.law.services()[1].processes[0].host.clone();
     let is_meant = |row: &Minute| row.service == service && row.build == "42" && row.host != host;
@@ -385,9 +392,8 @@ fn where_is_top_of_the_rows_for_which_the_condition_is_true() {
     assert!(error.contains("no_such"), "{error}");
 }
 
-#[test]
-fn whatif_is_what_the_findings_of_the_events_promise() {
-    let fleet = made(7);
+pub fn whatif_is_what_the_findings_of_the_events_promise(engine: Option<&str>) {
+    let fleet = made(7, engine);
     type Found = (i64, i64, BTreeSet<i64>, BTreeSet<String>);
     let mut sums: BTreeMap<(String, String, i64), Found> = BTreeMap::new();
     each_minute(&fleet.law, &mut |row| {
@@ -446,11 +452,11 @@ fn of_group(values: &[f64]) -> (f64, f64) {
     (mean, spread / (count - 1.0) / count)
 }
 
-#[test]
-fn regressions_are_those_of_the_processes_means() {
-    let fleet = made(8);
+pub fn regressions_are_those_of_the_processes_means(engine: Option<&str>) {
+    let fleet = made(8, engine);
     // By service, stack and build: the mean of each process, live and pinned.
-    let mut means: BTreeMap<(String, i64), BTreeMap<i64, (usize, [f64; 2])>> = BTreeMap::new();
+    type Means = BTreeMap<i64, (usize, [f64; 2])>;
+    let mut means: BTreeMap<(String, i64), Means> = BTreeMap::new();
     let lives: BTreeMap<i64, f64> = fleet
         .law
         .services()
@@ -511,9 +517,8 @@ fn regressions_are_those_of_the_processes_means() {
     });
 }
 
-#[test]
-fn a_statement_may_only_read() {
-    let fleet = made(9);
+pub fn a_statement_may_only_read(engine: Option<&str>) {
+    let fleet = made(9, engine);
     let engine = fleet.engine();
     for sql in [
         "DROP TABLE books",
