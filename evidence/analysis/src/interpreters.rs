@@ -13,7 +13,9 @@
 //!     generates code, and its map has the rest.
 //! I3  So are the files of Python's standard library, if there are others; and where stacks have lines of Python, the
 //!     modules in C that it loads.
-//! I4  Java's own classes are passed over if there are others; and where Java has names, the machine's libraries.
+//! I4  Java's own classes, and those of other languages' runtimes on its machine, are passed over if there are others; and
+//!     where Java has names, the machine's libraries. So are classes of no file beside those of one: call sites, accessors
+//!     and proxies are generated.
 //!
 //! Not here: functions that pass an allocation on in every program (plumbing.txt).
 
@@ -32,8 +34,8 @@ const JAVAS: [&str; 8] = [
     "libzip.so",
 ];
 
-/// How the packages begin that come with Java.
-const CLASSES: [&str; 8] = [
+/// How the packages begin that come with Java, or with another language that runs on its machine.
+const CLASSES: [&str; 16] = [
     "java.",
     "jdk.",
     "sun.",
@@ -42,6 +44,14 @@ const CLASSES: [&str; 8] = [
     "javax.imageio.",
     "javax.net.",
     "javax.swing.",
+    "clojure.lang.",
+    "groovy.",
+    "kotlin.",
+    "org.apache.groovy.",
+    "org.codehaus.groovy.",
+    "org.jruby.",
+    "org.python.",
+    "scala.",
 ];
 
 /// How V8 begins the names in a perf map of code that it generated for itself.
@@ -65,10 +75,9 @@ pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
     let [ruby, php] =
         ["[ruby]", "[php]"].map(|module| report.frames.iter().any(|f| f.module == module));
     let java = report.frames.iter().any(is_of_java);
-    let classes = report
-        .frames
-        .iter()
-        .any(|frame| is_of_java(frame) && !is_of_its_classes(frame));
+    let users = |frame: &&Frame| is_of_java(frame) && !is_of_its_classes(frame);
+    let classes = report.frames.iter().any(|frame| users(&frame));
+    let files = report.frames.iter().filter(users).any(is_of_a_file);
     let own = |frame: &Frame| {
         python && is_pythons(frame)
             || lines && is_loaded_by_python(frame)
@@ -78,6 +87,7 @@ pub(crate) fn own_frames(report: &Report) -> Vec<bool> {
             || php && begins(frame, &["php"])
             || java && begins(frame, &JAVAS)
             || classes && is_of_java(frame) && is_of_its_classes(frame)
+            || files && is_of_java(frame) && !is_of_a_file(frame)
     };
     report.frames.iter().map(own).collect()
 }
@@ -113,8 +123,13 @@ fn is_loaded_by_python(frame: &Frame) -> bool {
 }
 
 /// Reports whether a frame is a method of Java's.
-fn is_of_java(frame: &Frame) -> bool {
+pub(crate) fn is_of_java(frame: &Frame) -> bool {
     frame.module == "[java]"
+}
+
+/// Reports whether the file is known that a frame's function was written in.
+fn is_of_a_file(frame: &Frame) -> bool {
+    frame.file.is_some()
 }
 
 /// Reports whether a method is of a class that comes with Java (I4).
@@ -278,6 +293,37 @@ mod tests {
         frames.push(("org.example.Rows.load", "[java]"));
         frames.push(("javaagent.Rows.load", "[java]"));
         assert_eq!(own(&frames), [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn what_is_generated_is_passed_over_for_what_has_a_file() {
+        let method = |function: &str, file: Option<&str>| Frame {
+            function: function.into(),
+            module: "[java]".into(),
+            file: file.map(Into::into),
+            ..Frame::default()
+        };
+        let of = |frames: &[Frame]| {
+            own_frames(&Report {
+                frames: frames.into(),
+                ..Report::default()
+            })
+        };
+        let mut frames = vec![
+            method(
+                "java.nio.ByteBuffer.allocateDirect",
+                Some("nio/ByteBuffer.java"),
+            ),
+            method("java_nio_ByteBuffer$allocateDirect.call", None),
+        ];
+        // It is all that there is of the program.
+        assert_eq!(of(&frames), [true, false]);
+        frames.push(method("g$_run_closure1.doCall", Some("g.groovy")));
+        frames.push(method(
+            "org.codehaus.groovy.runtime.callsite.A.call",
+            Some("callsite/A.java"),
+        ));
+        assert_eq!(of(&frames), [true, true, false, true]);
     }
 
     #[test]

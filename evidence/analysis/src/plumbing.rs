@@ -27,7 +27,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::interpreters::own_frames;
+use crate::interpreters::{is_of_java, own_frames};
 use crate::known::passes_on;
 use crate::model::{Frame, Report};
 use crate::qualified::own_name;
@@ -193,8 +193,11 @@ impl Naming {
             }
             naming.named = naming.innermost(report);
         }
+        let java = report.frames.iter().any(is_of_java);
         for node in 0..naming.named.len() {
-            if naming.named[node] == 0 {
+            let named = naming.named[node];
+            // A thread of the machine's own, its compilers' for one, has nothing but its steps (P4).
+            if named == 0 || java && is_startup(&name_at(report, Some(&named))) {
                 naming.named[node] = naming.listed[node];
             }
             if naming.named[node] == 0 {

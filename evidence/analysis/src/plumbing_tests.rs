@@ -73,6 +73,25 @@ fn wrappers_on_wrappers_are_peeled_off_one_after_another() {
 }
 
 #[test]
+fn a_thread_of_javas_machine_is_named_by_its_own_step() {
+    let compiler: &[&str] = &["start_thread", "Compile::Code_Gen()", "AllocateHeap"];
+    let of = |others: &[&[&str]]| {
+        let mut report = report(&[&[compiler], others].concat());
+        for frame in &mut report.frames {
+            frame.module = match &*frame.function {
+                "start_thread" => "libc.so.6",
+                "org.example.Rows.load" => "[java]",
+                _ => "libjvm.so",
+            }
+            .to_owned();
+        }
+        names(&report)[0].to_owned()
+    };
+    assert_eq!(of(&[&["org.example.Rows.load"]]), "Compile::Code_Gen()");
+    assert_eq!(of(&[]), "Compile::Code_Gen()");
+}
+
+#[test]
 fn a_stack_of_plumbing_keeps_a_name() {
     assert_eq!(
         names(&report(&[&["_start", "operator new(unsigned long)"]])),
