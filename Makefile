@@ -34,6 +34,7 @@
 #                    executors, and the same SQL on DuckDB (by hand; needs Rust 1.94; half an hour, most of it to build
 #                    the engines)
 #   make fleet-ballista  skinflint-fleet with Ballista, and its scheduler and executor: target/fleet/release/
+#   make agent-test  the agent's real receivers: Debian's Prometheus, and OpenTelemetry's Collector of its Go modules (by hand; needs Go 1.26)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
@@ -58,7 +59,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista frames-deps
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista agent-test frames-deps
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -364,6 +365,12 @@ fleet-test: parquet-deps build
 
 fleet-ballista:
 	$(CARGO) build --release $(FLEET_ALL)
+
+# The Collector is built of the modules that tests/agent/collector/go.mod pins.
+agent-test: build
+	@sh bench/need.sh prometheus:prometheus go:golang-go
+	cd tests/agent/collector && go build -trimpath -o ../../../target/agent-collector .
+	timeout 900 python3 -B tests/agent/real.py $(RELEASE)/skinflint target/agent-collector
 
 # The pictures of README and docs/, of what `make demo` has written.
 screenshots: demo browser-deps

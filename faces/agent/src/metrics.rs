@@ -79,6 +79,12 @@ fn own(board: &Board) -> Vec<Family> {
             "Processes that ended after their last closing.",
             board.unclosed as f64,
         ),
+        (
+            "met_running",
+            true,
+            "Processes that ran before this agent: what they asked for until its first closing is in no difference.",
+            board.met_running as f64,
+        ),
         ("requests", true, "Requests by HTTP.", board.requests as f64),
         (
             "cpu_seconds",

@@ -310,6 +310,63 @@ mod tests {
         assert!(!folder.path().join("0000000000000003-3.part").exists());
     }
 
+    /// A day of minutes by a clock of its own, five processes, a receiver that is gone from six to twenty o'clock: files are bounded all
+    /// day, in bytes and age, and each profile is sent, dropped or waits.
+    #[test]
+    fn a_day_is_bounded() {
+        const PROCESSES: u64 = 5;
+        let folder = tempfile::tempdir().expect("a folder");
+        let bounds = Bounds {
+            folder: Some(folder.path().to_owned()),
+            most_bytes: 400_000,
+            most_age_s: 3600,
+        };
+        let mut spool = Spool::open(bounds).expect("open");
+        let on_disk = || {
+            let files = std::fs::read_dir(folder.path()).expect("it").flatten();
+            let files = files.filter(|file| file.file_name() != "lock");
+            let sizes = files.map(|file| file.metadata().expect("a size").len());
+            sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
+        };
+        let mut most_waiting = 0;
+        for minute in 0..24 * 60 {
+            let now_s = minute * 60;
+            // At noon they are three times as large: then it is bytes that bound, and age at other times.
+            let times = if (12 * 60..16 * 60).contains(&minute) {
+                3
+            } else {
+                1
+            };
+            for process in 0..PROCESSES {
+                let bytes = 500 + (minute * 7919 + process * 104_729) % 1000;
+                spool.add(vec![7; (bytes * times) as usize], now_s);
+            }
+            let is_there = !(6 * 60..20 * 60).contains(&minute);
+            while let Some((number, _)) = spool.first(now_s) {
+                if !is_there {
+                    break;
+                }
+                spool.done(number, true);
+            }
+            let (count, bytes) = spool.waits();
+            assert!(bytes <= 400_000, "{minute}: {bytes}");
+            let oldest = spool.waiting.front().map_or(now_s, |one| one.at_s);
+            assert!(now_s - oldest <= 3600, "{minute}: {oldest}");
+            most_waiting = most_waiting.max(count);
+            if minute % 60 == 0 {
+                assert_eq!(on_disk(), (count, bytes), "{minute}");
+            }
+        }
+        let counts = spool.counts;
+        assert_eq!(counts.sent + counts.dropped(), 24 * 60 * PROCESSES);
+        assert!(
+            counts.dropped_for_room > 0 && counts.dropped_for_age > 0,
+            "{counts:?}"
+        );
+        assert!(most_waiting > 250, "{most_waiting}");
+        assert_eq!(on_disk(), (0, 0), "all that waited was sent");
+    }
+
     #[test]
     fn what_cannot_be_written_or_read_is_counted() {
         let folder = tempfile::tempdir().expect("a folder");

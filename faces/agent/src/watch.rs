@@ -8,7 +8,9 @@
 //! W2  A process is its number and its start: a number that is given again is another process.
 //! W3  A process that does not answer in time is asked less and less often, down to once in [`SELDOM`] closings; it holds up the
 //!     others by [`PATIENCE`] at most. A stopped one is not asked.
-//! W4  What was asked for since the last closing of a process that has ended is lost, and counted (`unclosed`).
+//! W4  What was asked for since the last closing of a process that has ended is lost, and counted (`unclosed`). So is what was asked for
+//!     before the first closing of a process that ran when the agent began (`met_running`): an agent before it may have ended
+//!     at any moment.
 //! W5  At most [`MOST`] processes are watched; how many more there are is said.
 //!
 //! Not here: HTTP (`serve`), where profiles are sent to (`push`).
@@ -109,6 +111,8 @@ pub struct Board {
     pub failures: u64,
     /// Processes that have ended with something unclosed (W4).
     pub unclosed: u64,
+    /// Processes that ran when the agent began (W4).
+    pub met_running: u64,
     /// Processes beyond [`MOST`].
     pub beyond: usize,
     /// Requests by HTTP.
@@ -122,6 +126,8 @@ pub struct Shared {
     /// What is known.
     pub board: Mutex<Board>,
     known: Mutex<Known>,
+    /// When this process began, as the kernel tells it of all.
+    began_ticks: u64,
 }
 
 /// Takes a lock: what a thread that panicked leaves behind is whole, as each change is one assignment.
@@ -159,6 +165,7 @@ impl Shared {
             scope,
             board: Mutex::default(),
             known: Mutex::default(),
+            began_ticks: started(std::process::id()).map_or(0, |(start, _)| start),
         }
     }
 
@@ -242,10 +249,15 @@ impl Shared {
                 if let Ok(taken) = &taken {
                     each(&watched, taken);
                 }
+                let is_first = watched.closed.is_none();
                 note(&mut watched, &taken);
                 let mut board = locked(&self.board);
                 match taken {
-                    Ok(_) => board.closings += 1,
+                    Ok(_) => {
+                        board.closings += 1;
+                        let was_before = watched.started <= self.began_ticks;
+                        board.met_running += u64::from(is_first && was_before);
+                    }
                     // It is asked again in the next round: a profile may be started at any time.
                     Err(Untaken::None(_)) if watched.closed.is_none() => continue,
                     Err(_) => board.failures += 1,

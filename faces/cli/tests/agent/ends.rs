@@ -3,6 +3,8 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
+use skinflint_test_support::random::Random;
+
 use crate::tool::{self, Bench, signal};
 use crate::{Agent, Profiled, program, sockets, until};
 
@@ -43,6 +45,96 @@ fn an_agent_that_is_killed_leaves_nothing_and_another_takes_its_place() {
     // The process never noticed.
     let done = of.running.finish(crate::PATIENCE);
     assert_eq!((done.shell_status(), &*done.stderr), (0, ""), "{done:#?}");
+}
+
+/// What was closed is on disk, whole, whenever the agent is killed; what was not is counted: of a process that is killed, and of one
+/// that an agent meets which took another's place. With `SKINFLINT_LONG` at a hundred moments.
+#[test]
+fn whatever_is_killed_loses_what_was_not_closed_and_that_is_counted() {
+    let moments = match std::env::var_os("SKINFLINT_LONG") {
+        Some(_) => 100,
+        None => 6,
+    };
+    let bench = Bench::new();
+    let spool = bench.path("spool");
+    let folder = spool.to_str().expect("text");
+    // Nothing listens on the first port: all that is closed waits.
+    let options = [
+        "--push",
+        "otlp=http://127.0.0.1:1",
+        "--spool",
+        folder,
+        "--spool-age",
+        "86400",
+    ];
+    let on_disk = || {
+        let files = std::fs::read_dir(spool.join("otlp-1")).expect("there");
+        let files = files.filter_map(|file| file.ok()?.path().into_os_string().into_string().ok());
+        files.filter(|file| file.ends_with(".profile")).count() as f64
+    };
+    let mut random = Random::new(0x5eed_0023);
+    let mut of = Profiled::start(&bench, "wait", &[]);
+    let mut closed_before = 0.0;
+    for moment in 0..moments {
+        let agent = Agent::start(&bench, &options);
+        let figure = |name: &str| {
+            let found = agent.metric(&format!("skinflint_agent_{name}"));
+            found.unwrap_or_else(|| panic!("no {name}"))
+        };
+        let closes = |pid: u32| {
+            until("it is closed", || {
+                agent
+                    .text("/")
+                    .1
+                    .contains(&format!("pid={pid}, "))
+                    .then_some(())
+            });
+        };
+        closes(of.pid);
+        assert!(
+            figure("met_running_total") >= 1.0,
+            "moment {moment}: it ran before the agent"
+        );
+        if moment % 2 == 1 {
+            let lost = figure("unclosed_total");
+            pause(&mut random);
+            signal(of.running.pid, libc::SIGKILL);
+            until("it is counted", || {
+                (figure("unclosed_total") > lost).then_some(())
+            });
+            assert_eq!(of.running.finish(crate::PATIENCE).shell_status(), 137);
+            of = Profiled::start(&bench, "wait", &[]);
+            closes(of.pid);
+        }
+        let closed = figure("closings_total");
+        pause(&mut random);
+        signal(agent.running.pid, libc::SIGKILL);
+        assert_eq!(agent.running.finish(crate::PATIENCE).shell_status(), 137);
+        closed_before += closed;
+        let waits = on_disk();
+        assert!(
+            waits >= closed_before,
+            "moment {moment}: {waits} on disk, {closed_before} were closed"
+        );
+        // Those that were closed after the last look are there as well.
+        closed_before = waits;
+    }
+    let mut check = bench.command("sh");
+    check.args([
+        "-c",
+        "for f in \"$0\"/*.profile; do gzip -t < \"$f\" || exit 1; done",
+    ]);
+    check.arg(spool.join("otlp-1"));
+    let done = tool::run(check);
+    assert_eq!(done.shell_status(), 0, "{done:#?}");
+    assert_eq!(of.running.finish(crate::PATIENCE).shell_status(), 0);
+}
+
+/// Waits for some time that no clock tells.
+fn pause(random: &mut Random) {
+    for _ in 0..random.below(20_000_000) {
+        std::hint::spin_loop();
+    }
 }
 
 /// An answer is a whole profile, or words: never a part of a heap.
