@@ -38,6 +38,7 @@ mod layout;
 mod memory;
 mod natives;
 mod php;
+mod php_quick;
 mod program;
 mod quick;
 mod reader;
