@@ -39,6 +39,7 @@ mod layout;
 mod memory;
 mod natives;
 mod php;
+mod php_quick;
 mod program;
 mod quick;
 mod reader;

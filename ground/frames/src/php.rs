@@ -32,7 +32,7 @@ use crate::runtime::Refusal;
 const MAX_STEPS: usize = 4 * MAX_CHAIN;
 
 /// Where words lie in 8.2 (x86-64, without threads).
-mod at {
+pub(crate) mod at {
     /// In the executor's globals: the newest frame.
     pub const FRAME: u64 = 488;
     /// In a frame: instruction, function, flags (lower half of a word), caller.
@@ -58,9 +58,9 @@ mod at {
 }
 
 /// The executor was called for this frame.
-const FIRST_OF_A_CALL: u64 = 1 << 17;
+pub(crate) const FIRST_OF_A_CALL: u64 = 1 << 17;
 /// The kinds of functions that are written in C are odd; those of PHP are functions, and what `eval` runs.
-const WRITTEN_IN_C: u64 = 1;
+pub(crate) const WRITTEN_IN_C: u64 = 1;
 const MOST_TEXT: u64 = 2048;
 const MAIN: &[u8] = b"{main}";
 
@@ -71,7 +71,7 @@ const VERSIONS: [([u64; 3], u32); 1] = [([1800, 568, 672], 0x08_0200)];
 /// The PHP of this program.
 #[derive(Clone, Copy)]
 pub struct Php {
-    globals: Extent,
+    pub(crate) globals: Extent,
     /// The function that runs a part of a chain.
     pub(crate) run: Extent,
 }
@@ -126,10 +126,11 @@ impl Php {
                 let Some(to) = out.get_mut(count) else {
                     return Ok(None);
                 };
-                link.record = parts;
+                let is_first = word(frame + at::FLAGS)? & FIRST_OF_A_CALL != 0;
+                (link.record, link.begins) = (parts, u32::from(is_first));
                 *to = link;
                 count += 1;
-                parts += u64::from(word(frame + at::FLAGS)? & FIRST_OF_A_CALL != 0);
+                parts += u64::from(is_first);
             }
             frame = word(frame + at::CALLER)?;
         }
@@ -139,7 +140,8 @@ impl Php {
     }
 
     /// Reads a frame; `None` if it runs no code of PHP.
-    fn link<M: Memory>(&self, memory: &M, frame: u64) -> Result<Option<Link>, Refusal> {
+    #[inline(always)]
+    pub(crate) fn link<M: Memory>(&self, memory: &M, frame: u64) -> Result<Option<Link>, Refusal> {
         let word = |at: u64| memory.word(at).ok_or(Refusal::Code);
         let function = memory.word(frame + at::FUNCTION).ok_or(Refusal::Frame)?;
         if function == 0 || word(function + at::KIND)? & WRITTEN_IN_C != 0 {
@@ -205,4 +207,4 @@ fn text(at: u64) -> Text {
 
 #[cfg(test)]
 #[path = "php_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -5,21 +5,21 @@ use crate::memory::tests::Words;
 use core::ffi::c_void;
 use skinflint_base::random::Random;
 
-const RUN: Extent = Extent {
+pub(crate) const RUN: Extent = Extent {
     start: 0x5000,
     end: 0x6000,
 };
-const GLOBALS: Extent = Extent {
+pub(crate) const GLOBALS: Extent = Extent {
     start: 0x1000,
     end: 0x1708,
 };
-const PHP: Php = Php {
+pub(crate) const PHP: Php = Php {
     globals: GLOBALS,
     run: RUN,
 };
 
 /// Native frames, outermost first, by their return addresses; so many are as they were.
-struct Frames(Vec<u64>, usize);
+pub(crate) struct Frames(pub Vec<u64>, pub usize);
 
 impl Natives for Frames {
     fn total(&self) -> usize {
@@ -51,6 +51,20 @@ fn frame_at(index: u64) -> u64 {
     0x2_0000 + index * 0x100
 }
 
+/// Four instructions, at lines 10 to 13.
+pub(crate) fn put_function(words: &mut Words, function: u64, kind: u64, name: u64) {
+    words.set(function + at::KIND, kind);
+    words.set(function + at::NAME, name);
+    words.set(function + at::CLASS, 0);
+    words.set(function + at::OPCODES, function + 0x200);
+    words.set(function + at::COUNT, 4);
+    words.set(function + at::FILE, 0x7700);
+    words.set(function + at::FIRST_LINE, 10);
+    for op in 0..4 {
+        words.set(function + 0x200 + op * at::OP_BYTES + at::LINE, 10 + op);
+    }
+}
+
 /// A script calls a function, which calls one that is C's, which calls a method; outermost first, at lines 11, 12 and 13.
 fn made() -> Words {
     let mut words = Words::default();
@@ -59,17 +73,8 @@ fn made() -> Words {
     let frames = [(4, 1, true), (2, 2, false), (1, 0, false), (2, 3, true)];
     for (index, (kind, place, is_first)) in frames.into_iter().enumerate() {
         let (function, frame) = (functions[index], frame_at(index as u64));
-        words.set(function + at::KIND, kind);
         let name = if index == 0 { 0 } else { 0x7700 };
-        words.set(function + at::NAME, name);
-        words.set(function + at::CLASS, 0);
-        words.set(function + at::OPCODES, function + 0x200);
-        words.set(function + at::COUNT, 4);
-        words.set(function + at::FILE, 0x7700);
-        words.set(function + at::FIRST_LINE, 10);
-        for op in 0..4 {
-            words.set(function + 0x200 + op * at::OP_BYTES + at::LINE, 10 + op);
-        }
+        put_function(&mut words, function, kind, name);
         words.set(frame + at::OPLINE, function + 0x200 + place * at::OP_BYTES);
         words.set(frame + at::FUNCTION, function);
         words.set(

@@ -80,6 +80,18 @@ pub struct Trust {
     pub is_next: bool,
 }
 
+impl Known {
+    /// Returns whether it is the code of a frame.
+    #[inline(always)]
+    fn is_of(&self, link: &Link) -> bool {
+        self.is_there != 0
+            && self.code == link.code
+            && self.table == link.table
+            && self.name == link.name
+            && self.first_line == link.first_line
+    }
+}
+
 /// What is remembered of a thread; about 600 KB of address space, touched as deep as chains go (frames.P6).
 #[repr(C)]
 pub struct State {
@@ -166,8 +178,8 @@ impl State {
                 }
             },
             Reader::Php(php) => match proved {
-                true => self.read_php(&Plain, php, natives),
-                false => self.read_php(&Asked, php, natives),
+                true => self.read_php(&Plain, php, true, natives),
+                false => self.read_php(&Asked, php, false, natives),
             },
             Reader::Java(java) => match proved {
                 true => self.read_java(&Plain, java, bounds, natives),
@@ -214,12 +226,13 @@ impl State {
         }
     }
 
-    /// Does what `read` does, for the executor's chain.
+    /// Does what `read` does, for the executor's chain. `proved`: see [`Trust`].
     #[inline(always)]
     fn read_php(
         &mut self,
         memory: &impl Memory,
         php: &Php,
+        proved: bool,
         natives: &impl Natives,
     ) -> Result<(Plan, bool), Refusal> {
         let calls = self.calls.find(natives, php.run, self.is_followed);
@@ -227,8 +240,16 @@ impl State {
         if self.len == 0 && calls.is_some_and(<[u32]>::is_empty) {
             return Ok((Plan::native(natives.keep()), false));
         }
-        let to = &mut self.lists[1 - (self.which & 1)];
-        let count = php.walk(memory, natives, calls, to)?;
+        let (list, other) = halves(&mut self.lists, self.which);
+        if proved
+            && let (Some(calls), Some(known)) = (calls, list.get(..self.len))
+            && let Some((same, count)) = php.read_quick(memory, known, (natives, calls), other)
+            && let Some(later) = other.get_mut(..count)
+            && let Some(plan) = settle(list, later, &mut self.len, same, natives)
+        {
+            return Ok((plan, false));
+        }
+        let count = php.walk(memory, natives, calls, other)?;
         Ok(self.take(count, natives))
     }
 
@@ -354,19 +375,9 @@ impl State {
         let controls = &mut self.controls;
         let remembered = list.get(..self.len)?;
         let found = controls.read(memory, chain, remembered, natives, later)?;
-        let later = later.get_mut(..found.later)?;
-        let count = controls.pair(found, later);
+        let count = controls.pair(found, later.get_mut(..found.later)?);
         let later = later.get_mut(..count)?;
-        place(later, natives);
-        // An instruction further on may be of the same line.
-        let known = remembered.get(found.same..)?.iter();
-        let again = known.zip(&*later).take_while(|(a, b)| a == b).count();
-        let (same, total) = (found.same + again, found.same + count);
-        let gone = after(remembered, same);
-        let to = list.get_mut(same..total)?;
-        to.copy_from_slice(later.get(again..)?);
-        self.len = total;
-        Some(kept(list.get(..total)?, same, gone, natives.keep()))
+        settle(list, later, &mut self.len, found.same, natives)
     }
 
     /// Makes no chain at all the remembered one.
@@ -399,16 +410,27 @@ impl State {
             .is_some_and(|link| link.after as usize <= after)
     }
 
+    /// Puts the user frames from one on, outermost first, into `to`: the native frames further out, slot, unit. Returns how many
+    /// they are; `None` if there is no room for all, or a code has to be copied.
+    #[inline(always)]
+    pub fn known_users(&self, from: usize, to: &mut [(u32, u32, u32)]) -> Option<usize> {
+        let list = self.lists[self.which & 1].get(from..self.len)?;
+        for (to, link) in to.get_mut(..list.len())?.iter_mut().zip(list) {
+            let slot = slot_of(link.code);
+            if !self.known.get(slot)?.is_of(link) {
+                return None;
+            }
+            *to = (link.after, slot as u32, link.unit);
+        }
+        Some(list.len())
+    }
+
     /// Returns a user frame of the remembered chain, by its place from the outermost. Its code then has the slot.
     pub fn user(&mut self, index: usize) -> Option<User> {
         let link = *self.lists[self.which & 1].get(..self.len)?.get(index)?;
         let slot = slot_of(link.code);
         let known = &mut self.known[slot];
-        let is_it = known.is_there != 0
-            && known.code == link.code
-            && known.table == link.table
-            && known.name == link.name
-            && known.first_line == link.first_line;
+        let is_it = known.is_of(&link);
         if !is_it {
             self.has_codes = true;
             *known = Known {
@@ -443,6 +465,28 @@ impl State {
             known.is_there = 0;
         }
     }
+}
+
+/// Puts frames behind the `same` outermost ones of the remembered list, which had `len`, and gives them their places.
+#[inline(always)]
+fn settle(
+    list: &mut [Link; MAX_CHAIN],
+    later: &mut [Link],
+    len: &mut usize,
+    same: usize,
+    natives: &impl Natives,
+) -> Option<Plan> {
+    let remembered = list.get(..*len)?;
+    place(later, natives);
+    // An instruction further on may be of the same line.
+    let known = remembered.get(same..)?.iter();
+    let again = known.zip(&*later).take_while(|(a, b)| a == b).count();
+    let (total, same) = (same + later.len(), same + again);
+    let gone = after(remembered, same);
+    let to = list.get_mut(same..total)?;
+    to.copy_from_slice(later.get(again..)?);
+    *len = total;
+    Some(kept(list.get(..total)?, same, gone, natives.keep()))
 }
 
 /// Returns the remembered list, and the other one.
@@ -532,6 +576,10 @@ fn plan(old: &[Link], new: &[Link], keep: usize) -> Plan {
 #[cfg(test)]
 #[path = "state_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "state_php_tests.rs"]
+mod php_tests;
 
 #[cfg(test)]
 #[path = "state_ruby_tests.rs"]

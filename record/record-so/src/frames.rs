@@ -267,6 +267,12 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
         if keep == total && total == (*state).depth {
             return true;
         }
+        if let Some(written) = write_known(state, captured, &plan) {
+            if written {
+                (*state).depth = total;
+            }
+            return written;
+        }
         let mut pieces = Pieces {
             state,
             keep,
@@ -301,6 +307,49 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
         (*state).depth = total;
     }
     true
+}
+
+/// The most new frames of an interpreter of a stack that is written at once.
+const MOST_AT_ONCE: usize = 8;
+
+/// Writes what is new of a stack as one record. `None` if it is too much for one, or a code has to be copied first.
+///
+/// # Safety
+/// As for `write`.
+#[inline(always)]
+unsafe fn write_known(
+    state: *mut ThreadState,
+    captured: &Capture<'_>,
+    plan: &Plan,
+) -> Option<bool> {
+    let mut users = [(0, 0, 0); MOST_AT_ONCE];
+    let keep = plan.natives + plan.users;
+    let count = captured.total + plan.all_users - keep;
+    // SAFETY: as the caller promises; there is room for all words.
+    unsafe {
+        let frames: &State = &(*state).frames;
+        let known = frames.known_users(plan.users, &mut users)?;
+        let mut users = users.get(..known)?.iter().peekable();
+        if count > STACK_CHUNK {
+            return None;
+        }
+        let Some(mut cursor) = (*state).ring.begin(1 + count) else {
+            emit::count_lost();
+            return Some(false);
+        };
+        cursor.put(stack_word(count, keep, captured.end));
+        for (at, pc) in (plan.natives..).zip(captured.all.from(plan.natives).iter()) {
+            while let Some((_, slot, unit)) = users.next_if(|user| user.0 as usize <= at) {
+                cursor.put(user_word(*slot as usize, *unit));
+            }
+            cursor.put(pc);
+        }
+        for (_, slot, unit) in users {
+            cursor.put(user_word(*slot as usize, *unit));
+        }
+        (*state).ring.end(cursor);
+    }
+    Some(true)
 }
 
 /// Reads the chain, and decides what is kept.
