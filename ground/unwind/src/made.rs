@@ -73,3 +73,90 @@ impl Made {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::step::shape;
+
+    struct Words(HashMap<u64, u64>);
+
+    impl Memory for Words {
+        fn load(&mut self, addr: u64) -> Option<u64> {
+            self.0.get(&addr).copied()
+        }
+    }
+
+    /// Code at 0x7000 to 0x7fff has frames of 48 bytes, at 0x8000 to 0x8fff it is the interpreter's.
+    fn known(pc: u64) -> Option<Made> {
+        match pc >> 12 {
+            7 => Some(Made::Sized(48)),
+            8 => Some(Made::Interpreted),
+            _ => None,
+        }
+    }
+
+    fn left(made: Made, words: &[(u64, u64)], sp: u64, bp: u64) -> Option<[u64; 5]> {
+        // SAFETY: no function at all.
+        let find = unsafe { Finder::new(None) }.knowing(known);
+        let mut words = Words(words.iter().copied().collect());
+        let out = made.leave(&mut words, &find, sp, bp).ok()?;
+        let shape = u64::from(out.shape);
+        Some([out.link.slot, out.link.ra, out.sp, out.bp, shape])
+    }
+
+    #[test]
+    fn each_kind_is_left_by_its_own_words() {
+        let plain = u64::from(shape::PLAIN);
+        let wide = u64::from(shape::WIDE);
+        let words = [(0x128, 0x8123), (0x120, 0x500)];
+        let sized = left(Made::Sized(48), &words, 0x100, 0x110);
+        assert_eq!(sized, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        let pointed = left(Made::Pointed, &words, 0x100, 0x120);
+        assert_eq!(pointed, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        // The caller is the interpreter's, which finds all by rbp.
+        let words = [(0x128, 0x8123), (0x120, 0x500), (0x118, 0x150)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        // It is compiled: what it had as its stack pointer counts.
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x150)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x7123, 0x150, 0x500, wide]));
+        // No variables are between them.
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x130)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x7123, 0x130, 0x500, plain]));
+    }
+
+    #[test]
+    fn what_leads_inwards_or_nowhere_is_no_frame() {
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x90)];
+        assert_eq!(
+            left(Made::Interpreted, &words, 0x100, 0x120),
+            None,
+            "the caller further in"
+        );
+        assert_eq!(
+            left(Made::Pointed, &words, 0x130, 0x120),
+            None,
+            "rbp below the stack pointer"
+        );
+        assert_eq!(
+            left(Made::Sized(96), &words, 0x100, 0x120),
+            None,
+            "not to be read"
+        );
+        assert_eq!(
+            left(Made::Sized(8), &words, u64::MAX - 7, 0),
+            None,
+            "beyond all addresses"
+        );
+        assert_eq!(
+            left(Made::Pointed, &words, 0, u64::MAX),
+            None,
+            "beyond all addresses"
+        );
+    }
+}
