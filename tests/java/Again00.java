@@ -4,6 +4,6 @@ import java.nio.ByteBuffer;
 
 public class Again00 {
     public static ByteBuffer take() {
-        return ByteBuffer.allocateDirect(10161);
+        return ByteBuffer.allocateDirect(10264);
     }
 }

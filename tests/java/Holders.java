@@ -1,7 +1,7 @@
 // Holders of native memory in all ways in which Java calls Java, each predicted by hand.
 //
 // Each way makes COUNT direct buffers of a size of its own, on the line that ends with "// HOLD way". A direct buffer of N bytes
-// asks malloc for N, if its memory is not aligned to pages and nothing is tracked. Prints a line for each way: its name, the
+// asks malloc for N, if that is a multiple of eight, its memory is not aligned to pages, and nothing is tracked. Prints a line for each way: its name, the
 // size that is asked for, and how many times.
 //
 // Not here: what a recorder should make of it (faces/cli/tests/python/java.rs).
@@ -32,16 +32,16 @@ public class Holders {
 
     static void plain() {
         for (int n = 0; n < COUNT; n++) {
-            held.add(ByteBuffer.allocateDirect(10001)); // HOLD plain
+            held.add(ByteBuffer.allocateDirect(10008)); // HOLD plain
         }
         for (int n = 0; n < COUNT; n++) {
             held.add(
-                ByteBuffer.allocateDirect(10011)); // HOLD plain_again
+                ByteBuffer.allocateDirect(10024)); // HOLD plain_again
         }
     }
 
     static void lambda() {
-        IntStream.range(0, COUNT).forEach(n -> held.add(ByteBuffer.allocateDirect(10021))); // HOLD lambda
+        IntStream.range(0, COUNT).forEach(n -> held.add(ByteBuffer.allocateDirect(10040))); // HOLD lambda
     }
 
     static class Store {
@@ -50,7 +50,7 @@ public class Holders {
 
         static {
             for (int n = 0; n < COUNT; n++) {
-                rows[n] = ByteBuffer.allocateDirect(10031); // HOLD initializer
+                rows[n] = ByteBuffer.allocateDirect(10056); // HOLD initializer
             }
         }
 
@@ -78,7 +78,7 @@ public class Holders {
 
                 public ByteBuffer next() {
                     left--;
-                    return ByteBuffer.allocateDirect(10061); // HOLD iterated
+                    return ByteBuffer.allocateDirect(10104); // HOLD iterated
                 }
             };
         }
@@ -90,16 +90,16 @@ public class Holders {
                 try {
                     throw new IllegalStateException();
                 } finally {
-                    held.add(ByteBuffer.allocateDirect(10071)); // HOLD finally
+                    held.add(ByteBuffer.allocateDirect(10120)); // HOLD finally
                 }
             } catch (IllegalStateException exception) {
-                held.add(ByteBuffer.allocateDirect(10081)); // HOLD caught
+                held.add(ByteBuffer.allocateDirect(10136)); // HOLD caught
             }
         }
     }
 
     public static void reflected() {
-        held.add(ByteBuffer.allocateDirect(10091)); // HOLD reflected
+        held.add(ByteBuffer.allocateDirect(10152)); // HOLD reflected
     }
 
     static void handled(int bytes) {
@@ -108,7 +108,7 @@ public class Holders {
 
     static void threaded() {
         Runnable run = () -> {
-            ByteBuffer row = ByteBuffer.allocateDirect(10111); // HOLD threaded
+            ByteBuffer row = ByteBuffer.allocateDirect(10184); // HOLD threaded
             synchronized (held) {
                 held.add(row);
             }
@@ -136,7 +136,7 @@ public class Holders {
             deep(depth - 1);
             return;
         }
-        held.add(ByteBuffer.allocateDirect(10121)); // HOLD deep
+        held.add(ByteBuffer.allocateDirect(10200)); // HOLD deep
     }
 
     // What is hot is compiled, small functions into those that call them.
@@ -167,7 +167,7 @@ public class Holders {
             sum = sum * 31 + n;
         }
         for (int n = 0; n < COUNT; n++) {
-            held.add(ByteBuffer.allocateDirect(10141)); // HOLD replaced
+            held.add(ByteBuffer.allocateDirect(10232)); // HOLD replaced
         }
         return sum;
     }
@@ -238,58 +238,58 @@ public class Holders {
 
     public static void main(String[] arguments) throws Throwable {
         plain();
-        way("plain", 10001);
-        way("plain_again", 10011);
+        way("plain", 10008);
+        way("plain_again", 10024);
         lambda();
-        way("lambda", 10021);
+        way("lambda", 10040);
         held.add(Store.rows);
-        way("initializer", 10031);
+        way("initializer", 10056);
         for (int n = 0; n < COUNT; n++) {
-            held.add(new Store(10041));
+            held.add(new Store(10072));
         }
-        way("constructor", 10041);
+        way("constructor", 10072);
         Maker made = new Made();
         for (int n = 0; n < COUNT; n++) {
-            held.add(made.make(10051));
+            held.add(made.make(10088));
         }
-        way("inherited", 10051);
+        way("inherited", 10088);
         for (ByteBuffer row : new Rows()) {
             held.add(row);
         }
-        way("iterated", 10061);
+        way("iterated", 10104);
         caught();
-        way("finally", 10071);
-        way("caught", 10081);
+        way("finally", 10120);
+        way("caught", 10136);
         for (int n = 0; n < COUNT; n++) {
             Holders.class.getMethod("reflected").invoke(null);
         }
-        way("reflected", 10091);
+        way("reflected", 10152);
         MethodHandle handle = MethodHandles.lookup()
             .findStatic(Holders.class, "handled", MethodType.methodType(void.class, int.class));
         for (int n = 0; n < COUNT; n++) {
-            handle.invokeExact(10101);
+            handle.invokeExact(10168);
         }
-        way("handled", 10101);
+        way("handled", 10168);
         threaded();
-        way("threaded", 10111);
+        way("threaded", 10184);
         for (int n = 0; n < COUNT; n++) {
             deep(n * 20);
         }
-        way("deep", 10121);
+        way("deep", 10200);
         for (int round = 0; round < 30; round++) {
             hot(16, 1000, false);
         }
-        hot(10131, COUNT, true);
-        way("inlined", 10131);
+        hot(10216, COUNT, true);
+        way("inlined", 10216);
         held.add(replaced());
-        way("replaced", 10141);
+        way("replaced", 10232);
         for (int round = 0; round < 30; round++) {
             virtual(20, 1000, false);
         }
-        virtual(10151, COUNT, true);
-        way("virtual", 10151);
+        virtual(10248, COUNT, true);
+        way("virtual", 10248);
         again();
-        way("again", 10161);
+        way("again", 10264);
         mapped();
         deflated();
         for (String way : ways) {

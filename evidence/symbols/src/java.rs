@@ -128,7 +128,7 @@ mod tests {
     fn entries_that_go_back_count_by_where_they_begin() {
         // 8 at line 7; back to 2 at line 5.
         let table = [8 << 3 | 7, 255, 11, 3, 0];
-        let line = |bytecode| frame(&code(17, &table), bytecode + 1).line;
+        let line = |bytecode: u32| frame(&code(17, &table), bytecode + 1).line;
         assert_eq!(
             [line(1), line(2), line(7), line(8)],
             [None, Some(5), Some(5), Some(7)]

@@ -22,6 +22,7 @@
 //! Not here: stepping over these frames (`unwind::made`), lines (`symbols`), where the tables are found (the recorder).
 
 mod code_heap;
+mod machine;
 mod method;
 mod scopes;
 mod tables;
@@ -30,62 +31,5 @@ mod tests;
 mod walk;
 
 pub use code_heap::Frame as JavaFrame;
-pub use tables::Tables;
-
-use crate::code::Code;
-use crate::memory::{Asked, Memory, Plain};
-use crate::runtime::Refusal;
-
-/// The Java virtual machine of this program.
-#[derive(Clone, Copy)]
-pub struct Java {
-    pub(crate) layout: tables::Layout,
-}
-
-impl Java {
-    /// Reads the tables of a virtual machine. Returns its version, three numbers a byte each, too.
-    ///
-    /// # Safety
-    /// `tables` are a loaded machine's, and stay.
-    pub unsafe fn find(tables: &Tables) -> (Result<Java, Refusal>, u32) {
-        // SAFETY: as the caller promises.
-        let (layout, version) = unsafe { (tables.layout(), tables.version()) };
-        let found = layout.map(|layout| Java { layout });
-        (found.ok_or(Refusal::Tables), version)
-    }
-
-    /// Returns how the frame lies that an address, a byte before where it is returned to, is of; `None` if that is not known.
-    /// `proved`: the layout was proved.
-    ///
-    /// # Safety
-    /// The machine is loaded.
-    pub unsafe fn frame_at(&self, pc: u64, proved: bool) -> Option<JavaFrame> {
-        match proved {
-            true => self.frame(&Plain, pc),
-            false => self.frame(&Asked, pc),
-        }
-    }
-
-    /// Returns what is copied of a method.
-    pub(crate) fn code(&self, link: &crate::chain::Link) -> Code {
-        self.text_of(link)
-    }
-}
-
-/// Returns four bytes, by what loads eight.
-#[inline(always)]
-fn half<M: Memory>(memory: &M, at: u64) -> Option<u32> {
-    Some((memory.word(at & !7)? >> ((at & 7) * 8)) as u32)
-}
-
-/// Returns two bytes.
-#[inline(always)]
-fn short<M: Memory>(memory: &M, at: u64) -> Option<u16> {
-    Some((memory.word(at & !7)? >> ((at & 7) * 8)) as u16)
-}
-
-/// Returns a byte.
-#[inline(always)]
-fn byte<M: Memory>(memory: &M, at: u64) -> Option<u8> {
-    Some((memory.word(at & !7)? >> ((at & 7) * 8)) as u8)
-}
+pub use machine::Java;
+pub use tables::Tables as JavaTables;

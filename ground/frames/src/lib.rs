@@ -50,7 +50,7 @@ mod state;
 
 pub use arenas::{Arenas, Leaf, MOST_BYTES};
 pub use code::{Code, Text};
-pub use java::{Java, JavaFrame, Tables as JavaTables};
+pub use java::{Java, JavaFrame, JavaTables};
 pub use natives::Natives;
 pub use program::Program;
 pub use reader::{Found, Language, Reader};

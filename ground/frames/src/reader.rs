@@ -22,6 +22,8 @@ pub enum Language {
 }
 
 /// A reader of an interpreter's frames.
+// There is one in a process, and no memory to put a large one in another place.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy)]
 pub enum Reader {
     /// Of Python.

@@ -15,6 +15,7 @@ use crate::expr::Base;
 use crate::find::{Finder, LOWEST_CODE};
 use crate::foreign::Window;
 use crate::generated;
+use crate::made::Made;
 use crate::rule::{Rule, RuleCache, kind};
 
 /// Why the outermost reported frame is the last.
@@ -187,7 +188,7 @@ pub(crate) fn step<M: Memory>(
     plain(memory, cfa, bp_slot, sp, bp)
 }
 
-pub(crate) fn plain<M: Memory>(
+fn plain<M: Memory>(
     memory: &mut M,
     cfa: u64,
     bp_slot: Option<u64>,
@@ -280,7 +281,7 @@ fn step_load<M: Memory>(memory: &mut M, rule: Rule, sp: u64, bp: u64) -> Result<
 }
 
 /// Leaves a frame whose words are not all in the link. `words` are the others that were read.
-pub(crate) fn leave_wide<M: Memory>(
+fn leave_wide<M: Memory>(
     memory: &mut M,
     cfa: u64,
     ra_offset: i64,
@@ -329,7 +330,7 @@ fn step_wide<M: Memory>(
 ) -> Result<Stepped, End> {
     let Some(module) = find.module(pc) else {
         return match find.made(pc) {
-            Some(made) => made.leave(memory, find, sp, bp),
+            Some(made) => leave_made(memory, find, made, sp, bp),
             None => step_frame_pointer(memory, sp, bp),
         };
     };
@@ -381,4 +382,132 @@ pub(crate) fn leave_by_row<M: Memory>(
         return Err(End::Unsupported);
     };
     leave_wide(memory, cfa, ra_offset, out, sp, words)
+}
+
+/// Leaves a frame of code outside of modules that the caller of the walk knows.
+fn leave_made<M: Memory>(
+    memory: &mut M,
+    find: &Finder,
+    made: Made,
+    sp: u64,
+    bp: u64,
+) -> Result<Stepped, End> {
+    let by_pointer = bp.checked_add(16).ok_or(End::BadFrame)?;
+    match made {
+        Made::Sized(bytes) => {
+            let cfa = sp.checked_add(bytes).ok_or(End::BadFrame)?;
+            plain(memory, cfa, cfa.checked_sub(16), sp, bp)
+        }
+        Made::Pointed => plain(memory, by_pointer, Some(bp), sp, bp),
+        Made::Interpreted => {
+            let slot = by_pointer - 8;
+            let ra = memory.load(slot).ok_or(End::BadFrame)?;
+            let at = bp.wrapping_sub(8);
+            let caller_sp = memory.load(at).ok_or(End::BadFrame)?;
+            // Only the way out of a frame of known size begins at its stack pointer.
+            let matters = || matches!(find.made(ra.wrapping_sub(1)), Some(Made::Sized(_)));
+            if caller_sp == by_pointer || !matters() {
+                return plain(memory, by_pointer, Some(bp), sp, bp);
+            }
+            let out = memory.load(bp).ok_or(End::BadFrame)?;
+            let down = slot.wrapping_sub(caller_sp).cast_signed();
+            if bp < sp || caller_sp < by_pointer {
+                return Err(End::BadFrame);
+            }
+            leave_wide(
+                memory,
+                caller_sp,
+                down,
+                out,
+                sp,
+                [[bp, out], [at, caller_sp]],
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    struct Words(HashMap<u64, u64>);
+
+    impl Memory for Words {
+        fn load(&mut self, addr: u64) -> Option<u64> {
+            self.0.get(&addr).copied()
+        }
+    }
+
+    /// Code at 0x7000 to 0x7fff has frames of 48 bytes, at 0x8000 to 0x8fff it is the interpreter's.
+    fn known(pc: u64) -> Option<Made> {
+        match pc >> 12 {
+            7 => Some(Made::Sized(48)),
+            8 => Some(Made::Interpreted),
+            _ => None,
+        }
+    }
+
+    fn left(made: Made, words: &[(u64, u64)], sp: u64, bp: u64) -> Option<[u64; 5]> {
+        // SAFETY: no function at all.
+        let find = unsafe { Finder::new(None) }.knowing(known);
+        let mut words = Words(words.iter().copied().collect());
+        let out = leave_made(&mut words, &find, made, sp, bp).ok()?;
+        let shape = u64::from(out.shape);
+        Some([out.link.slot, out.link.ra, out.sp, out.bp, shape])
+    }
+
+    #[test]
+    fn each_kind_is_left_by_its_own_words() {
+        let plain = u64::from(shape::PLAIN);
+        let wide = u64::from(shape::WIDE);
+        let words = [(0x128, 0x8123), (0x120, 0x500)];
+        let sized = left(Made::Sized(48), &words, 0x100, 0x110);
+        assert_eq!(sized, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        let pointed = left(Made::Pointed, &words, 0x100, 0x120);
+        assert_eq!(pointed, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        // The caller is the interpreter's, which finds all by rbp.
+        let words = [(0x128, 0x8123), (0x120, 0x500), (0x118, 0x150)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x8123, 0x130, 0x500, plain]));
+        // It is compiled: what it had as its stack pointer counts.
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x150)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x7123, 0x150, 0x500, wide]));
+        // No variables are between them.
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x130)];
+        let inner = left(Made::Interpreted, &words, 0x100, 0x120);
+        assert_eq!(inner, Some([0x128, 0x7123, 0x130, 0x500, plain]));
+    }
+
+    #[test]
+    fn what_leads_inwards_or_nowhere_is_no_frame() {
+        let words = [(0x128, 0x7123), (0x120, 0x500), (0x118, 0x90)];
+        assert_eq!(
+            left(Made::Interpreted, &words, 0x100, 0x120),
+            None,
+            "the caller further in"
+        );
+        assert_eq!(
+            left(Made::Pointed, &words, 0x130, 0x120),
+            None,
+            "rbp below the stack pointer"
+        );
+        assert_eq!(
+            left(Made::Sized(96), &words, 0x100, 0x120),
+            None,
+            "not to be read"
+        );
+        assert_eq!(
+            left(Made::Sized(8), &words, u64::MAX - 7, 0),
+            None,
+            "beyond all addresses"
+        );
+        assert_eq!(
+            left(Made::Pointed, &words, 0, u64::MAX),
+            None,
+            "beyond all addresses"
+        );
+    }
 }

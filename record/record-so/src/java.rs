@@ -6,7 +6,7 @@
 //! ```
 //!
 //! V1  The tables are read when code that the machine generated runs: then it has been initialized.
-//! V2  Threads that met such code before have guessed: rules and remembered stacks are forgotten (a new epoch).
+//! V2  Threads that met such code before have guessed: rules and remembered stacks are forgotten (modules.rs, a new epoch).
 //!
 //! Not here: what frames of Java are (`skinflint_frames`), where they are written (frames.rs).
 
@@ -16,7 +16,7 @@ use skinflint_base::loader::LinkMap;
 use skinflint_frames::{Java, JavaFrame, JavaTables, Reader};
 use skinflint_unwind::Made;
 
-use crate::{frames, modules, process};
+use crate::frames;
 
 static MACHINE: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 /// An address in the machine: where that is no longer mapped, it is gone.
@@ -39,12 +39,15 @@ pub unsafe fn met(module: &LinkMap) {
     }
 }
 
-/// Returns how the frame of generated code lies. The unwinder asks, of code outside of modules.
-pub fn made(pc: u64) -> Option<Made> {
+/// Begins to read a machine that was met, if there is one. Returns whether it has done so just now: then all that was guessed is to be
+/// forgotten (V2).
+pub fn begins() -> bool {
     // ORDER: Relaxed; null nearly always, and `begin` decides.
-    if !MACHINE.load(Ordering::Relaxed).is_null() {
-        begin();
-    }
+    !MACHINE.load(Ordering::Relaxed).is_null() && begin()
+}
+
+/// Returns how the frame of generated code lies.
+pub fn made(pc: u64) -> Option<Made> {
     let (Reader::Java(java), proved) = frames::reader()? else {
         return None;
     };
@@ -59,11 +62,11 @@ pub fn made(pc: u64) -> Option<Made> {
 
 /// Reads the tables of the machine (V1).
 #[cold]
-fn begin() {
+fn begin() -> bool {
     // ORDER: Acquire; pairs with the Release of `met`. One thread gets it.
     let module = MACHINE.swap(core::ptr::null_mut(), Ordering::Acquire);
     if module.is_null() || frames::is_decided() {
-        return;
+        return false;
     }
     // SAFETY: the loader's own, of a module that code runs in; so it is loaded and relocated.
     let (found, version) = unsafe {
@@ -80,8 +83,7 @@ fn begin() {
         })
     };
     frames::begin(found.map(Reader::Java), version);
-    modules::rules().clear();
-    process::new_epoch();
+    true
 }
 
 /// Forgets the machine if it is gone. `is_gone` is asked with an address in it.

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use skinflint_base::loader;
 use skinflint_base::ring::{MODULE_PATH_BYTES, tag, word};
-use skinflint_unwind::{Finder, RuleCache};
+use skinflint_unwind::{Finder, Made, RuleCache};
 
 use crate::emit;
 use crate::frames;
@@ -83,7 +83,7 @@ pub fn prepare() -> bool {
         // ORDER: Relaxed; one thread, see `prepare`.
         FIND_OBJECT.store(find, Ordering::Relaxed);
         // SAFETY: see `Find`.
-        unsafe { *FINDER.0.get() = Finder::resolve().knowing(java::made) };
+        unsafe { *FINDER.0.get() = Finder::resolve().knowing(made) };
     }
     // ORDER: Relaxed; a child of fork reports its objects anew.
     KNOWN_COUNT.store(0, Ordering::Relaxed);
@@ -114,6 +114,16 @@ pub fn unmapping(addr: u64, len: u64) {
 pub fn finder() -> &'static Finder {
     // SAFETY: see `Find`.
     unsafe { &*FINDER.0.get() }
+}
+
+/// Returns how the frame of code outside of modules lies. The unwinder asks.
+fn made(pc: u64) -> Option<Made> {
+    if java::begins() {
+        // Other threads have met such code before, and guessed.
+        rules().clear();
+        process::new_epoch();
+    }
+    java::made(pc)
 }
 
 fn object_at(pc: u64) -> Option<Found> {

@@ -7,9 +7,9 @@
 //!
 //! Not here: what runs in a frame (walk.rs, scopes.rs).
 
+use super::machine::{Java, byte, half};
 use super::tables::Begin;
-use super::{Java, byte, half};
-use crate::memory::Memory;
+use crate::memory::{Asked, Memory, Plain};
 
 /// The most code heaps, and the most steps back in a map of segments.
 const MOST_HEAPS: u64 = 8;
@@ -128,6 +128,18 @@ impl Java {
     }
 
     /// Returns how the frame lies that an address, a byte before where it is returned to, is of; `None` if that is not known.
+    /// `proved`: the layout was proved.
+    ///
+    /// # Safety
+    /// The machine is loaded.
+    pub unsafe fn frame_at(&self, pc: u64, proved: bool) -> Option<Frame> {
+        match proved {
+            true => self.frame(&Plain, pc),
+            false => self.frame(&Asked, pc),
+        }
+    }
+
+    /// Does what `frame_at` does.
     pub(crate) fn frame<M: Memory>(&self, memory: &M, pc: u64) -> Option<Frame> {
         let (low, high) = self.bounds(memory)?;
         if pc < low || pc >= high {

@@ -7,7 +7,7 @@
 //!
 //! Not here: which bytecode runs (walk.rs, scopes.rs).
 
-use super::{Java, byte, half, short};
+use super::machine::{Java, byte, half, short};
 use crate::chain::Link;
 use crate::code::{Code, Text};
 use crate::memory::{Memory, Plain};
@@ -83,7 +83,7 @@ impl Java {
     }
 
     /// Returns what is copied of a link's method.
-    pub(crate) fn text_of(&self, link: &Link) -> Code {
+    pub(crate) fn code(&self, link: &Link) -> Code {
         let layout = &self.layout;
         let word = |at: u64| Plain.word(at).unwrap_or(0);
         let fixed = link.table;

@@ -9,8 +9,8 @@
 //!
 //! Not here: which piece of code it is (code_heap.rs), what a method is called (method.rs).
 
+use super::machine::{Java, byte, half};
 use super::tables::Debug;
-use super::{Java, byte, half};
 use crate::chain::Bounds;
 use crate::memory::Memory;
 

@@ -199,100 +199,14 @@ impl Tables {
     /// # Safety
     /// As for `version`.
     pub(crate) unsafe fn layout(&self) -> Option<Layout> {
-        // SAFETY: as the caller promises, here and below.
-        let major = unsafe {
-            self.are_as_known().then_some(())?;
-            self.version() >> 16
-        };
-        let variable = |of: &CStr, name: &CStr| unsafe { self.find(of, name, true, POINTERS) };
-        let field =
-            |of: &CStr, name: &CStr, bytes: u64| unsafe { self.find(of, name, false, bytes) };
-        let bytes = |of: &CStr| unsafe { self.bytes(of) };
-        let space = |of: u64| {
-            let low = field(c"VirtualSpace", c"_low", POINTERS)?;
-            let high = field(c"VirtualSpace", c"_high", POINTERS)?;
-            Some([of + low, of + high])
-        };
-        let flags = field(c"ConstMethod", c"_flags", 2);
-        let (flags, has_lines) = match flags {
-            Some(flags) => (flags, c"ConstMethod::_has_linenumber_table"),
-            None => (
-                field(c"ConstMethod", c"_flags._flags", 4)?,
-                c"ConstMethodFlags::_misc_has_linenumber_table",
-            ),
-        };
-        let begin = match field(c"CodeBlob", c"_code_begin", POINTERS) {
-            Some(begin) => Begin::At(begin),
-            None => Begin::By(field(c"CodeBlob", c"_code_offset", 4)?),
-        };
-        let code = |name: &CStr, bytes: u64| {
-            let own = field(c"nmethod", name, bytes);
-            own.or_else(|| field(c"CompiledMethod", name, bytes))
-        };
-        Some(Layout {
+        // SAFETY: as the caller promises.
+        let (are_known, version) = unsafe { (self.are_as_known(), self.version()) };
+        let loaded = Loaded(are_known.then_some(self)?);
+        let major = version >> 16;
+        loaded.methods(loaded.code(Layout {
             major,
-            heaps: variable(c"CodeCache", c"_heaps")?,
-            low: variable(c"CodeCache", c"_low_bound")?,
-            high: variable(c"CodeCache", c"_high_bound")?,
-            interpreter: variable(c"AbstractInterpreter", c"_code")?,
-            call_stub: variable(c"StubRoutines", c"_call_stub_return_address")?,
-            array_len: field(c"GrowableArrayBase", c"_len", 4)?,
-            array_data: field(c"GrowableArray<int>", c"_data", POINTERS)?,
-            memory: space(field(c"CodeHeap", c"_memory", POINTERS)?)?,
-            segments: space(field(c"CodeHeap", c"_segmap", POINTERS)?)?,
-            segment_log: field(c"CodeHeap", c"_log2_segment_size", 4)?,
-            block_bytes: bytes(c"HeapBlock")?,
-            block_used: field(c"HeapBlock::Header", c"_used", 1)?,
-            buffer: field(c"StubQueue", c"_stub_buffer", POINTERS)?,
-            buffer_bytes: field(c"StubQueue", c"_buffer_limit", 4)?,
-            name: field(c"CodeBlob", c"_name", POINTERS)?,
-            bytes: field(c"CodeBlob", c"_size", 4)?,
-            frame_words: field(c"CodeBlob", c"_frame_size", 4)?,
-            begin,
-            method: code(c"_method", POINTERS)?,
-            number: code(c"_compile_id", 4)?,
-            replaced: code(c"_orig_pc_offset", 4)?,
-            debug: self.debug(&code, &field)?,
-            fixed: field(c"Method", c"_constMethod", POINTERS)?,
-            constants: field(c"ConstMethod", c"_constants", POINTERS)?,
-            flags,
-            code_bytes: field(c"ConstMethod", c"_code_size", 2)?,
-            fixed_words: field(c"ConstMethod", c"_constMethod_size", 4)?,
-            name_index: field(c"ConstMethod", c"_name_index", 2)?,
-            fixed_bytes: bytes(c"ConstMethod")?,
-            has_lines: unsafe { self.constant(has_lines) }?,
-            holder: field(c"ConstantPool", c"_pool_holder", POINTERS)?,
-            count: field(c"ConstantPool", c"_length", 4)?,
-            file_index: field(c"ConstantPool", c"_source_file_name_index", 2)?,
-            constants_bytes: bytes(c"ConstantPool")?,
-            class_name: field(c"Klass", c"_name", POINTERS)?,
-            symbol_bytes: field(c"Symbol", c"_length", 2)?,
-            symbol_text: field(c"Symbol", c"_body[0]", 1)?,
-        })
-    }
-
-    fn debug(
-        &self,
-        code: &dyn Fn(&CStr, u64) -> Option<u64>,
-        field: &dyn Fn(&CStr, &CStr, u64) -> Option<u64>,
-    ) -> Option<Debug> {
-        let pcs = code(c"_scopes_pcs_offset", 4)?;
-        let Some(fixed) = code(c"_immutable_data", POINTERS) else {
-            return Some(Debug::Within {
-                pcs,
-                pcs_end: code(c"_dependencies_offset", 4)?,
-                methods: code(c"_metadata_offset", 4)?,
-                scopes: code(c"_scopes_data_begin", POINTERS)?,
-            });
-        };
-        Some(Debug::Apart {
-            fixed,
-            pcs,
-            scopes: code(c"_scopes_data_offset", 4)?,
-            other: field(c"CodeBlob", c"_mutable_data", POINTERS)?,
-            other_bytes: field(c"CodeBlob", c"_mutable_data_size", 4)?,
-            before_methods: field(c"CodeBlob", c"_relocation_size", 4)?,
-        })
+            ..Layout::default()
+        })?)
     }
 
     /// Returns whether entries are as far apart as ours.
@@ -364,6 +278,127 @@ impl Tables {
             )?;
             Some(found.value as u32)
         }
+    }
+}
+
+/// The tables of a machine that is loaded: only `Tables::layout` makes one.
+struct Loaded<'a>(&'a Tables);
+
+impl Loaded<'_> {
+    fn variable(&self, of: &CStr, name: &CStr) -> Option<u64> {
+        // SAFETY: the machine is loaded.
+        unsafe { self.0.find(of, name, true, POINTERS) }
+    }
+
+    fn field(&self, of: &CStr, name: &CStr, bytes: u64) -> Option<u64> {
+        // SAFETY: as above.
+        unsafe { self.0.find(of, name, false, bytes) }
+    }
+
+    fn bytes(&self, of: &CStr) -> Option<u64> {
+        // SAFETY: as above.
+        unsafe { self.0.bytes(of) }
+    }
+
+    fn constant(&self, name: &CStr) -> Option<u32> {
+        // SAFETY: as above.
+        unsafe { self.0.constant(name) }
+    }
+
+    /// Returns a field of compiled code, which had two types once.
+    fn compiled(&self, name: &CStr, bytes: u64) -> Option<u64> {
+        let own = self.field(c"nmethod", name, bytes);
+        own.or_else(|| self.field(c"CompiledMethod", name, bytes))
+    }
+
+    /// Returns where a part of a code heap has its lowest and its highest address.
+    fn space(&self, name: &CStr) -> Option<[u64; 2]> {
+        let of = self.field(c"CodeHeap", name, POINTERS)?;
+        let low = self.field(c"VirtualSpace", c"_low", POINTERS)?;
+        let high = self.field(c"VirtualSpace", c"_high", POINTERS)?;
+        Some([of + low, of + high])
+    }
+
+    /// Adds what leads to a piece of code, and what is in one.
+    fn code(&self, to: Layout) -> Option<Layout> {
+        let begin = match self.field(c"CodeBlob", c"_code_begin", POINTERS) {
+            Some(begin) => Begin::At(begin),
+            None => Begin::By(self.field(c"CodeBlob", c"_code_offset", 4)?),
+        };
+        Some(Layout {
+            heaps: self.variable(c"CodeCache", c"_heaps")?,
+            low: self.variable(c"CodeCache", c"_low_bound")?,
+            high: self.variable(c"CodeCache", c"_high_bound")?,
+            interpreter: self.variable(c"AbstractInterpreter", c"_code")?,
+            call_stub: self.variable(c"StubRoutines", c"_call_stub_return_address")?,
+            array_len: self.field(c"GrowableArrayBase", c"_len", 4)?,
+            array_data: self.field(c"GrowableArray<int>", c"_data", POINTERS)?,
+            memory: self.space(c"_memory")?,
+            segments: self.space(c"_segmap")?,
+            segment_log: self.field(c"CodeHeap", c"_log2_segment_size", 4)?,
+            block_bytes: self.bytes(c"HeapBlock")?,
+            block_used: self.field(c"HeapBlock::Header", c"_used", 1)?,
+            buffer: self.field(c"StubQueue", c"_stub_buffer", POINTERS)?,
+            buffer_bytes: self.field(c"StubQueue", c"_buffer_limit", 4)?,
+            name: self.field(c"CodeBlob", c"_name", POINTERS)?,
+            bytes: self.field(c"CodeBlob", c"_size", 4)?,
+            frame_words: self.field(c"CodeBlob", c"_frame_size", 4)?,
+            begin,
+            method: self.compiled(c"_method", POINTERS)?,
+            number: self.compiled(c"_compile_id", 4)?,
+            replaced: self.compiled(c"_orig_pc_offset", 4)?,
+            debug: self.debug()?,
+            ..to
+        })
+    }
+
+    fn debug(&self) -> Option<Debug> {
+        let pcs = self.compiled(c"_scopes_pcs_offset", 4)?;
+        let Some(fixed) = self.compiled(c"_immutable_data", POINTERS) else {
+            return Some(Debug::Within {
+                pcs,
+                pcs_end: self.compiled(c"_dependencies_offset", 4)?,
+                methods: self.compiled(c"_metadata_offset", 4)?,
+                scopes: self.compiled(c"_scopes_data_begin", POINTERS)?,
+            });
+        };
+        Some(Debug::Apart {
+            fixed,
+            pcs,
+            scopes: self.compiled(c"_scopes_data_offset", 4)?,
+            other: self.field(c"CodeBlob", c"_mutable_data", POINTERS)?,
+            other_bytes: self.field(c"CodeBlob", c"_mutable_data_size", 4)?,
+            before_methods: self.field(c"CodeBlob", c"_relocation_size", 4)?,
+        })
+    }
+
+    /// Adds what leads from a method to its names and lines.
+    fn methods(&self, to: Layout) -> Option<Layout> {
+        let (flags, has_lines) = match self.field(c"ConstMethod", c"_flags", 2) {
+            Some(flags) => (flags, c"ConstMethod::_has_linenumber_table"),
+            None => (
+                self.field(c"ConstMethod", c"_flags._flags", 4)?,
+                c"ConstMethodFlags::_misc_has_linenumber_table",
+            ),
+        };
+        Some(Layout {
+            fixed: self.field(c"Method", c"_constMethod", POINTERS)?,
+            constants: self.field(c"ConstMethod", c"_constants", POINTERS)?,
+            flags,
+            code_bytes: self.field(c"ConstMethod", c"_code_size", 2)?,
+            fixed_words: self.field(c"ConstMethod", c"_constMethod_size", 4)?,
+            name_index: self.field(c"ConstMethod", c"_name_index", 2)?,
+            fixed_bytes: self.bytes(c"ConstMethod")?,
+            has_lines: self.constant(has_lines)?,
+            holder: self.field(c"ConstantPool", c"_pool_holder", POINTERS)?,
+            count: self.field(c"ConstantPool", c"_length", 4)?,
+            file_index: self.field(c"ConstantPool", c"_source_file_name_index", 2)?,
+            constants_bytes: self.bytes(c"ConstantPool")?,
+            class_name: self.field(c"Klass", c"_name", POINTERS)?,
+            symbol_bytes: self.field(c"Symbol", c"_length", 2)?,
+            symbol_text: self.field(c"Symbol", c"_body[0]", 1)?,
+            ..to
+        })
     }
 }
 

@@ -6,12 +6,14 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
+use super::code_heap;
+use super::machine::Java;
 use super::tables::{Begin, Debug, Layout, Tables};
-use super::*;
 use crate::MAX_CHAIN;
 use crate::chain::{Bounds, Link};
 use crate::memory::tests::Words;
 use crate::natives::Natives;
+use crate::runtime::Refusal;
 
 const CODE: u64 = 0x50_0000;
 const SEGMENT: u64 = 128;

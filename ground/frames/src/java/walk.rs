@@ -8,7 +8,7 @@
 //!
 //! Not here: what of the merged stack is kept (state.rs).
 
-use super::{Java, half};
+use super::machine::{Java, half};
 use crate::MAX_CHAIN;
 use crate::chain::{Bounds, Link};
 use crate::memory::Memory;
