@@ -21,6 +21,9 @@ pub const RUBY_CODE: u32 = 0x1_0000;
 /// What [`Code::minor`] is for PHP: a frame's unit is its line, and [`Code::lines`] is the name of its class.
 pub const PHP_CODE: u32 = 0x2_0000;
 
+/// What [`Code::minor`] is for Go: a frame's unit is its line.
+pub const GO_CODE: u32 = 0x3_0000;
+
 /// The most codes in one block, each of at most a few dozen KB.
 pub(crate) const CODES_PER_BLOCK: usize = 512;
 
@@ -40,7 +43,7 @@ pub const fn code_of(pc: u64) -> Option<(u32, u32)> {
 /// A code of an interpreter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Code {
-    /// The version of Python: its minor number; or [`RUBY_CODE`], or [`PHP_CODE`].
+    /// The version of Python: its minor number; or [`RUBY_CODE`], [`PHP_CODE`] or [`GO_CODE`].
     pub minor: u32,
     /// The line at which it begins.
     pub first_line: u32,
