@@ -123,7 +123,7 @@ pub fn is_of_c_library(module: &str) -> bool {
 /// Reports whether a function is of the code that runs before `main` or a thread's own function.
 pub fn is_startup(function: &str) -> bool {
     // A program's own `clone_tree` and `_start_server` are none.
-    const WHOLE: [&str; 7] = [
+    const WHOLE: [&str; 9] = [
         "_start",
         "start_thread",
         "clone",
@@ -131,6 +131,9 @@ pub fn is_startup(function: &str) -> bool {
         "__clone",
         "__clone3",
         "__clone_internal",
+        // Go's.
+        "runtime.main",
+        "runtime.goexit",
     ];
     const STARTS: [&str; 7] = [
         "__libc_start_",

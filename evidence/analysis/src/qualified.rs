@@ -39,6 +39,10 @@ const AFTER: [&str; 8] = [
 /// Conversion operators keep the type that they convert to, without its arguments. Tags (`[abi:cxx11]`), versions
 /// (`@GLIBC_2.2.5`, `@plt`) and suffixes of the compiler's clones (`.part.0`) are left out.
 pub fn own_name(function: &str) -> String {
+    // A method of Go's: `strings.(*Builder).grow`.
+    if function.contains(".(") {
+        return function.to_owned();
+    }
     let name = named(function, 0);
     match name.is_empty() {
         true => function.to_owned(), // Q2

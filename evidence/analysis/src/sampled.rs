@@ -73,7 +73,7 @@ impl Reading {
     /// Begins to read the trace that these facts are of; `end_ns` is the time of the moment.
     pub fn new(facts: Facts, moment: Moment, end_ns: u64) -> Reading {
         Reading {
-            law: Law::of(facts.process.sample_bytes),
+            law: Law::of_process(&facts.process),
             facts,
             moment,
             ledger: Ledger::new(16),

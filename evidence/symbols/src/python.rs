@@ -1,4 +1,4 @@
-//! Frames of scripts: of Python, Ruby and PHP: from a code and an instruction to a function, a file and a line.
+//! Frames of scripts, of Python, Ruby, PHP and Go: from a code and an instruction to a function, a file and a line.
 //!
 //! ```text
 //!   1 cccc lll  …      an entry of the line table of 3.11 and later: form c, units l + 1; then numbers of 6 bits a byte
@@ -11,7 +11,7 @@
 //!
 //! Not here: what a code is (`skinflint_trace::Code`).
 
-use skinflint_trace::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE};
+use skinflint_trace::{Code, GO_CODE, JAVA_CODE, PHP_CODE, RUBY_CODE};
 
 use crate::frame::{Frame, bare};
 use crate::java;
@@ -20,13 +20,14 @@ use crate::java;
 const MODULE: &str = "[python]";
 const RUBY: &str = "[ruby]";
 const PHP: &str = "[php]";
+const GO: &str = "[go]";
 
 /// Returns the frame of a code at an instruction, given as one more than its place in code units.
 pub(crate) fn frame(code: Option<&Code>, unit: u32) -> Frame {
     let Some(code) = code.filter(|code| !code.name.is_empty()) else {
         return bare("[function of a script that was not copied]".into(), MODULE);
     };
-    if matches!(code.minor, RUBY_CODE | PHP_CODE) {
+    if matches!(code.minor, RUBY_CODE | PHP_CODE | GO_CODE) {
         return with_line(code, unit);
     }
     if code.minor & !0xffff == JAVA_CODE {
@@ -58,7 +59,12 @@ fn with_line(code: &Code, line: u32) -> Frame {
     let line = if line == 0 { code.first_line } else { line };
     Frame {
         function,
-        module: if code.minor == PHP_CODE { PHP } else { RUBY }.into(),
+        module: match code.minor {
+            PHP_CODE => PHP,
+            GO_CODE => GO,
+            _ => RUBY,
+        }
+        .into(),
         file: Some(code.file.clone()).filter(|file| !file.is_empty()),
         line: Some(line).filter(|line| *line > 0),
         inlined: false,

@@ -50,10 +50,14 @@ pub fn render(of: &Sampled) -> String {
     };
     let _ = writeln!(
         text,
-        "{} ({}), a sampled recording: one block every {} that it asked for, {}.\nFigures are estimates; ± and (to) are \
+        "{} ({}), {}: one block every {} that it asked for, {}.\nFigures are estimates; ± and (to) are \
          intervals of 95 %. What has none is exact, or is said to have too few samples.",
         of.process.name,
         of.process.pid,
+        match of.process.allocator.starts_with("Go's heap") {
+            true => "read from outside, by the samples that Go takes itself",
+            false => "a sampled recording",
+        },
         bytes(of.sample_bytes),
         plural(of.live.samples, "live sample"),
     );

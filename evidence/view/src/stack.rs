@@ -163,10 +163,10 @@ pub fn short_name(function: &str) -> String {
         last = c;
         match c {
             // A tuple among template arguments is no list of parameters: `Fn<(), Output = T>`; nor is what stands
-            // behind a blank: Ruby's `block (2 levels) in load`.
+            // behind a blank or a point: Ruby's `block (2 levels) in load`, Go's `strings.(*Builder).grow`.
             '(' if !(operator
                 || out.is_empty()
-                || ["::", "<", " "].iter().any(|end| out.ends_with(end))) =>
+                || ["::", "<", " ", "."].iter().any(|end| out.ends_with(end))) =>
             {
                 round += 1
             }

@@ -25,6 +25,9 @@ pub const PHP_CODE: u32 = 0x2_0000;
 /// bytecode, and [`Code::lines`] is compressed as that version does.
 pub const JAVA_CODE: u32 = 0x3_0000;
 
+/// What [`Code::minor`] is for Go: a frame's unit is its line.
+pub const GO_CODE: u32 = 0x4_0000;
+
 /// The most codes in one block, each of at most a few dozen KB.
 pub(crate) const CODES_PER_BLOCK: usize = 512;
 
@@ -44,7 +47,7 @@ pub const fn code_of(pc: u64) -> Option<(u32, u32)> {
 /// A code of an interpreter.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Code {
-    /// The version of Python: its minor number; or [`RUBY_CODE`], [`PHP_CODE`], or [`JAVA_CODE`] and more.
+    /// The version of Python: its minor number; or [`RUBY_CODE`], [`PHP_CODE`], [`GO_CODE`], or [`JAVA_CODE`] and more.
     pub minor: u32,
     /// The line at which it begins.
     pub first_line: u32,

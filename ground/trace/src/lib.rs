@@ -30,7 +30,7 @@ mod source;
 mod write;
 
 pub use block::{MAJOR, MINOR};
-pub use codes::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE, USER_CODE, code_of, user_code};
+pub use codes::{Code, GO_CODE, JAVA_CODE, PHP_CODE, RUBY_CODE, USER_CODE, code_of, user_code};
 pub use encode::{EventEncoder, RawBlock};
 pub use event::{
     ARENA_FLAG, AllocFn, BREAK_FLAGS, Event, EventKind, FreeFn, NodeId, ThreadId, is_arena,

@@ -34,7 +34,8 @@ pub struct Codes {
 }
 
 impl Codes {
-    fn id(&mut self, code: Code) -> u32 {
+    /// Returns the id of a code, which is a new one if it is new.
+    pub fn id(&mut self, code: Code) -> u32 {
         let next = self.known.len() as u32 + 1;
         if let Some(id) = self.known.get(&code) {
             return *id;

@@ -62,7 +62,7 @@ fn behind_bss(mut mapping: Mapping, object_end: u64, done: &mut Vec<Mapping>) ->
 }
 
 /// Splits ranges, which are ordered, off an anonymous mapping whose pages are known.
-fn split_off(
+pub fn split_off(
     mapping: Mapping,
     ranges: &[(u64, u64)],
     kind: MappingKind,

@@ -26,6 +26,7 @@ use crate::kin::{Kin, ReadNotice};
 use crate::memory::{NotifierMemory, Region, SessionMemory};
 use crate::modules::Modules;
 use crate::output::{Job, Output};
+use crate::outside::Profile;
 use crate::process::{Process, lock};
 use crate::sampler::Ask;
 use crate::server;
@@ -35,6 +36,7 @@ use crate::turning::Turning;
 
 mod ending;
 mod missed;
+mod outside;
 mod turning;
 
 /// The time between two ticks, and between two looks of an idle collector.
@@ -80,6 +82,8 @@ pub enum Message {
     /// The recording is about to end, and the programs go on: their pointers are looked at now. The sender is dropped
     /// when that is done.
     Look(Sender<()>),
+    /// A process that is read from outside is about to end, and waits; the sender is dropped when it was read.
+    Ends(u32, Sender<()>),
     /// How a child of ours ended.
     Child(ChildEnd),
     /// Finish every process, now.
@@ -119,6 +123,8 @@ struct Draining {
     ended_at: Option<Instant>,
     /// What lives, if the recording is bounded.
     turning: Option<Turning>,
+    /// Its heap as it was read from outside.
+    profile: Option<Profile>,
 }
 
 /// The thread's state.
@@ -264,6 +270,12 @@ impl Drain {
                     let _ = self.sampler.send(ask);
                 }
             }
+            Message::Ends(pid, waiting) => {
+                let draining = self.living.values_mut();
+                for draining in draining.filter(|one| one.process.pid == pid) {
+                    draining.ends(&self.sampler, waiting.clone());
+                }
+            }
             Message::Child(end) => {
                 self.children.insert(end.pid, end);
                 for draining in self
@@ -309,6 +321,7 @@ impl Drain {
             zombie_status: None,
             ended_at: None,
             turning: None,
+            profile: None,
             process,
         };
         if let Some(bounds) = &self.bounds {
@@ -431,6 +444,7 @@ impl Drain {
         {
             let _ = wait.recv_timeout(Duration::from_secs(5));
         }
+        draining.take_outside(&self.output);
         draining.modules.complete(draining.process.pid, true);
         draining.flush(&self.output);
         let ending = draining.ending();
@@ -450,6 +464,7 @@ impl Draining {
 
     fn pass(&mut self, buffer: &mut Vec<u64>, output: &Output) -> usize {
         let mut fullest = 0;
+        self.take_outside(output);
         for at in 0..self.slots.len() {
             let mut words = 0;
             // Twice: words after the end of the lap come with the second.
@@ -676,10 +691,11 @@ impl Draining {
                 output.send(index, Job::Thread(stream.thread, thread));
             }
         }
-        if let Some(outside) = self.outside.as_mut()
-            && let Some(block) = outside.encoder.take()
-        {
-            send_block(&mut self.tree, index, block, output);
+        let profile = self.profile.as_mut().map(Profile::stream);
+        for outside in self.outside.as_mut().into_iter().chain(profile) {
+            if let Some(block) = outside.encoder.take() {
+                send_block(&mut self.tree, index, block, output);
+            }
         }
     }
 
@@ -733,49 +749,6 @@ impl Draining {
             }
             None => sampler.send(ask),
         };
-    }
-
-    fn mark_from_outside(
-        &mut self,
-        name: &str,
-        output: &Output,
-        sampler: &Sender<Ask>,
-        waiting: Option<Sender<()>>,
-    ) {
-        let header = self.process.first.header();
-        // ORDER: Relaxed; hands out numbers, to both sides.
-        let index = header.next_mark.fetch_add(1, Ordering::Relaxed);
-        let (ticket, time_ns) = (self.process.newest_ticket(), self.process.now_ns());
-        let mark = Mark {
-            name: name.to_owned(),
-            time_ns,
-            ticket,
-            thread: None,
-        };
-        output.send(self.process.index, Job::Mark(index, mark));
-        self.marks_from_outside.push((index, name.to_owned()));
-        let threads = &mut self.threads;
-        let stream = self.outside.get_or_insert_with(|| {
-            let id = ThreadId(threads.len() as u32);
-            let name = "(marks from outside)".to_owned();
-            threads.push(Thread {
-                tid: 0,
-                name,
-                started_ns: time_ns,
-                ended_ns: None,
-            });
-            Stream::new(id, 0)
-        });
-        stream.time_ns = time_ns;
-        stream.outside_mark(index, ticket);
-        let cause = SnapshotCause::Mark(index);
-        let done = header.snapshot_done.load(Ordering::Relaxed); // ORDER: Relaxed; put back as it is.
-        let _ = sampler.send(Ask::Snapshot(
-            Arc::clone(&self.process),
-            cause,
-            done,
-            waiting,
-        ));
     }
 }
 

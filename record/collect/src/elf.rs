@@ -40,6 +40,8 @@ pub struct Elf {
     /// The number of the processor.
     pub machine: u64,
     kind: u64,
+    /// The number of the section with the names of sections.
+    names: u64,
     sections: Vec<u8>,
     segments: Vec<u8>,
 }
@@ -106,6 +108,7 @@ impl Elf {
             bytes,
             machine: number(&head, 18, 2)?,
             kind: number(&head, 16, 2)?,
+            names: number(&head, 62, 2)?,
             sections: Vec::new(),
             segments: Vec::new(),
         };
@@ -135,6 +138,25 @@ impl Elf {
 
     fn contents(&self, section: &[u8]) -> Option<Vec<u8>> {
         self.read(number(section, 24, 8)?, number(section, 32, 8)?)
+    }
+
+    /// Returns where the section of a name is loaded, and its contents, which may be missing.
+    pub fn named(&self, name: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
+        let names = self.contents(self.section(self.names)?)?;
+        let mut sections = self.sections.chunks_exact(SECTION_BYTES as usize);
+        let section = sections.find(|one| {
+            let at = number(one, 0, 4).and_then(|at| names.get(at as usize..));
+            at.and_then(|at| at.split(|byte| *byte == 0).next()) == Some(name)
+        })?;
+        Some((number(section, 16, 8)?, self.contents(section)))
+    }
+
+    /// Returns where the loaded parts that can be written lie, zeros behind their contents included: address and bytes.
+    pub fn writable(&self) -> Vec<(u64, u64)> {
+        let parts = self.segments(PT_LOAD).filter_map(|one| {
+            (number(one, 4, 4)? & WRITE != 0).then_some((number(one, 16, 8)?, number(one, 40, 8)?))
+        });
+        parts.collect()
     }
 
     /// Reads the first table of this kind ([`SYMTAB`], [`DYNSYM`]).

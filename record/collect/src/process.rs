@@ -12,6 +12,7 @@ use skinflint_trace::ProcessInfo;
 
 use crate::linked::Plan;
 use crate::memory::Region;
+use crate::outside::Outside;
 
 /// Locks a mutex, even after a thread of ours panicked: the data are plain and stay usable.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,6 +55,8 @@ pub struct Process {
     pub attached: bool,
     /// The plan for the allocators that it is linked with.
     pub linked: Arc<Plan>,
+    /// Its heap, if no recorder is in it.
+    pub outside: Option<Outside>,
 }
 
 impl Process {
@@ -69,6 +72,23 @@ impl Process {
             .map(|slot| slot.ticket.load(Ordering::Acquire))
             .max()
             .unwrap_or(0)
+    }
+
+    /// Reads its heap, if that is done from outside: what has happened until now has a ticket afterwards.
+    pub fn read_outside(&self) {
+        if let Some(outside) = &self.outside {
+            outside.read(&self.first, self.now_ns());
+        }
+    }
+
+    /// Notes the bytes in use at its end, as its own runtime counts them, if it is read from outside.
+    pub fn count_in_use(&self) {
+        if let Some(outside) = &self.outside {
+            let (header, bytes) = (self.first.header(), outside.in_use());
+            // ORDER: Relaxed for both; read after the process has ended.
+            header.in_use_before.store(bytes, Ordering::Relaxed);
+            header.in_use_after.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Returns the live usable bytes as its recorder counts them, if it does.

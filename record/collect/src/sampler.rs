@@ -365,6 +365,7 @@ fn asked_snapshot(watched: &mut Watched, cause: SnapshotCause, output: &Output) 
     let is_exit = cause == SnapshotCause::Exit;
     if let Some(mut snapshot) = snapshot(&process, cause, &mut watched.known) {
         if is_exit {
+            process.count_in_use();
             // P5. ORDER: Relaxed; the number that was asked for published it.
             let asked_ns = process.first.header().asked_ns.load(Ordering::Relaxed);
             let asked_ns = asked_ns.saturating_sub(process.start_ns);
@@ -444,6 +445,7 @@ fn read_snapshot(
     known: &mut Known,
 ) -> Option<(Snapshot, bool)> {
     let begun = Instant::now();
+    process.read_outside();
     let ticket = process.newest_ticket();
     let time_ns = process.now_ns();
     let counted_bytes = process.counted_bytes();
@@ -488,6 +490,10 @@ fn read_snapshot(
         false => None,
     };
     let mappings = known.v8.name(process.pid, mappings);
+    let mappings = match &process.outside {
+        Some(outside) => outside.name(mappings),
+        None => mappings,
+    };
     let recorder = mappings
         .iter()
         .filter(|mapping| mapping.kind == MappingKind::Recorder);

@@ -10,16 +10,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use skinflint_base::ring::{
-    HELLO_PROCESS, HELLO_REGION, LAYOUT, RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES,
-};
+use skinflint_base::ring::{RECORD_ALL, RECORD_NOTHING, RECORD_RELEASES};
 use skinflint_base::{env, sys};
-use skinflint_procfs::process::{arguments, link};
 use skinflint_procfs::processes::parent;
-use skinflint_procfs::status;
-use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
-use crate::allocator;
 use crate::arrivals::Arrivals;
 use crate::bounds::Bounds;
 use crate::control::{self, Reply, Request, State, Status};
@@ -29,14 +23,17 @@ use crate::drain::{Drain, Message};
 use crate::folder;
 use crate::held::{self, Held, Watched};
 use crate::linked::Plans;
-use crate::memory::{NotifierMemory, Region, SessionMemory};
-use crate::names::{process_name, text};
-use crate::output::{Job, Output, Recorded, trace_path};
+use crate::memory::{NotifierMemory, SessionMemory};
+use crate::output::{Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sample::Sample;
 use crate::sampler;
-use crate::server::{self, Caller, LateSockets, Listener};
-use crate::system::{page_bytes, system};
+use crate::server::{self, LateSockets, Listener};
+
+mod meet;
+
+/// The recorder of processes that are read from outside.
+pub struct Watcher(Arc<Meeting>);
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -279,6 +276,11 @@ impl Session {
         })
     }
 
+    /// Returns the recorder of processes that are read from outside.
+    pub fn watcher(&self) -> Watcher {
+        Watcher(Arc::clone(&self.meeting))
+    }
+
     /// Returns the variables that the program must have in its environment, beside `LD_PRELOAD`.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![(env::SOCKET.name(), self.folder.0.join("s").into_os_string())];
@@ -300,7 +302,7 @@ impl Session {
             .find(|p| p.pid == pid)
             .map(|p| p.index);
         if let Some(index) = newest {
-            give_name(&self.meeting, &mut known, index);
+            self.meeting.name_trace(&mut known, index);
         }
     }
 
@@ -589,207 +591,10 @@ fn accept(meeting: &Meeting, mut listener: Listener) {
         }
         callers.extend(arrivals.hear());
         for (uid, caller) in callers.drain(..) {
-            match is_served(meeting, uid, &caller) {
-                true => meet(meeting, *caller, &mut plans),
+            match meeting.is_served(uid, &caller) {
+                true => meeting.meet(*caller, &mut plans),
                 false => caller.refuse(libc::EPERM),
             }
         }
     }
-}
-
-/// Returns whether a caller gets rings: processes of this user and of root do, and all that descend from a process of
-/// this recording, whichever user they have become. A copy shows that by the token that only its parent had; another
-/// program by its ancestors.
-fn is_served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
-    if descent::is_known_user(uid) {
-        return true;
-    }
-    let known = lock(&meeting.known);
-    if known.by_token.contains_key(&caller.hello.token) {
-        return true;
-    }
-    let is_ours = |pid| {
-        pid == std::process::id()
-            || known.main_pid == Some(pid)
-            || known.processes.iter().any(|met| met.pid == pid)
-    };
-    descent::is_from(caller.pid, is_ours)
-}
-
-fn meet(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
-    if caller.hello.layout != LAYOUT {
-        lock(&meeting.known).refused = Some(format!(
-            "its recorder library is of another build (layout {}, this program has {LAYOUT}): build or install both anew",
-            caller.hello.layout
-        ));
-        return caller.refuse(libc::EPROTO);
-    }
-    let region = match Region::create() {
-        Ok(region) => region,
-        Err(error) => {
-            lock(&meeting.known).refused = Some(format!(
-                "no shared memory for it: {error}; look at `ulimit -f`, at `ulimit -v`, and at the room in memory"
-            ));
-            return caller.refuse(libc::ENOMEM);
-        }
-    };
-    let region = Arc::new(region);
-    let token = match caller.hello.kind {
-        HELLO_PROCESS => meet_process(meeting, &caller, &region, plans),
-        HELLO_REGION => {
-            let known = lock(&meeting.known);
-            let Some(&index) = known.by_token.get(&caller.hello.token) else {
-                return caller.refuse(libc::ESRCH);
-            };
-            let Some(process) = known.processes[index].process.upgrade() else {
-                return caller.refuse(libc::ESRCH);
-            };
-            lock(&process.regions).push(Arc::clone(&region));
-            let _ = meeting
-                .messages
-                .send(Message::Region(index, Arc::clone(&region)));
-            caller.hello.token
-        }
-        _ => return caller.refuse(libc::EPROTO),
-    };
-    let fds = [meeting.session.fd(), meeting.notifier.fd(), region.fd()];
-    caller.welcome(token, fds);
-}
-
-fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mut Plans) -> u64 {
-    let linked = plans.give(by.pid, region);
-    let mut known = lock(&meeting.known);
-    let (pid, hello) = (by.pid, &by.hello);
-    let index = known.processes.len();
-    let token = folder::random() | 1;
-    let (mut info, became) = describe(&known, pid, hello.token, hello.fork_ticket);
-    info.sample_bytes = meeting.options.sample.map_or(0, |sample| sample.bytes);
-    info.started_unix_ns = meeting.unix_offset_ns.saturating_add(hello.time_ns);
-    info.allocator_path = text(&hello.allocator_path);
-    info.allocator = allocator::name(pid, &info.allocator_path, &text(&hello.libc_version));
-    if !meeting.options.attached {
-        linked.name_in(&mut info);
-    }
-    let is_program = known.is_program(pid);
-    let folder = match is_program {
-        true => meeting.options.folder.clone(),
-        false => known.folder_of_others(&meeting.options, pid),
-    };
-    let path = known.fresh_name(&folder, &info.name, pid);
-    meeting.output.begin(index, info.clone(), path.clone());
-    let process = Arc::new(Process {
-        index,
-        pid,
-        // It waits for the answer, so it is there to be read.
-        numbers: status::numbers(pid),
-        token,
-        start_ns: hello.time_ns,
-        info,
-        pidfd: server::pidfd(pid),
-        regions: Mutex::new(vec![Arc::clone(region)]),
-        first: Arc::clone(region),
-        own: Mutex::default(),
-        stacks: Mutex::default(),
-        memory: Mutex::default(),
-        cpu_ns: 0.into(),
-        recorder_bytes: 0.into(),
-        ended: false.into(),
-        attached: meeting.options.attached,
-        linked,
-    });
-    known.by_token.insert(token, index);
-    known.processes.push(Met {
-        index,
-        pid,
-        uid: process.info.uid.clone(),
-        name: process.info.name.clone(),
-        process: Arc::downgrade(&process),
-        own_path: path.clone(),
-        path,
-    });
-    if is_program {
-        give_name(meeting, &mut known, index);
-    }
-    let _ = meeting.messages.send(Message::Process { process, became });
-    token
-}
-
-/// Gives the trace of process `index`, the program, the name that the user asked for; the trace that had its place
-/// before (of what the program was until its `exec`) goes to the others.
-fn give_name(meeting: &Meeting, known: &mut Known, index: usize) {
-    let options = &meeting.options;
-    let was = known.named.replace(index).filter(|was| *was != index);
-    if let Some(was) = was
-        && (options.file.is_some() || options.apart.is_some())
-    {
-        let pid = known.processes[was].pid;
-        let folder = known.folder_of_others(options, pid);
-        let own = &known.processes[was].own_path;
-        let path = match own.parent() == Some(&folder) {
-            true => own.clone(),
-            false => known.fresh_name(&folder, &known.processes[was].name.clone(), pid),
-        };
-        known.processes[was].path.clone_from(&path);
-        meeting.output.send(was, Job::Rename(path));
-    }
-    if let Some(file) = &options.file {
-        known.processes[index].path.clone_from(file);
-        meeting.output.send(index, Job::Rename(file.clone()));
-    }
-}
-
-/// Reads the facts about a process that has just said hello and waits for the answer. Returns them, and
-/// whether it was another program before.
-fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (ProcessInfo, bool) {
-    let ppid = parent(pid).unwrap_or(0);
-    let before = known
-        .processes
-        .iter()
-        .rev()
-        .find(|process| process.pid == pid);
-    let forked = known
-        .by_token
-        .get(&parent_token)
-        .map(|&index| &known.processes[index]);
-    let spawned = known
-        .processes
-        .iter()
-        .rev()
-        .find(|process| process.pid == ppid);
-    let origin = |how, process: &Met, fork_ticket| Origin {
-        how,
-        uid: process.uid.clone(),
-        pid: process.pid,
-        fork_ticket,
-    };
-    let was_it = before.filter(|process| forked.is_none_or(|parent| parent.pid != process.pid));
-    // If the pid was reused, it belonged to a process that has ended.
-    let became = was_it.filter(|process| process.is_living());
-    let origin = match (forked, became, spawned) {
-        (Some(parent), ..) => Some(origin(OriginKind::Fork, parent, fork_ticket)),
-        (None, Some(process), _) => Some(origin(OriginKind::Exec, process, 0)),
-        (None, None, Some(parent)) => Some(origin(OriginKind::Spawn, parent, 0)),
-        (None, None, None) => None,
-    };
-    let exe = link(pid, "exe");
-    let argv = arguments(pid);
-    let info = ProcessInfo {
-        uid: format!("{:016x}", folder::random()),
-        pid,
-        ppid,
-        name: process_name(pid, &argv, &exe),
-        exe,
-        argv,
-        cwd: link(pid, "cwd"),
-        started_unix_ns: 0,
-        recorder_version: env!("CARGO_PKG_VERSION").into(),
-        system: system(),
-        allocator: String::new(),
-        allocator_path: String::new(),
-        os_page_bytes: page_bytes(),
-        origin,
-        sample_bytes: 0,
-        segment: None,
-    };
-    (info, became.is_some())
 }

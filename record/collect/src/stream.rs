@@ -192,6 +192,13 @@ impl Stream {
         self.event(EventKind::Mark { mark });
     }
 
+    /// Adds an event that was read from outside, at its ticket.
+    pub fn outside_event(&mut self, kind: EventKind, ticket: u64, time_ns: u64) {
+        self.time_ns = self.time_ns.max(time_ns);
+        self.next_ticket = Some(ticket);
+        self.event(kind);
+    }
+
     /// Returns the stack of the present event, and counts the event if its stack is cut: one record of a
     /// cut stack may serve thousands of events, and thousands of deeper stacks that keep its outer frames.
     #[inline]

@@ -20,6 +20,7 @@ mod child;
 mod files;
 mod inject;
 mod outcome;
+mod outside;
 mod record;
 mod signals;
 pub mod under_way;

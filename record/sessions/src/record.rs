@@ -17,7 +17,7 @@ use skinflint_collect::{Bounds, ChildEnd, Options, Sample, Session, Watched};
 use skinflint_launch::{installed, preflight, preload};
 
 use crate::outcome::Outcome;
-use crate::{child, files, signals};
+use crate::{child, files, outside, signals};
 
 /// The program to be recorded, and how.
 pub struct Program<'a> {
@@ -62,7 +62,20 @@ pub fn record(
     let Some(program) = wanted.command.first() else {
         bail!("no program given; as in: skinflint run -- ls -l");
     };
-    let found = preflight::check(program, &preflight::RECORD)?;
+    let of_a_recorder = [
+        (wanted.looks, "--reachable"),
+        (wanted.objects, "--python-objects"),
+        (wanted.sample.is_some(), "--sample"),
+        (!wanted.preload.is_empty(), "--preload"),
+        (wanted.bounds.is_some(), "a bounded recording"),
+        (wanted.mark_signal.is_some(), "--mark-signal"),
+        (wanted.paused, "--paused"),
+    ];
+    let go = outside::find(program, &of_a_recorder)?;
+    let found = match &go {
+        Some((found, _)) => found.clone(),
+        None => preflight::check(program, &preflight::RECORD)?,
+    };
     let recorder = installed::recorder()?;
     let folder = files::folder_for(wanted.output, wanted.dir)?;
     // A folder that was named is the folder of all.
@@ -88,30 +101,32 @@ pub fn record(
     })
     .map_err(files::cannot_start)?;
     let preload = preload::to_record(&recorder, wanted.preload)?;
-    let start = |mut command: Command| {
+    let is_outside = go.is_some();
+    let ready = |mut command: Command| {
         command.args(&wanted.command[1..]);
-        command.env("LD_PRELOAD", &preload);
+        if !is_outside {
+            command.env("LD_PRELOAD", &preload);
+        }
         command.envs(session.environment());
         command.envs(wanted.environment.iter().cloned());
-        command.spawn()
+        command
     };
     let mut own = Command::new(program);
     own.arg0(program);
-    let mut child = start(own)
-        .or_else(|error| match preflight::is_for_shell(&found, &error) {
-            true => {
-                let mut shell = Command::new("/bin/sh");
-                shell.arg(&found);
-                start(shell)
-            }
-            false => Err(error),
-        })
-        .map_err(|error| preflight::Unstartable::refused(program, &error))?;
+    let started = match go {
+        Some((_, go)) => outside::start(ready(own), go, session.watcher())
+            .map(|(child, thread)| (child, Some(thread))),
+        None => start(own, &found, &ready).map(|child| (child, None)),
+    };
+    let (mut child, watching) =
+        started.map_err(|error| preflight::Unstartable::refused(program, &error))?;
     let pid = child.id();
     signals::set_child(Some(pid));
     session.child_started(pid);
     let end = wait(pid, &session, meanwhile);
     signals::set_child(None);
+    // It has ended with the program.
+    let _ = watching.map(std::thread::JoinHandle::join);
     let _ = child.try_wait();
     session.child_ended(end);
     let stayed = wait_for_the_rest(pid, &session, meanwhile, tell);
@@ -122,6 +137,24 @@ pub fn record(
         refused: session.refused(),
         recorded: session.finish(),
     })
+}
+
+/// Starts a program; a script that does not say of which interpreter it is, as a shell would.
+fn start(
+    own: Command,
+    found: &Path,
+    ready: &dyn Fn(Command) -> Command,
+) -> std::io::Result<std::process::Child> {
+    ready(own)
+        .spawn()
+        .or_else(|error| match preflight::is_for_shell(found, &error) {
+            true => {
+                let mut shell = Command::new("/bin/sh");
+                shell.arg(found);
+                ready(shell).spawn()
+            }
+            false => Err(error),
+        })
 }
 
 /// Returns the name of a program's file.

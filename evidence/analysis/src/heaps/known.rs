@@ -300,7 +300,7 @@ pub(crate) const KNOWN: &[Known] = &[
         mapped: &["runtime.sys*", "runtime.mmap*", "x_cgo_mmap*"],
         maps: &["runtime.*"],
         parts: Parts::Untold,
-        change: "GOMEMLIMIT and GOGC make it collect earlier; the heap profile of net/http/pprof or runtime/pprof tells who allocates.",
+        change: "Record a build without C (CGO_ENABLED=0): its report has Go's functions and lines, by the samples that Go takes itself. GOMEMLIMIT and GOGC make it collect earlier.",
     },
     Known {
         name: "Erlang's allocators (BEAM)",

@@ -9,23 +9,44 @@
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
+use skinflint_trace::ProcessInfo;
+
+/// How the allocator of a trace of Go's own samples is called.
+const GO: &str = "Go's heap";
 
 /// The law by which blocks are samples: a mean distance in requested bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Law {
     sample_bytes: u64,
+    /// From this size on every block is one.
+    certain_bytes: u64,
 }
 
 impl Law {
     /// The law of a rate; 0: every block is there.
     pub fn of(sample_bytes: u64) -> Law {
-        Law { sample_bytes }
+        Law {
+            sample_bytes,
+            certain_bytes: sample_bytes,
+        }
+    }
+
+    /// The law of a process's trace. Go draws for blocks of any size.
+    pub fn of_process(process: &ProcessInfo) -> Law {
+        let certain_bytes = match process.allocator.starts_with(GO) {
+            true => u64::MAX,
+            false => process.sample_bytes,
+        };
+        Law {
+            sample_bytes: process.sample_bytes,
+            certain_bytes,
+        }
     }
 
     /// Returns the probability with which a block of this size is a sample.
     pub fn probability(self, size: u64) -> f64 {
         let size = size.max(1);
-        match size >= self.sample_bytes {
+        match size >= self.certain_bytes {
             true => 1.0,
             false => -(-(size as f64) / self.sample_bytes as f64).exp_m1(),
         }

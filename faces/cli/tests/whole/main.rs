@@ -29,6 +29,7 @@ mod filtered;
 mod fit;
 mod folder;
 mod given_back;
+mod golang;
 mod kept;
 mod limited;
 mod linked;

@@ -36,7 +36,8 @@ impl Draining {
                 self.truncated += stream.truncated;
             }
         }
-        self.events += self.outside.as_ref().map_or(0, |outside| outside.events);
+        let profile = self.profile.as_mut().map_or(0, |one| one.stream().events);
+        self.events += self.outside.as_ref().map_or(0, |outside| outside.events) + profile;
         self.count_what_is_missing();
         let events = self.events;
         ending.events = self
@@ -168,6 +169,9 @@ impl Draining {
             ));
         }
         self.notes.extend(self.process.linked.notes(header));
+        let outside = self.process.outside.as_ref();
+        self.notes
+            .extend(outside.map(|one| one.notes()).unwrap_or_default());
         if let Some(note) = frames::note(header) {
             self.notes.push(note);
         }

@@ -1,0 +1,3 @@
+module holders
+
+go 1.19
