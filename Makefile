@@ -30,10 +30,11 @@
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
-#   make fleet-test  skinflint-fleet: its tables, questions and merging, the same on Ballista with a scheduler and three
+#   make fleet-test  skinflint-fleet: its tables, questions, merging and page, the same on Ballista with a scheduler and three
 #                    executors, and the same SQL on DuckDB (by hand; needs Rust 1.94; half an hour, most of it to build
 #                    the engines)
 #   make fleet-ballista  skinflint-fleet with Ballista, and its scheduler and executor: target/fleet/release/
+#   make fleet-bench  what questions to 64 MB, 256 MB and 1 GB of a fleet's tables cost (by hand)
 #   make agent-test  the agent's real receivers: Debian's Prometheus, and OpenTelemetry's Collector of its Go modules (by hand; needs Go 1.26)
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
@@ -59,7 +60,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista agent-test frames-deps
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista fleet-bench agent-test frames-deps
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -365,6 +366,10 @@ fleet-test: parquet-deps build
 
 fleet-ballista:
 	$(CARGO) build --release $(FLEET_ALL)
+
+fleet-bench:
+	$(CARGO) build --release $(FLEET)
+	/usr/bin/python3 -B bench/fleet.py target/fleet/release/skinflint-fleet
 
 # The Collector is built of the modules that tests/agent/collector/go.mod pins.
 agent-test: build

@@ -20,6 +20,12 @@ pub fn crate_of(file: &str) -> Option<(&str, &str)> {
     FLOORS.contains(&floor).then(|| rest.split_once('/'))?
 }
 
+/// Returns the same of a file of any crate of ours, those of the fleet's workspace included.
+pub fn any_crate_of(file: &str) -> Option<(&str, &str)> {
+    let beside = || file.strip_prefix("fleet/")?.split_once('/');
+    crate_of(file).or_else(beside)
+}
+
 /// Returns the folder of a crate, relative to the root.
 pub fn folder(root: &Path, name: &str) -> Option<PathBuf> {
     let mut all = FLOORS.iter().map(|floor| Path::new(floor).join(name));
@@ -41,6 +47,10 @@ mod tests {
         assert_eq!(crate_of("engines/gc/src/a.rs"), Some(("gc", "src/a.rs")));
         assert_eq!(crate_of("attic/gc/src/a.rs"), None);
         assert_eq!(crate_of("engines/README"), None);
+        assert_eq!(crate_of("fleet/tables/src/a.rs"), None);
+        let of_fleet = Some(("tables", "src/a.rs"));
+        assert_eq!(any_crate_of("fleet/tables/src/a.rs"), of_fleet);
+        assert_eq!(any_crate_of("fleet/Cargo.toml"), None);
     }
 
     #[test]

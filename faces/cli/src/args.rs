@@ -19,7 +19,7 @@ skinflint doctor             what this machine allows
 skinflint help [COMMAND]     all commands, or one of them";
 
 /// The commands by what one wants of them.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Find out where memory goes",
         &[
@@ -42,6 +42,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["compare", "diff", "check", "cargo-test", "what-if"],
     ),
     ("Other tools' files", &["export", "import", "heap"]),
+    ("Many machines", &["fleet"]),
     ("Laboratory", &["gc", "tabs", "js", "lab"]),
     ("This program", &["doctor", "completions", "man"]),
 ];
@@ -199,6 +200,10 @@ pub enum Command {
     /// Learn a profile for the allocator: size classes, spans, what to keep
     #[command(after_help = crate::fit::HELP)]
     Fit(crate::fit::FitArgs),
+
+    /// Ask what the stacks of many machines hold, and what a release changed
+    #[command(after_help = crate::fleet::HELP)]
+    Fleet(crate::fleet::FleetArgs),
 
     /// Simulate other allocators' layouts of a trace's blocks
     #[command(after_help = crate::what_if::HELP)]

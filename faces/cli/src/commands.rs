@@ -15,7 +15,7 @@ use skinflint_trace::OpenError;
 use crate::args::{self, Command};
 use crate::{
     agent, attach, cargo_test, check, compare, counted, ctl, dark, diff, doctor, exec, export, fit,
-    gc, heap, import, js, lab, memory, record, report, run, shell, tabs, top, what_if,
+    fleet, gc, heap, import, js, lab, memory, record, report, run, shell, tabs, top, what_if,
 };
 
 /// Does what was asked. Returns the exit status.
@@ -44,6 +44,7 @@ pub fn dispatch(command: Command) -> Result<u8> {
         Command::Memory(args) => memory::memory(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Fit(args) => fit::fit(&args),
+        Command::Fleet(args) => fleet::fleet(&args),
         Command::WhatIf(args) => what_if::what_if(&args),
         Command::Gc(args) => gc::gc(&args),
         Command::Tabs(args) => tabs::tabs(&args),

@@ -12,6 +12,7 @@
 //!   tabs: browsers and pages ► browser ► table, picture
 //!   lab: the table of experiments ► experiments ► results, table, page
 //!   exec: the program itself, on libskinflint.so      js: the JavaScript host itself
+//!   fleet: the program skinflint-fleet itself
 //! ```
 //!
 //! Exit status: `run` and `record` pass on the program's (128 + n for signal n); 2 for wrong use or
@@ -43,6 +44,7 @@ mod dropped;
 mod exec;
 mod export;
 mod fit;
+mod fleet;
 mod gc;
 mod heap;
 mod import;

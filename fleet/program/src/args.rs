@@ -1,11 +1,13 @@
 //! The words of `skinflint-fleet`.
 //!
 //! ```text
-//!   generate, ingest, retain: they write     top, regressions, pinned, where, whatif, sql: they ask     duckdb: views
+//!   generate, ingest, retain: they write     top, regressions, pinned, where, whatif, sql: they ask     serve: the page
+//!   duckdb: views
 //! ```
 //!
 //! Not here: what is done (run.rs).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as Words, Parser, Subcommand};
@@ -19,6 +21,7 @@ Examples:
   skinflint-fleet top --by stack --day 2026-11-27
   skinflint-fleet regressions --from 41 --to 42
   skinflint-fleet where \"service = 'web' AND build = '42'\" --flame > web.folded
+  skinflint-fleet serve                                    # a page with all of it
   skinflint-fleet sql 'SELECT part, sum(byte_min) FROM books GROUP BY part'
 
 Exit status: 0; 1 if a file or table cannot be read or written; 2 for wrong use.";
@@ -60,6 +63,8 @@ pub enum Command {
     Whatif(Asked),
     /// Answer a SELECT
     Sql(SqlArgs),
+    /// Serve a page with all of it, for every browser that has its address
+    Serve(ServeArgs),
     /// Read in reports (skinflint report --json), heap profiles (exec --profile) and pprof files
     Ingest(IngestArgs),
     /// Merge minutes to hours and hours to days, and drop old days
@@ -150,6 +155,14 @@ pub struct SqlArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `serve`.
+#[derive(Words, Debug)]
+pub struct ServeArgs {
+    /// Where it listens; port 0 for any that is free. Nothing is encrypted
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
 }
 
 /// `ingest`.

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command as Process;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,6 +30,7 @@ use crate::engines;
 use crate::questions::regressions::FEWEST;
 use crate::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
 use crate::rows::Answer;
+use crate::serve::Serving;
 use crate::show::{Side, bytes, share, table};
 
 /// Does what was asked; results go to `out`.
@@ -52,6 +54,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         Command::Where(words) => show_where(&*asker()?, words, out),
         Command::Whatif(words) => show_whatif(&*asker()?, words, out),
         Command::Sql(words) => show_sql(&*asker()?, words, out),
+        Command::Serve(words) => serve(words.listen, &asker, out),
         Command::Ingest(words) => take_in(&writer()?, words, out),
         Command::Retain(words) => keep(&writer()?, words, out),
         Command::Generate(words) => simulate(&writer()?, words, out),
@@ -373,6 +376,21 @@ fn show_sql(engine: &dyn Engine, words: &SqlArgs, out: &mut dyn Write) -> Result
     let cells = |row: &Vec<crate::rows::Value>| row.iter().map(ToString::to_string).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     Ok(table(out, &head, &rows)?)
+}
+
+fn serve(
+    listen: SocketAddr,
+    open: &dyn Fn() -> Result<Box<dyn Engine>>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    // What keeps every page from being made is told at once.
+    open()?;
+    let serving = Serving::open(listen)?;
+    writeln!(out, "{}", serving.url())?;
+    out.flush()?;
+    loop {
+        serving.serve_one(open)?;
+    }
 }
 
 fn take_in(root: &Locked, words: &IngestArgs, out: &mut dyn Write) -> Result<()> {

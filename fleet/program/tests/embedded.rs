@@ -42,3 +42,8 @@ fn regressions_are_those_of_the_processes_means() {
 fn a_statement_may_only_read() {
     judge::a_statement_may_only_read(None);
 }
+
+#[test]
+fn books_are_what_the_events_add_up_to() {
+    judge::books_are_what_the_events_add_up_to(None);
+}

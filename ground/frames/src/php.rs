@@ -127,7 +127,7 @@ impl Php {
                     return Ok(None);
                 };
                 let is_first = word(frame + at::FLAGS)? & FIRST_OF_A_CALL != 0;
-                (link.record, link.begins) = (parts, u32::from(is_first));
+                (link.record, link.extra) = (parts, u32::from(is_first));
                 *to = link;
                 count += 1;
                 parts += u64::from(is_first);

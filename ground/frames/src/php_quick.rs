@@ -40,7 +40,7 @@ impl Php {
         let met = loop {
             if let Some(mut link) = self.link(memory, frame).ok()? {
                 let flags = memory.word(frame + at::FLAGS)?;
-                link.begins = u32::from(flags & FIRST_OF_A_CALL != 0);
+                link.extra = u32::from(flags & FIRST_OF_A_CALL != 0);
                 let from = near.saturating_sub(NEAR);
                 let known = list.get(from..near)?;
                 if let Some(index) = known.iter().rposition(|known| known.frame == frame) {
@@ -67,18 +67,18 @@ impl Php {
         later.copy_within(..fresh, inside);
         later.get_mut(..inside)?.copy_from_slice(moved);
         let later = later.get_mut(..inside + fresh)?;
-        let begun = |links: &[Link]| links.iter().filter(|link| link.begins != 0).count();
+        let begun = |links: &[Link]| links.iter().filter(|link| link.extra != 0).count();
         let mut part = begun(same);
         // Parts and calls that are not as many: the whole way says what that means (count.N1).
         if part + begun(later) != calls.len() {
             return None;
         }
-        if same.is_empty() && later.first()?.begins == 0 {
+        if same.is_empty() && later.first()?.extra == 0 {
             return None;
         }
         let mut record = same.last().map_or(0, |link| link.record);
         for link in later.iter_mut() {
-            if link.begins != 0 {
+            if link.extra != 0 {
                 record = natives.slot(*calls.get(part)? as usize) + 8;
                 part += 1;
             }
@@ -97,7 +97,7 @@ impl Php {
                 return None;
             }
             let mut link = self.link(memory, frame).ok()??;
-            link.begins = u32::from(memory.word(frame + at::FLAGS)? & FIRST_OF_A_CALL != 0);
+            link.extra = u32::from(memory.word(frame + at::FLAGS)? & FIRST_OF_A_CALL != 0);
             if !is_same(&link, known) {
                 return None;
             }
@@ -135,7 +135,7 @@ fn is_same(link: &Link, known: &Link) -> bool {
             link.name,
             link.unit,
             link.first_line,
-            link.begins,
+            link.extra,
         )
     };
     of(link) == of(known)

@@ -132,6 +132,19 @@ pub fn js_host(name: &str) -> Result<PathBuf> {
     host(name, named.as_deref(), &own)
 }
 
+/// Returns where the program of `skinflint fleet` is: beside this program, installed, in the build tree; else its name,
+/// which PATH may have.
+pub fn fleet() -> PathBuf {
+    const NAME: &str = "skinflint-fleet";
+    let own = std::env::current_exe().unwrap_or_default();
+    let own = own.canonicalize().unwrap_or(own);
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let built = || std::fs::canonicalize(folder.join("../fleet/release").join(NAME)).ok();
+    beside(NAME, folder)
+        .or_else(built)
+        .unwrap_or_else(|| NAME.into())
+}
+
 /// Finds the host: in the named folder, beside us, installed, or in the build tree (I2).
 fn host(name: &str, named: Option<&Path>, own: &Path) -> Result<PathBuf> {
     let variable = env::JS.name();

@@ -51,7 +51,7 @@ struct Modules(BTreeMap<Names, Module>);
 pub fn check(files: &[String], read: &dyn Fn(&str) -> Option<String>) -> Vec<Fault> {
     let mut crates: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.ends_with(".rs")) {
-        if let Some((name, path)) = floors::crate_of(file)
+        if let Some((name, path)) = floors::any_crate_of(file)
             && path.starts_with("src/")
         {
             crates.entry(name).or_default().push(file);

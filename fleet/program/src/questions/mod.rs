@@ -3,7 +3,8 @@
 //! ```text
 //!   top ─ which stacks (services, functions …) hold most     regressions ─ what a build changed
 //!   pinned ─ which stacks keep free memory resident          filtered ─ what is true of some rows, as a flame graph
-//!   whatif ─ what the findings would give back, if followed everywhere
+//!   whatif ─ what the findings would give back, if followed everywhere     books ─ what resident memory is
+//!   lists ─ which days, services and builds there are
 //! ```
 //!
 //! Q1  A figure of bytes is a mean over the minutes of the period: byte-minutes by minutes. So it is the same before and
@@ -12,7 +13,9 @@
 //!
 //! Not here: words and tables of text (args.rs, show.rs).
 
+pub mod books;
 pub mod filtered;
+pub mod lists;
 pub mod pinned;
 pub mod regressions;
 pub mod top;

@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use skinflint_fleet::certainty::student;
 use skinflint_fleet::engine::Engine;
 use skinflint_fleet::engines::open;
-use skinflint_fleet::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
+use skinflint_fleet::questions::{
+    Period, Scope, books, filtered, pinned, regressions, top, whatif,
+};
 use skinflint_fleet_tables::clock::DAY;
 use skinflint_fleet_tables::files::Root;
 use skinflint_fleet_tables::generate::generate;
@@ -514,6 +516,52 @@ pub fn regressions_are_those_of_the_processes_means(engine: Option<&str>) {
                 );
             }
         }
+    });
+}
+
+pub fn books_are_what_the_events_add_up_to(engine: Option<&str>) {
+    let fleet = made(10, engine);
+    let mut sums = [
+        ("live", 0),
+        ("slop", 0),
+        ("allocator-free", 0),
+        ("mapped-files", 0),
+    ];
+    each_minute(&fleet.law, &mut |row| {
+        let values = [row.live, row.slop, row.pinned];
+        sums.iter_mut()
+            .zip(values)
+            .for_each(|(sum, value)| sum.1 += value);
+    });
+    let services = fleet.law.services();
+    let all = services.iter().flat_map(|service| &service.processes);
+    let mapped =
+        all.map(|one| (6_000_000 + one.process.rem_euclid(4_000_000)) * (one.end - one.begin));
+    sums[3].1 = mapped.sum::<i64>();
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+    let resident: i64 = sums.iter().map(|sum| sum.1).sum();
+    fleet.at_all_ages(&|engine| {
+        let scope = scope(engine);
+        let found = books::ask(engine, &scope).unwrap();
+        let found: Vec<(&str, i64)> = found
+            .iter()
+            .map(|part| (part.name.as_str(), part.byte_min))
+            .collect();
+        assert_eq!(found, sums);
+        let (minutes, bars) = books::over_time(engine, &scope, 100).unwrap();
+        assert_eq!(bars.iter().map(|bar| bar.byte_min).sum::<i64>(), resident);
+        // Four hours, unless they were merged to a day.
+        let hours = bars.len() == 4 && minutes == 60;
+        assert!(
+            hours || bars.len() == 1 && minutes == 24 * 60,
+            "{minutes} {bars:?}"
+        );
+        let (minutes, bars) = books::over_time(engine, &scope, 3).unwrap();
+        assert_eq!(
+            (minutes, bars.len()),
+            (24 * 60, 1),
+            "no more bars than are wanted"
+        );
     });
 }
 

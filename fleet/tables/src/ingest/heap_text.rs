@@ -16,7 +16,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::Seen;
+use super::seen::Seen;
 
 /// A line of what was mapped.
 struct Mapped<'a> {

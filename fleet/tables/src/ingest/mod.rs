@@ -18,8 +18,9 @@ mod heap_text;
 mod pprof;
 mod protobuf;
 mod report;
+mod seen;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io::Read;
 
 use anyhow::{Context, Result, bail};
@@ -28,6 +29,8 @@ use crate::clock;
 use crate::files::{Locked, as_folder, files_below, read_file};
 use crate::id;
 use crate::rows::{Book, Build, Finding, Frame, Machine, Process, Profile, Stack};
+
+use self::seen::{Found, Held, Seen};
 
 /// What the caller says of a file; what it does not say is taken from the file.
 #[derive(Clone, Debug, Default)]
@@ -48,107 +51,6 @@ pub struct Said {
 const LONGEST: i64 = 366 * 24 * 60;
 /// The largest file, unpacked.
 const LARGEST: u64 = 2 << 30;
-
-/// One process at one level (N2).
-#[derive(Debug, Default)]
-struct Seen {
-    program: String,
-    pid: u64,
-    /// Start of the process, seconds since 1970; 0 if the file does not say it.
-    started: i64,
-    /// Begin of what the file stands for; 0 if it does not say it.
-    t: i64,
-    minutes: i64,
-    system: String,
-    sample_bytes: i64,
-    lost: i64,
-    resident: i64,
-    books: Vec<(String, i64)>,
-    stacks: BTreeMap<i64, Held>,
-    frames: BTreeMap<i64, Frame>,
-    findings: Vec<Found>,
-}
-
-/// What one stack holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Held {
-    leaf: i64,
-    frames: Vec<i64>,
-    samples: i64,
-    alloc_bytes: i64,
-    alloc_blocks: i64,
-    live_bytes: i64,
-    live_blocks: i64,
-    variance: i64,
-    slop: i64,
-    pinned: i64,
-}
-
-#[derive(Debug)]
-struct Found {
-    kind: String,
-    stack: i64,
-    title: String,
-    change: String,
-    confidence: String,
-    now: i64,
-    saved: i64,
-}
-
-impl Seen {
-    /// Notes a frame, and returns its id.
-    fn frame(&mut self, module: &str, function: &str, file: &str, line: i64) -> i64 {
-        let frame = id::frame(module, function);
-        self.frames.entry(frame).or_insert_with(|| Frame {
-            frame,
-            function: function.to_owned(),
-            module: module.to_owned(),
-            file: file.to_owned(),
-            line,
-        });
-        frame
-    }
-
-    /// Returns the entry of a stack of frames, innermost first; `leaf` names it, or the first that is no allocator's.
-    fn stack(&mut self, frames: &[i64], leaf: Option<i64>) -> &mut Held {
-        let passes_on = |frame: &&i64| {
-            let name = self
-                .frames
-                .get(*frame)
-                .map_or("", |frame| frame.function.as_str());
-            PASSING
-                .iter()
-                .any(|known| name.trim_start_matches('_').starts_with(known))
-        };
-        let leaf = leaf.or_else(|| frames.iter().find(|frame| !passes_on(frame)).copied());
-        let leaf = leaf.or(frames.first().copied()).unwrap_or(0);
-        self.stacks
-            .entry(id::stack(frames))
-            .or_insert_with(|| Held {
-                leaf,
-                frames: frames.to_vec(),
-                ..Held::default()
-            })
-    }
-}
-
-/// Beginnings of the names of functions that only pass an allocation on.
-const PASSING: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "operator new",
-    "Znwm",
-    "Znam",
-    "alloc::alloc::",
-    "rust_alloc",
-    "rustc::",
-    "std::allocator",
-    "std::__new_allocator",
-];
 
 /// What one file gave.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 
-use super::Seen;
 use super::protobuf::{Field, each};
+use super::seen::Seen;
 
 #[derive(Default)]
 struct Message<'a> {

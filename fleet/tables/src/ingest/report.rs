@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Found, Seen};
+use super::seen::{Found, Held, Seen};
 
 /// The schema of reports that is known (J1).
 const SCHEMA: u64 = 1;
@@ -165,7 +165,7 @@ impl Stacks {
         indices.into_iter().map(frame).collect()
     }
 
-    fn entry<'a>(&self, seen: &'a mut Seen, node: &Value) -> Result<&'a mut super::Held> {
+    fn entry<'a>(&self, seen: &'a mut Seen, node: &Value) -> Result<&'a mut Held> {
         let indices = self.indices(node)?;
         let frames = self.frames(node)?;
         let named = indices.iter().position(|at| !self.plumbing.contains(at));
@@ -237,7 +237,7 @@ mod tests {
         );
         // Both sites are one stack: they differ by a line.
         let stack = crate::id::stack(&[malloc, serve, main]);
-        let held = super::super::Held {
+        let held = Held {
             leaf: serve,
             frames: vec![malloc, serve, main],
             samples: 6,
