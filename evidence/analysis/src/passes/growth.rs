@@ -35,7 +35,7 @@
 //! G10  A queue whose entries become longer has the same pairs, and so have temporaries whose sizes rise and fall.
 //!     Neither copies anything: growth_turns.rs.
 //!
-//! G11 Steps in place cost their calls alone. Many of them are a finding, and what it saves is calls: each step found
+//! G11  Steps in place cost their calls alone. Many of them are a finding, and what it saves is calls: each step found
 //!     room behind its block here, which another allocator, or another run, need not have.
 //!
 //! Source: Nethercote, "Please grow your buffers exponentially". Not here: the shape of a chain (growth_shape.rs);
