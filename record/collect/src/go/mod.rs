@@ -41,6 +41,8 @@ use crate::mappings::mappings;
 
 /// Where samples are that were not found among the spans: nothing lies there.
 const NOWHERE: u64 = 1 << 46;
+/// What the kernel adds to the name of a file that was removed or replaced.
+const REPLACED: &str = " (deleted)";
 /// The names of parts of mappings.
 const STACKS: &str = "[go stacks]";
 const RUNTIME: &str = "[go runtime]";
@@ -118,6 +120,7 @@ impl GoHeap {
     pub fn new(pid: u32, program: GoProgram) -> GoHeap {
         let process = Remote { pid };
         let image = link(pid, "exe");
+        let image = image.strip_suffix(REPLACED).unwrap_or(&image).to_owned();
         let exe = PathBuf::from(format!("/proc/{pid}/exe"));
         let bias = program.bias(pid);
         GoHeap {
@@ -162,7 +165,9 @@ impl GoHeap {
             ..Batch::default()
         };
         // A process that is gone, or another program (G4), has nothing more to tell.
-        if self.refused.is_some() || link(self.process.pid, "exe") != self.image {
+        let image = link(self.process.pid, "exe");
+        let image = image.strip_suffix(REPLACED).unwrap_or(&image);
+        if self.refused.is_some() || image != self.image {
             return batch;
         }
         let Some(counts) = self.buckets.read(&self.program, self.bias) else {

@@ -215,7 +215,7 @@ impl Missed {
     pub(super) fn was_dark(&self, exe: &str, folder: &str) -> bool {
         if self.how != How::Announced {
             // A copy that says hello reports all that it did.
-            return self.how == How::Found && self.exe != exe && self.is_lost();
+            return self.how == How::Found && file(&self.exe) != file(exe) && self.is_lost();
         }
         if !self.exe.is_empty() {
             return self.exe != exe;
@@ -230,6 +230,11 @@ impl Missed {
         // A script is run by another program, which says hello.
         self.without_us || matches!(why_by_file(&file), LostWhy::Static | LostWhy::Privileged)
     }
+}
+
+/// Returns the file that a program was started from, which may have been replaced since.
+fn file(exe: &str) -> &str {
+    exe.strip_suffix(" (deleted)").unwrap_or(exe)
 }
 
 /// Reads the largest resident memory of a process so far.
