@@ -72,7 +72,12 @@ pub fn render(of: &Sampled) -> String {
 }
 
 fn books(text: &mut String, of: &Sampled) {
-    let at = format!("{} ({})", of.at, duration(of.time_ns));
+    // Between two readings resident memory may have been larger.
+    let moment = match of.at.as_str() {
+        "peak" => "the largest reading",
+        other => other,
+    };
+    let at = format!("{moment} ({})", duration(of.time_ns));
     if of.rows.is_empty() {
         let _ = writeln!(text, "\nAt {at}: resident memory was not read then.");
     } else {
