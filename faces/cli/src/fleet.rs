@@ -19,14 +19,13 @@ use skinflint_launch::installed;
 
 pub const HELP: &str = "\
 Examples:
-  skinflint fleet --help                     # what it can be asked
+  skinflint fleet help                       # what it can be asked
   skinflint fleet ingest app.json skinflint.4711.heap
   skinflint fleet top --by stack";
 
 #[derive(ClapArgs, Debug)]
-#[command(disable_help_flag = true)]
 pub struct FleetArgs {
-    /// Its words
+    /// The question and its options, as skinflint-fleet takes them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }

@@ -267,7 +267,7 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
         if keep == total && total == (*state).depth {
             return true;
         }
-        if let Some(written) = write_known(state, captured, &plan) {
+        if let Some(written) = write_known(state, captured, &plan, (keep, total)) {
             if written {
                 (*state).depth = total;
             }
@@ -312,7 +312,8 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
 /// The most new frames of an interpreter of a stack that is written at once.
 const MOST_AT_ONCE: usize = 8;
 
-/// Writes what is new of a stack as one record. `None` if it is too much for one, or a code has to be copied first.
+/// Writes what is new of a stack as one record, of which the ring keeps so many frames of so many. `None` if it is too much
+/// for one, or a code has to be copied first.
 ///
 /// # Safety
 /// As for `write`.
@@ -321,10 +322,10 @@ unsafe fn write_known(
     state: *mut ThreadState,
     captured: &Capture<'_>,
     plan: &Plan,
+    (keep, total): (usize, usize),
 ) -> Option<bool> {
     let mut users = [(0, 0, 0); MOST_AT_ONCE];
-    let keep = plan.natives + plan.users;
-    let count = captured.total + plan.all_users - keep;
+    let count = total - keep;
     // SAFETY: as the caller promises; there is room for all words.
     unsafe {
         let frames: &State = &(*state).frames;
@@ -342,7 +343,9 @@ unsafe fn write_known(
             while let Some((_, slot, unit)) = users.next_if(|user| user.0 as usize <= at) {
                 cursor.put(user_word(*slot as usize, *unit));
             }
-            cursor.put(pc);
+            if !frames.hides(pc) {
+                cursor.put(pc);
+            }
         }
         for (_, slot, unit) in users {
             cursor.put(user_word(*slot as usize, *unit));

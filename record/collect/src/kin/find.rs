@@ -10,7 +10,7 @@ use skinflint_procfs::{About, about, climb};
 use skinflint_trace::LostKind;
 
 use super::Kin;
-use super::missed::{How, Living, Missing};
+use super::missed::{How, Living, Missing, file};
 use super::search::{Is, MOST_GENERATIONS};
 use crate::process::Process;
 
@@ -55,7 +55,9 @@ impl Kin {
         };
         // A copy whose parent has ended is a child of another process by now; its program is still its origin's.
         let origin = ancestor.flatten().or_else(|| {
-            let same = asked.iter().filter(|process| process.info.exe == exe);
+            let same = asked
+                .iter()
+                .filter(|process| file(&process.info.exe) == file(&exe));
             same.max_by_key(|process| process.start_ns)
                 .map(|process| process.index)
         });
@@ -99,7 +101,7 @@ impl Kin {
     fn find_other_programs(&mut self, asked: &[&Process], living: &[Living<'_>]) {
         for process in asked {
             let exe = link(process.pid, "exe");
-            let is_new = !exe.is_empty() && exe != process.info.exe;
+            let is_new = !exe.is_empty() && file(&exe) != file(&process.info.exe);
             if is_new
                 && !self.missed.contains_key(&process.pid)
                 && self.search.look_at(process.pid, true) == Is::Dark

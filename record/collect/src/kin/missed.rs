@@ -153,7 +153,7 @@ impl Missed {
                 if !is_known || exe != link(pid, "exe") {
                     return true;
                 }
-                if exe != self.exe {
+                if file(&exe) != file(&self.exe) {
                     self.why = why_by_process(pid);
                     self.exe = exe;
                     self.dark_looks = 0;
@@ -168,7 +168,7 @@ impl Missed {
     /// Reads the memory that a copy has for itself: pages that it, or the process that it copies, wrote since.
     fn look_at_copy(&mut self, pid: u32) -> bool {
         let exe = link(pid, "exe");
-        if !exe.is_empty() && exe != self.path {
+        if !exe.is_empty() && file(&exe) != file(&self.path) {
             return false;
         }
         if let Some(name) = thread_name(pid, pid) {
@@ -218,7 +218,7 @@ impl Missed {
             return self.how == How::Found && file(&self.exe) != file(exe) && self.is_lost();
         }
         if !self.exe.is_empty() {
-            return self.exe != exe;
+            return file(&self.exe) != file(exe);
         }
         let asked = found_in_path(&self.path, folder);
         let Ok(file) = std::fs::canonicalize(&asked) else {
@@ -233,7 +233,7 @@ impl Missed {
 }
 
 /// Returns the file that a program was started from, which may have been replaced since.
-fn file(exe: &str) -> &str {
+pub(super) fn file(exe: &str) -> &str {
     exe.strip_suffix(" (deleted)").unwrap_or(exe)
 }
 
