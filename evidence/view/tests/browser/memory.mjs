@@ -116,7 +116,8 @@ await main(run, async () => {
   writeFileSync(join(folder, "hostile.json"), JSON.stringify({ version: 1, reports: [hostile] }));
   await page.setInputFiles("#load", join(folder, "hostile.json"));
   await said("Shown: hostile.json");
-  run.check((await page.innerText("main")).includes("<img src=x"), "hostile names are text");
+  run.check((await page.innerText("#title")).includes("<img src=x"), "a hostile process name is text");
+  run.check((await page.innerText("main")).includes("<script>alert(2)"), "and so is a hostile path");
   writeFileSync(join(folder, "bad.json"), '{"version":2}');
   await page.setInputFiles("#load", join(folder, "bad.json"));
   await said("only 1 is known");
