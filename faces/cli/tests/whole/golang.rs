@@ -103,8 +103,11 @@ fn of_profile(bench: &Bench, file: &Path) -> Lines {
             continue;
         };
         let name = words.len() - 3;
-        let line = words[name + 1].rsplit(':').nth(1).expect("a line");
-        let place = (words[name].to_owned(), line.parse().expect("a number"));
+        // Since 1.21 a column stands behind the line.
+        let mut parts = words[name + 1].rsplit(':');
+        let last = parts.next().and_then(|one| one.parse().ok());
+        let line = parts.next().and_then(|one| one.parse().ok()).or(last);
+        let place = (words[name].to_owned(), line.expect("a line"));
         places.insert(number, place);
     }
     let mut lines = Lines::new();
