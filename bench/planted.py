@@ -5,7 +5,7 @@
 L1  A program prints what it planted: function, line and bytes, worked out by hand, and ends itself with all of it alive.
     Bytes are those that were asked for; what is found beyond them counts for nothing.
 L2  Node names a function of a script by the line at which it begins (its own maps for perf); others name the statement's.
-L3  Go samples; with GODEBUG=memprofilerate=1 it samples every block, so that its own error is nothing.
+L3  Go samples; asked by the program it samples every block, so that its own error is nothing.
 L4  Exit 0: every program has its share. 1: one has not. 2: nothing could be tried. What is not installed is said.
 """
 import argparse
@@ -23,7 +23,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", 
 BAR = 0.95
 SCRIPTS = ("[javascript]", "[python]", "[ruby]", "[php]", "[go]")
 LANGUAGES = {".js": ("node", {}), ".rb": ("ruby", {}), ".php": ("php", {"USE_ZEND_ALLOC": "0"}),
-             ".go": ("go", {"GODEBUG": "memprofilerate=1"})}
+             ".go": ("go", {})}
 
 
 def command_of(path, scratch):
