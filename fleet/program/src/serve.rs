@@ -88,7 +88,7 @@ impl Serving {
     fn is_ours(&self, host: &str) -> bool {
         let local =
             self.address.ip().is_loopback() && host == format!("localhost:{}", self.address.port());
-        // Whoever listens on all addresses is reached by each of them, as a number.
+        // A server that listens on all addresses is reached by each of them, written as a number.
         let any = self.address.ip().is_unspecified()
             && host
                 .parse::<SocketAddr>()

@@ -94,7 +94,7 @@ pub fn forget_if(is_gone: impl FnOnce(u64) -> bool) {
         return;
     }
     INSIDE.store(0, Ordering::Relaxed);
-    // One that was closed before it ran is not read.
+    // The tables of a machine that was unloaded before it ran are not read.
     MACHINE.store(core::ptr::null_mut(), Ordering::Relaxed); // ORDER: as above.
     if let Some((Reader::Java(_), _)) = frames::reader() {
         frames::end();

@@ -459,7 +459,6 @@ fn finding(
         false => count(row.steps, "step"),
     };
     Some(Finding {
-        kind: FindingKind::Growth,
         title: format!(
             "Grows {how}: {} copied in {steps}, up to {}",
             bytes(row.copied_bytes),
@@ -468,6 +467,14 @@ fn finding(
         what: what(row, sum, means),
         change: change(row, sum),
         saved_cumulative_bytes: saved,
+        ..about(row, sum, resting, is_sure)
+    })
+}
+
+/// Returns what all findings on growth have; `is_sure` says whether the buffers are what they look like.
+fn about(row: &Growth, sum: &Sum, resting: &Resting, is_sure: bool) -> Finding {
+    Finding {
+        kind: FindingKind::Growth,
         saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
         blocks: row.steps,
         confidence: match is_sure && sum.is_exact() {
@@ -483,7 +490,7 @@ fn finding(
             then_held_bytes: resting.all_doubled,
         }),
         ..Finding::default()
-    })
+    }
 }
 
 /// Makes the finding on steps that stayed in place (G11).
@@ -493,7 +500,6 @@ fn stayed(row: &Growth, sum: &Sum, how: &str, resting: &Resting) -> Finding {
     let calls = thousands(row.steps);
     let doubled = count(sum.doubling.steps, "call");
     Finding {
-        kind: FindingKind::Growth,
         title: format!("Grows {how} in {calls} calls of realloc, up to {largest}"),
         what: format!(
             "{} grown in {calls} calls; {} moved the block. The others found room behind it, which another allocator or another run may not.",
@@ -503,21 +509,7 @@ fn stayed(row: &Growth, sum: &Sum, how: &str, resting: &Resting) -> Finding {
         change: format!(
             "Double the capacity at each step ({doubled} instead of {calls}), or ask for {largest} at once."
         ),
-        saved_allocations: row.steps.saturating_sub(sum.doubling.steps),
-        blocks: row.steps,
-        confidence: match sum.is_exact() {
-            true => Confidence::Certain,
-            false => Confidence::Likely,
-        },
-        node: Some(row.node),
-        growth_what_if: Some(GrowthWhatIf {
-            policy: GrowthPolicy::Doubling,
-            copied_bytes: row.copied_bytes,
-            then_copied_bytes: row.doubling_copied_bytes,
-            held_bytes: resting.all_held,
-            then_held_bytes: resting.all_doubled,
-        }),
-        ..Finding::default()
+        ..about(row, sum, resting, true)
     }
 }
 

@@ -116,7 +116,7 @@ fn whatever_is_killed_loses_what_was_not_closed_and_that_is_counted() {
             waits >= closed_before,
             "moment {moment}: {waits} on disk, {closed_before} were closed"
         );
-        // Those that were closed after the last look are there as well.
+        // What was closed after the last look is on the disk as well.
         closed_before = waits;
     }
     let mut check = bench.command("sh");

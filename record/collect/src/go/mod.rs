@@ -367,7 +367,7 @@ impl Counted {
             return Vec::new();
         }
         let found: FxHashSet<u64> = found.iter().copied().collect();
-        // Those that are still there come last; else oldest first.
+        // Samples that were found come last; among both kinds the oldest comes first.
         self.live.sort_by_key(|at| found.contains(at));
         let gone: Vec<u64> = self.live.drain(..went).collect();
         gone.iter().for_each(|at| addresses.give(*at));
