@@ -8,6 +8,7 @@
 //! E1  `cargo test -p X` needs nothing that another command has built ([`artifact`]).
 //! E2  A test that cannot run here says so in one fixed form, and is counted ([`need`]); it is never silent.
 //! E3  What a test makes and runs is written by another process ([`executable`]).
+//! E4  A test that waits for another process has a bound that only a fault reaches ([`wait`]).
 //!
 //! Numbers by seed are those of `base` ([`random`]): crates that do not rest on it have them from here.
 //!
@@ -16,5 +17,6 @@
 pub mod artifact;
 pub mod executable;
 pub mod need;
+pub mod wait;
 
 pub use skinflint_base::random;

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use skinflint_test_support::random::Random;
 
 use crate::tool::{self, Bench, signal};
-use crate::{Agent, Profiled, program, sockets, until};
+use crate::{Agent, Profiled, program, sockets};
+use skinflint_test_support::wait::until;
 
 #[test]
 fn a_process_that_is_killed_is_counted_and_gone() {

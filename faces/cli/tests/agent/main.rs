@@ -28,7 +28,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use decoded::Profile;
 use tool::{Bench, Running};
@@ -40,24 +40,6 @@ fn program(name: &str) -> PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     let folder = PROGRAMS.get_or_init(|| tool::made("tests/accounts", "accounts-programs"));
     folder.join(name)
-}
-
-/// Asks again until there is an answer.
-#[track_caller]
-fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
-        if let Some(found) = there() {
-            return found;
-        }
-        // CLOCK: the bound that ends the wait.
-        assert!(
-            since.elapsed() < PATIENCE,
-            "not within {PATIENCE:?}: {what}"
-        );
-        // CLOCK: the pause between two looks.
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// A folder for sockets, whose path is short enough for their names.

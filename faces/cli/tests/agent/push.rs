@@ -7,7 +7,8 @@
 use serde_json::Value;
 
 use crate::tool::{self, Bench, Running, signal};
-use crate::{Agent, Profiled, until};
+use crate::{Agent, Profiled};
+use skinflint_test_support::wait::until;
 
 const BYTES: i64 = 12_000_000;
 

@@ -4,7 +4,8 @@ use skinflint_test_support::need;
 
 use crate::decoded::Profile;
 use crate::tool::{self, Bench, run};
-use crate::{Agent, Profiled, asked, until};
+use crate::{Agent, Profiled, asked};
+use skinflint_test_support::wait::until;
 
 const BYTES: f64 = 12_000_000.0;
 const FIVE: f64 = 5.0 * 0.037;

@@ -21,10 +21,11 @@ mod tool;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use skinflint_test_support::artifact;
+use skinflint_test_support::wait::until;
 use tool::{Bench, Done, Running, root, run};
 
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -56,13 +57,10 @@ fn until_answered(bench: &Bench, command: Command) -> (Done, String) {
         };
     }
     let running = Running::start(shell);
-    let begun = Instant::now();
     let read = || std::fs::read_to_string(&said).unwrap_or_default();
-    while !read().contains("has answered --dark-matter") {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(begun.elapsed() < PATIENCE, "no answer: {}", read());
-        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
-    }
+    until("the program has answered", || {
+        read().contains("has answered --dark-matter").then_some(())
+    });
     let done = running.finish(PATIENCE);
     (done, read())
 }
@@ -275,15 +273,10 @@ fn by_a_file_and_by_a_page() {
     command.arg("mark").env("LD_PRELOAD", reporters());
     let mut program = Running::start(command);
     let pid = program.pid.to_string();
-    let begun = Instant::now();
-    while !bench
-        .tool(["memory"])
-        .stdout
-        .contains(&format!("{pid}\tcorner"))
-    {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(begun.elapsed() < PATIENCE, "no socket");
-    }
+    until("the reporter's socket", || {
+        let listed = bench.tool(["memory"]).stdout;
+        listed.contains(&format!("{pid}\tcorner")).then_some(())
+    });
     let saved = bench.tool(["memory", &pid, "--blocks", "--save", "corner.json"]);
     assert_eq!(saved.status.code(), Some(0), "{saved:#?}");
     let json = std::fs::read_to_string(bench.path("corner.json")).expect("a file");

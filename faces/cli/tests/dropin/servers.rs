@@ -6,12 +6,12 @@
 
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use skinflint_test_support::need;
 
 use crate::library::{PATIENCE, is_long, on_ours};
 use crate::tool::{Bench, Running, run_within};
+use skinflint_test_support::wait::until;
 
 /// Runs a client's command to its end.
 fn client(bench: &Bench, program: &str, arguments: &[&str]) -> String {
@@ -56,16 +56,10 @@ fn session(ours: bool) -> (String, u64) {
         .arg(bench.path("redis.sock"));
     let server = if ours { on_ours(server) } else { server };
     let running = Running::start(server);
-    let begun = Instant::now();
     // The socket exists before the server listens at it.
-    while UnixStream::connect(bench.path("redis.sock")).is_err() {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "apt-get install redis-server: no socket"
-        );
-        std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
-    }
+    until("a socket (apt-get install redis-server)", || {
+        UnixStream::connect(bench.path("redis.sock")).ok()
+    });
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", running.pid)).expect("it lives");
     assert_eq!(maps.contains("libskinflint.so"), ours);
     let requests = if is_long() { "300000" } else { "10000" };

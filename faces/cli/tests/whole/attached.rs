@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use skinflint_test_support::need;
 
 use crate::tool::{Bench, PATIENCE, Running, program, run_within};
+use skinflint_test_support::wait::until;
 
 /// Other tests run meanwhile.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(180);
@@ -187,11 +188,8 @@ fn an_attached_recording_keeps_its_last_part_or_a_sample() {
     tell(&mut talk, "f");
     tell(&mut talk, "b");
     bench.tool(["ctl", &pid, "mark", "here"]).says(0, &[]);
-    let (aside, begun) = (bench.path("first.kept-1.sft"), Instant::now());
-    while !aside.exists() {
-        assert!(begun.elapsed() < PATIENCE, "nothing was put aside"); // CLOCK: a bounded wait, and its bound ends it
-        std::thread::sleep(Duration::from_millis(50)); // CLOCK: its poll step
-    }
+    let aside = bench.path("first.kept-1.sft");
+    until("something is put aside", || aside.exists().then_some(()));
     tell(&mut talk, "f");
     tell(&mut talk, "b");
     detach(&bench, &pid, first);
@@ -236,16 +234,10 @@ fn redis_under_load_notices_nothing() {
     ]);
     server.arg(&socket);
     let server = Running::start(server);
-    let begun = Instant::now();
     // The socket exists before the server listens at it.
-    while UnixStream::connect(&socket).is_err() {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "apt-get install redis-server: no socket"
-        );
-        std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
-    }
+    until("a socket (apt-get install redis-server)", || {
+        UnixStream::connect(&socket).ok()
+    });
     let client = |program: &str, arguments: &[&str]| {
         let mut command = bench.command(program);
         command.arg("-s").arg(&socket).args(arguments);

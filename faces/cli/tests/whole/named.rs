@@ -7,12 +7,12 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use skinflint_test_support::executable;
 
 use crate::report::Report;
 use crate::tool::{Bench, PATIENCE, Running, program, run};
+use skinflint_test_support::wait::until;
 
 fn succeed(bench: &Bench, program: &str, arguments: &[&str]) -> String {
     let mut command = bench.command(program);
@@ -72,12 +72,9 @@ fn serve_by(command: impl Fn(&str) -> Command) -> (Running, u16) {
     let port = free.local_addr().expect("an address").port();
     drop(free);
     let server = Running::start(command(&port.to_string()));
-    let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(begun.elapsed() < PATIENCE, "no server");
-        std::thread::sleep(Duration::from_millis(20)); // CLOCK: poll step of a bounded wait
-    }
+    until("the server listens", || {
+        TcpStream::connect(("127.0.0.1", port)).ok()
+    });
     (server, port)
 }
 

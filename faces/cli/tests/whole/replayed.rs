@@ -14,7 +14,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use skinflint_compare::compile::{Compiled, compile};
@@ -23,6 +22,7 @@ use skinflint_trace::Trace;
 use skinflint_test_support::{artifact, need};
 
 use crate::tool::{Bench, PATIENCE, Running, expected, program, run, run_within};
+use skinflint_test_support::wait::until;
 
 fn player() -> &'static PathBuf {
     static PLAYER: OnceLock<PathBuf> = OnceLock::new();
@@ -155,16 +155,10 @@ fn redis_under_load() {
     ];
     let running =
         Running::start(bench.recording(&["--preload", "libc.so.6"], server.iter().chain(&threads)));
-    let begun = Instant::now();
     // The socket exists before the server listens at it.
-    while UnixStream::connect(bench.path("redis.sock")).is_err() {
-        // CLOCK: a bounded wait, and its bound ends it
-        assert!(
-            begun.elapsed() < PATIENCE,
-            "apt-get install redis-server: no socket"
-        );
-        std::thread::sleep(Duration::from_millis(10)); // CLOCK: poll step of a bounded wait
-    }
+    until("a socket (apt-get install redis-server)", || {
+        UnixStream::connect(bench.path("redis.sock")).ok()
+    });
     let client = |program: &str, arguments: &[&str]| {
         let mut command: Command = bench.command(program);
         command.args(["-s", socket]).args(arguments);
