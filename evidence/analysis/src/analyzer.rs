@@ -37,6 +37,7 @@ use crate::frames;
 use crate::grouping;
 use crate::grows::Births;
 use crate::ledger::{Counts, Ledger, Live, NO_HINT};
+use crate::makers;
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
 use crate::pass::{Act, CellBlocks, Context, Pass};
@@ -500,6 +501,7 @@ impl Analyzer {
 
     fn sites(&self) -> Vec<Site> {
         let cells = self.ledger.cells();
+        let types = makers::types(&self.facts.kinds);
         let mut sites: Vec<Site> = cells
             .sites()
             .iter()
@@ -507,6 +509,7 @@ impl Analyzer {
                 node: site.node.0,
                 temporaries: site.temporaries,
                 brief: site.brief,
+                object_type: types.get(&site.node.0).cloned(),
                 first_ns: if site.first_ns == u64::MAX {
                     0
                 } else {

@@ -17,8 +17,8 @@
 use std::fmt;
 
 use skinflint_trace::{
-    Ending, LostKind, LostProcess, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot, Thread,
-    Trace, code_of,
+    Ending, Kind, LostKind, LostProcess, Mark, Module, NodeId, ProcessInfo, RssSample, Snapshot,
+    Thread, Trace, code_of,
 };
 
 use crate::block::INHERITED;
@@ -60,6 +60,8 @@ pub struct Facts {
     pub lost: Vec<LostProcess>,
     /// What was not found when the trace was opened.
     pub missing: Vec<Missing>,
+    /// The types of the objects in blocks that were looked at.
+    pub kinds: Vec<Kind>,
     /// The stack tree (F2), and behind it those of the processes that this one is a copy of (F3).
     pub nodes: Vec<StackNode>,
     /// Where the stack tree of each of those processes begins in `nodes` (F3), ascending.
@@ -98,6 +100,7 @@ impl Facts {
             damage: trace.damage.iter().map(ToString::to_string).collect(),
             lost: trace.lost.clone(),
             missing: Vec::new(),
+            kinds: trace.kinds.clone(),
             nodes: stacks(trace),
             ancestors: Vec::new(),
             trace_bytes: trace.file_bytes(),

@@ -32,7 +32,7 @@ use crate::known::{copies_to_grow, known_growth};
 use crate::makers;
 use crate::mappers::{self, WORTH_BYTES};
 use crate::merging::{merge, more_nodes};
-use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, Report};
+use crate::model::{BookPart, Confidence, Finding, FindingKind, Growth, HOLDER_CHANGE, Report};
 use crate::owner;
 use crate::passes::clownshoes::MIN_BASE;
 use crate::passes::ranking::ranked;
@@ -240,8 +240,8 @@ struct Held {
     blocks: u64,
     /// The smallest and the largest block; `None` if that of a stack is not known.
     sizes: Option<(u64, u64)>,
-    /// Resident bytes by kind of a script's objects.
-    made: [u64; makers::KINDS.len()],
+    /// What it is made of, if a script made it.
+    made: makers::Sums,
 }
 
 /// Removes findings on odd sizes of growing buffers. A buffer that grows passes through every size, and so through a
@@ -271,7 +271,7 @@ fn drop_shoes_of_growth(report: &mut Report, naming: &Naming) {
 /// Returns functions with a twentieth of the live heap or more, over all of their stacks.
 fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
     let mut by_function: FxHashMap<u32, Held> = FxHashMap::default();
-    let mut total = 0u64;
+    let (mut total, mut lines) = (0u64, makers::Lines::default());
     for site in report.sites.iter().filter(|site| site.live_blocks > 0) {
         let Some(function) = naming
             .function_of(report, site.node)
@@ -287,9 +287,7 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
             _ => None,
         };
         held.nodes.push((resident, site.node));
-        if let Some(kind) = makers::kind_of(report, site.node) {
-            held.made[kind] = held.made[kind].saturating_add(resident);
-        }
+        held.made.add(report, site, resident, &mut lines);
         held.resident = held.resident.saturating_add(resident);
         held.usable = held.usable.saturating_add(site.live_usable_bytes);
         held.blocks += site.live_blocks;
@@ -307,7 +305,7 @@ fn holders(report: &Report, naming: &Naming) -> Vec<Finding> {
         .filter(|(function, held)| {
             large(held) && saved.get(function).copied().unwrap_or(0) < held.resident / 2
         })
-        .map(|(_, held)| holder(held, total))
+        .map(|(_, held)| holder(held, total, &lines))
         .collect();
     found.sort_by_key(|finding| (std::cmp::Reverse(finding.now_bytes), finding.node));
     found
@@ -329,14 +327,8 @@ fn saved_by_function(report: &Report, naming: &Naming) -> FxHashMap<u32, u64> {
     saved
 }
 
-/// Returns the kind of a script's objects that half of what a function holds are of, and their bytes.
-fn made_of(held: &Held) -> Option<(usize, u64)> {
-    let most = held.made.iter().copied().enumerate();
-    let (kind, of) = most.max_by_key(|&(kind, of)| (of, std::cmp::Reverse(kind)))?;
-    (of > 0 && of >= held.resident / 2).then_some((kind, of))
-}
-
-fn holder(mut held: Held, total: u64) -> Finding {
+fn holder(mut held: Held, total: u64, lines: &makers::Lines) -> Finding {
+    let made = held.made.said(held.resident, lines);
     held.nodes
         .sort_unstable_by_key(|&(bytes, node)| (std::cmp::Reverse(bytes), node));
     let stacks = held.nodes.len() as u64;
@@ -358,25 +350,23 @@ fn holder(mut held: Held, total: u64) -> Finding {
     Finding {
         kind: FindingKind::Holder,
         title: format!(
-            "{} % of resident live blocks: {blocks}",
-            percent(held.resident, total)
+            "{} % of resident live blocks: {blocks}{}",
+            percent(held.resident, total),
+            made.as_ref().map_or("", |made| &made.short)
         ),
         what: format!(
             "{} given to the blocks of this function, from {}; {} of it resident.{}",
             bytes(held.usable),
             count(stacks, "stack"),
             bytes(held.resident),
-            made_of(&held).map_or(String::new(), |(kind, of)| {
-                format!(" {} of it are {}.", bytes(of), makers::KINDS[kind].name)
-            })
+            made.as_ref().map_or("", |made| &made.long)
         ),
-        change: match made_of(&held) {
-            Some((kind, _)) => format!(
-                "Not waste by itself: look here first if the program should hold less. {}",
-                makers::KINDS[kind].change
-            ),
-            None => "Not waste by itself: look here first if the program should hold less.".into(),
-        },
+        change: format!(
+            "{HOLDER_CHANGE} {}",
+            made.as_ref().map_or("", |made| made.change)
+        )
+        .trim_end()
+        .into(),
         now_bytes: held.resident,
         blocks: held.blocks,
         confidence: Confidence::Certain,

@@ -18,6 +18,7 @@ mod reachability;
 use serde::{Deserialize, Serialize};
 
 pub use claim::{Claim, Leaving, Print};
+pub use finding::HOLDER_CHANGE;
 pub use finding::{
     Confidence, Finding, FindingKind, GREW_ONCE, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
     RELEASED_IN_THE_END,
@@ -434,6 +435,9 @@ pub struct Site {
     /// The usable bytes of the smallest and the largest of these blocks, for findings; `None` if that is not known.
     #[serde(skip)]
     pub live_sizes: Option<(u64, u64)>,
+    /// The type of the objects in these blocks, for findings: empty if there are none in them; `None` if none was looked at.
+    #[serde(skip)]
+    pub object_type: Option<std::sync::Arc<str>>,
     /// Live blocks at the largest live heap.
     pub heap_peak_blocks: u64,
     /// Bytes given for them.

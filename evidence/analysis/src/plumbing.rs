@@ -162,14 +162,29 @@ pub(crate) struct Naming {
     pub plumbing: Vec<bool>,
 }
 
+/// Returns the place of a script's function that has no name of its own: before Python 3.11 all comprehensions are called the same.
+fn place_of_nameless(frame: &Frame) -> Option<(&str, u32)> {
+    let is_nameless = matches!(
+        frame.function.as_str(),
+        "<listcomp>" | "<dictcomp>" | "<setcomp>" | "<genexpr>" | "<lambda>"
+    );
+    (is_nameless && frame.module == "[python]")
+        .then(|| frame.file.as_deref().zip(frame.line))
+        .flatten()
+}
+
 impl Naming {
     /// Finds the plumbing of a report whose frames have names.
     pub(crate) fn of(report: &Report) -> Naming {
-        let mut ids: FxHashMap<(&str, &str), u32> = FxHashMap::default();
+        let mut ids: FxHashMap<(&str, &str, Option<(&str, u32)>), u32> = FxHashMap::default();
         let mut function = Vec::with_capacity(report.frames.len());
         for frame in &report.frames {
             let next = ids.len() as u32;
-            let key = (frame.function.as_str(), frame.module.as_str());
+            let key = (
+                frame.function.as_str(),
+                frame.module.as_str(),
+                place_of_nameless(frame),
+            );
             function.push(*ids.entry(key).or_insert(next));
         }
         let listed = |frame: &Frame| {

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 
 use skinflint_analysis::model::{
     Books, Confidence, Finding, FindingKind, GREW_ONCE, GREW_UNBROKEN, GrowthPolicy, GrowthWhatIf,
-    Instant, InstantKind, RELEASED_IN_THE_END, Report,
+    HOLDER_CHANGE, Instant, InstantKind, RELEASED_IN_THE_END, Report,
 };
 
 use crate::screen::{Ink, Line, clean, columns, cut_middle, right, wrap};
@@ -592,8 +592,16 @@ fn one_finding(
         let pieces = wrap(&what_if(&other), room, usize::MAX).into_iter();
         lines.extend(pieces.map(|p| Line::of(Ink::Faint, format!("{pad}{p}"))));
     }
-    if !finding.change.is_empty() && (!holder || detail == Detail::Whole) {
-        let pieces = wrap(&finding.change, room - 2, bound(CHANGE_COLUMNS / room + 1));
+    // What is said of every holder is said by the heading.
+    let change = match holder && detail != Detail::Whole {
+        true => finding
+            .change
+            .trim_start_matches(HOLDER_CHANGE)
+            .trim_start(),
+        false => &finding.change,
+    };
+    if !change.is_empty() {
+        let pieces = wrap(change, room - 2, bound(CHANGE_COLUMNS / room + 1));
         for (index, piece) in pieces.into_iter().enumerate() {
             let arrow = if index == 0 { "→ " } else { "  " };
             lines.push(Line::of(Ink::Plain, format!("{pad}{arrow}{piece}")));

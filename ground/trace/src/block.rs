@@ -25,7 +25,7 @@ pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"\xabSF\xba";
 /// The major version of the format. A reader of another major version cannot read this one.
 pub const MAJOR: u16 = 1;
 /// The minor version of the format. A reader of a lower minor version reads what it knows.
-pub const MINOR: u16 = 8;
+pub const MINOR: u16 = 9;
 pub(crate) const FILE_HEADER_BYTES: usize = 24;
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 /// The largest raw length of an event block, in bytes.
@@ -48,6 +48,7 @@ pub(crate) mod kind {
     pub(crate) const POINTERS: u8 = 11;
     pub(crate) const LOOK: u8 = 12;
     pub(crate) const CODES: u8 = 13;
+    pub(crate) const KINDS: u8 = 14;
 }
 
 /// The header of a block.

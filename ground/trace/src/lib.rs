@@ -13,6 +13,7 @@
 pub mod encode;
 pub mod event;
 pub mod info;
+mod kinds;
 
 mod block;
 mod codes;
@@ -37,6 +38,7 @@ pub use event::{
 };
 pub use follow::Follower;
 pub use info::*;
+pub use kinds::Kind;
 pub use look::{
     Look, LookCause, LookRegion, LookRegister, PointerEncoder, Pointers, REGISTERS, RegionKind,
 };

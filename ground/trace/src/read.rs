@@ -29,6 +29,7 @@ use crate::block::{
 use crate::codes::{Code, get_codes};
 use crate::event::NodeId;
 use crate::info::*;
+use crate::kinds::{Kind, get_kinds};
 use crate::look::{Look, each_pointer, get_look};
 use crate::merge::Events;
 use crate::meta;
@@ -157,6 +158,8 @@ pub struct Trace {
     pub modules: Vec<Module>,
     /// The codes of an interpreter that nodes name, by id less one; what is missing is empty.
     pub codes: Vec<Code>,
+    /// The types of the objects in blocks that were looked at.
+    pub kinds: Vec<Kind>,
     /// The marks, by index.
     pub marks: Vec<Mark>,
     /// In the order in which they were taken.
@@ -276,6 +279,7 @@ impl Trace {
                 threads: Vec::new(),
                 modules: Vec::new(),
                 codes: Vec::new(),
+                kinds: Vec::new(),
                 marks: Vec::new(),
                 rss: Vec::new(),
                 snapshots: Vec::new(),
@@ -577,7 +581,7 @@ impl Scan {
     }
 
     fn meta_block(&mut self, at: u64, header: &Header) -> Result<(), Malformed> {
-        if !(kind::PROCESS..=kind::CODES).contains(&header.kind) {
+        if !(kind::PROCESS..=kind::KINDS).contains(&header.kind) {
             return Ok(());
         }
         load(
@@ -664,6 +668,7 @@ impl Scan {
                 let lost: u64 = trace.damage.iter().map(|damage| damage.bytes).sum();
                 get_codes(from, &mut trace.codes, lost)?;
             }
+            kind::KINDS => get_kinds(from, &mut trace.kinds)?,
             _ => {}
         }
         Ok(())
@@ -750,6 +755,7 @@ fn kind_name(number: u8) -> &'static str {
         kind::POINTERS => "pointers",
         kind::LOOK => "look",
         kind::CODES => "codes",
+        kind::KINDS => "kinds",
         _ => "unknown",
     }
 }

@@ -28,6 +28,7 @@ use crate::codes::{CODES_PER_BLOCK, Code, put_codes};
 use crate::encode::RawBlock;
 use crate::event::ThreadId;
 use crate::info::*;
+use crate::kinds::{Kind, PAIRS_PER_BLOCK, put_kinds};
 use crate::look::{Look, Pointers, put_look};
 use crate::meta;
 use crate::nodes::{NODES_PER_BLOCK, put_nodes};
@@ -219,6 +220,17 @@ impl<S: Sink> Writer<S> {
         for part in codes.chunks(CODES_PER_BLOCK) {
             self.meta(kind::CODES, |out| put_codes(out, id, part))?;
             id = id.wrapping_add(part.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Appends types of what stacks make; after the nodes that they name.
+    ///
+    /// # Errors
+    /// If the medium refuses a block for the first time.
+    pub fn kinds(&mut self, kinds: &[Kind]) -> io::Result<()> {
+        for part in kinds.chunks(PAIRS_PER_BLOCK) {
+            self.meta(kind::KINDS, |out| put_kinds(out, part))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use skinflint_base::ring::{
     CODE_FIRST, CODE_HEAD_BYTES, CODE_JAVA, CODE_LAST, CODE_PHP, CODE_RUBY, USER,
 };
-use skinflint_trace::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE, USER_CODE, user_code};
+use skinflint_trace::{Code, JAVA_CODE, PHP_CODE, RUBY_CODE, USER_CODE, code_of, user_code};
 
 const _: () = assert!(USER == USER_CODE && CODE_RUBY == RUBY_CODE);
 const _: () = assert!(CODE_PHP == PHP_CODE && CODE_JAVA == JAVA_CODE);
@@ -31,6 +31,8 @@ pub struct Codes {
     known: HashMap<Code, u32>,
     /// The codes still to be sent, in the order of their ids. The newest id is `known.len()`.
     fresh: Vec<Code>,
+    /// By id less one, whether it is of Python.
+    python: Vec<bool>,
 }
 
 impl Codes {
@@ -40,9 +42,17 @@ impl Codes {
         if let Some(id) = self.known.get(&code) {
             return *id;
         }
+        self.python.push(code.minor < RUBY_CODE);
         self.fresh.push(code.clone());
         self.known.insert(code, next);
         next
+    }
+
+    /// Reports whether an address of a node is a frame of Python.
+    #[inline]
+    pub fn is_python(&self, pc: u64) -> bool {
+        let id = code_of(pc).map_or(0, |(id, _)| id as usize);
+        id != 0 && self.python.get(id - 1).copied().unwrap_or(false)
     }
 
     /// Returns all codes, from id 1 on.

@@ -487,6 +487,7 @@ impl Draining {
             }
             fullest = fullest.max(words);
         }
+        self.tree.kinds.look(self.process.pid);
         fullest
     }
 
@@ -696,6 +697,10 @@ impl Draining {
             if let Some(block) = outside.encoder.take() {
                 send_block(&mut self.tree, index, block, output);
             }
+        }
+        let kinds = self.tree.kinds.take_fresh();
+        if !kinds.is_empty() {
+            output.send(index, Job::Kinds(kinds));
         }
     }
 

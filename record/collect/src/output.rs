@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use skinflint_trace::encode::RawBlock;
 use skinflint_trace::{
-    Code, Ending, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers,
+    Code, Ending, Kind, Look, LostKind, LostProcess, LostWhy, Mark, Module, OriginKind, Pointers,
     ProcessInfo, RssSample, Snapshot, Thread, ThreadId, Writer, older_segments,
 };
 
@@ -36,6 +36,8 @@ pub enum Job {
     Rename(PathBuf),
     /// Codes of an interpreter, from this id on.
     Codes(u32, Vec<Code>),
+    /// What stacks of a script make.
+    Kinds(Vec<Kind>),
     /// Stack nodes from this id on.
     Nodes(u32, Vec<(u32, u64)>),
     /// Events.
@@ -241,6 +243,7 @@ fn write(trace: &mut Trace, job: Job) {
         }
         Job::Turn(next) => turn(trace, *next),
         Job::Codes(first, codes) => writer.codes(first, &codes),
+        Job::Kinds(kinds) => writer.kinds(&kinds),
         Job::Nodes(first, nodes) => writer.nodes(first, &nodes),
         Job::Events(block) => writer.events(block),
         Job::Modules(modules) => writer.modules(&modules),

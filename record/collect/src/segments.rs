@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skinflint_trace::{
-    Code, Ending, LostProcess, Module, ProcessInfo, RawBlock, Thread, ThreadId, Writer,
+    Code, Ending, Kind, LostProcess, Module, ProcessInfo, RawBlock, Thread, ThreadId, Writer,
     older_segments, segment_path,
 };
 
@@ -32,6 +32,8 @@ pub struct Turn {
     pub process: ProcessInfo,
     /// All codes of an interpreter, from id 1 on.
     pub codes: Vec<Code>,
+    /// What stacks of a script made so far.
+    pub kinds: Vec<Kind>,
     /// All nodes, from id 1 on.
     pub nodes: Vec<(u32, u64)>,
     /// All modules.
@@ -166,6 +168,7 @@ impl Segments {
             writer.repeats(true)?;
             writer.codes(1, &turn.codes)?;
             writer.nodes(1, &turn.nodes)?;
+            writer.kinds(&turn.kinds)?;
             writer.modules(&turn.modules)?;
             for (id, thread) in (0..).zip(&turn.threads) {
                 writer.thread(ThreadId(id), thread)?;

@@ -132,23 +132,33 @@ impl Stream {
             tag::ALLOC => {
                 let (size, usable) = sizes(byte, &words[1..len]);
                 let func = alloc_fn(byte & !WIDE);
+                let node = self.node();
+                tree.kinds.acquired(node.0, addr, usable);
                 EventKind::Alloc {
                     func,
-                    node: self.node(),
+                    node,
                     addr,
                     size,
                     usable,
                 }
             }
-            tag::FREE => EventKind::Free {
-                func: free_fn(byte),
-                addr,
-            },
-            tag::REALLOC_RELEASE => EventKind::ReallocRelease { addr },
+            tag::FREE => {
+                tree.kinds.released(addr);
+                EventKind::Free {
+                    func: free_fn(byte),
+                    addr,
+                }
+            }
+            tag::REALLOC_RELEASE => {
+                tree.kinds.released(addr);
+                EventKind::ReallocRelease { addr }
+            }
             tag::REALLOC_ACQUIRE => {
                 let (size, usable) = sizes(byte, &words[1..len]);
+                let node = self.node();
+                tree.kinds.acquired(node.0, addr, usable);
                 EventKind::ReallocAcquire {
-                    node: self.node(),
+                    node,
                     addr,
                     size,
                     usable,

@@ -10,6 +10,7 @@
 //!     meaning.
 
 use crate::codes::Codes;
+use crate::kinds::Kinds;
 
 const FIRST_SLOTS: usize = 1 << 12;
 
@@ -31,6 +32,8 @@ pub struct Tree {
     sent: Option<Vec<(u32, u64)>>,
     /// The codes that nodes of an interpreter's frames name.
     pub codes: Codes,
+    /// What stacks of a script make.
+    pub kinds: Kinds,
 }
 
 impl Tree {
@@ -43,6 +46,7 @@ impl Tree {
             fresh: Vec::new(),
             sent: None,
             codes: Codes::default(),
+            kinds: Kinds::default(),
         }
     }
 
@@ -78,6 +82,7 @@ impl Tree {
         let id = self.next_id;
         self.next_id += 1;
         self.fresh.push((parent, pc));
+        self.kinds.node(id, parent, self.codes.is_python(pc));
         self.table[at] = Entry { pc, parent, id };
         self.used += 1;
         if self.used * 4 > self.table.len() * 3 {
@@ -108,6 +113,7 @@ impl Tree {
     /// Keeps what is sent from now on: before the first node.
     pub fn keep_sent(&mut self) {
         self.sent = Some(Vec::new());
+        self.kinds.keep_sent();
     }
 
     /// Returns all nodes that were sent, from id 1 on.

@@ -35,6 +35,10 @@ pub enum FindingKind {
     Holder,
 }
 
+/// What the change of every holder begins with; behind it may be what the kind of its objects suggests.
+pub const HOLDER_CHANGE: &str =
+    "Not waste by itself: look here first if the program should hold less.";
+
 /// The certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -11,6 +11,7 @@
 //! Not here: tables of lines (symbols), chains made by hand (frames), which versions there should be.
 
 mod java;
+mod kinds;
 mod objects;
 mod others;
 #[allow(dead_code)]

@@ -27,7 +27,7 @@ use crate::{is_known, pythons, user_frames};
 const LEAST: u32 = 8;
 
 /// Returns the Pythons whose objects are recorded. None is a test that did not run, and is counted as such.
-fn recordable() -> BTreeMap<(u32, u32), PathBuf> {
+pub fn recordable() -> BTreeMap<(u32, u32), PathBuf> {
     let mut all = pythons();
     all.retain(|version, _| version.0 >= LEAST);
     let _ = need::that(

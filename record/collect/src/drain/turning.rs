@@ -156,6 +156,7 @@ impl Draining {
             process,
             codes: self.tree.codes.all(),
             nodes: self.tree.sent().to_vec(),
+            kinds: self.tree.kinds.sent(),
             modules: self.modules.sent().to_vec(),
             threads: self.threads.clone(),
             blocks: beginning.blocks,
