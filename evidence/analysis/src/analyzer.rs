@@ -68,6 +68,8 @@ pub struct Analyzer {
     births: Option<Births>,
     /// Bytes that the program had mapped itself at that instant, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
+    /// Places of runtimes' heaps that were mapped then (`heaps.rs`, O7).
+    at_places: Vec<(&'static str, u32)>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
@@ -154,6 +156,7 @@ impl Analyzer {
             at_live: None,
             births: None,
             at_mapped: BTreeMap::new(),
+            at_places: Vec::new(),
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
@@ -464,6 +467,7 @@ impl Analyzer {
             instants: std::mem::take(&mut self.plan.instants),
             sites,
             mappers: self.mappers(),
+            places: std::mem::take(&mut self.at_places),
             sizes: self.sizes(),
             timeline,
             windows,
