@@ -67,7 +67,7 @@ pub struct Analyzer {
     births: Option<Births>,
     /// Bytes that the program had mapped itself at that instant, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
-    /// Places of runtimes' heaps that were mapped then (`heaps.rs`, O7).
+    /// Places of runtimes' heaps that were mapped then (heaps.O7).
     at_places: Vec<(&'static str, u32)>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,

@@ -510,7 +510,7 @@ fn what_a_standard_library_has_is_plumbing_by_its_file() {
     let tables = "/rust/deps/hashbrown-0.15.2/src/raw/mod.rs";
     let maps = [
         ("main", "src/main.rs".to_owned()),
-        ("count", "/home/x/rust/library/mine/src/map.rs".to_owned()),
+        ("count", "/src/rust/library/mine/src/map.rs".to_owned()),
         ("insert<u64, u64>", debian.to_owned()),
         ("resize_inner", tables.to_owned()),
     ];
