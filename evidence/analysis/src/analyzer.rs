@@ -21,7 +21,6 @@ mod inherit;
 mod moments;
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
 use skinflint_trace::{Event, NodeId};
 
 use crate::ahead::Ahead;
@@ -40,7 +39,7 @@ use crate::ledger::{Counts, Ledger, Live, NO_HINT};
 use crate::makers;
 use crate::missing::Missing;
 use crate::model::{Instant, InstantKind, Mapper, MarkRow, Report, SCHEMA, Site, SizeRow, Totals};
-use crate::pass::{Act, CellBlocks, Context, Pass};
+use crate::pass::{Act, CellBlocks, CellId, Context, Pass};
 use crate::passes;
 use crate::schedule::{Due, Plan};
 use crate::steady::Steady;
@@ -69,6 +68,8 @@ pub struct Analyzer {
     births: Option<Births>,
     /// Bytes that the program had mapped itself at that instant, by stack.
     at_mapped: BTreeMap<NodeId, u64>,
+    /// Places of runtimes' heaps that were mapped then (heaps.O7).
+    at_places: Vec<(&'static str, u32)>,
     mark_rows: Vec<MarkRow>,
     mark_levels: Vec<MarkLevel>,
     at_mark_before: Counts,
@@ -155,6 +156,7 @@ impl Analyzer {
             at_live: None,
             births: None,
             at_mapped: BTreeMap::new(),
+            at_places: Vec::new(),
             mark_rows,
             mark_levels: Vec::new(),
             at_mark_before: Counts::default(),
@@ -465,6 +467,7 @@ impl Analyzer {
             instants: std::mem::take(&mut self.plan.instants),
             sites,
             mappers: self.mappers(),
+            places: std::mem::take(&mut self.at_places),
             sizes: self.sizes(),
             timeline,
             windows,
@@ -478,13 +481,16 @@ impl Analyzer {
     fn cell_blocks(&self) -> Vec<CellBlocks> {
         let live = self.at_live.as_deref().unwrap_or_default();
         let closed = self.closed.as_ref();
-        let absent = closed.map_or(&[][..], |closed| &closed.absent_tails);
+        let absent = closed.map(|closed| &closed.absent_tails);
         let counts = self.ledger.cells().counts().enumerate();
         counts
             .map(|(cell, count)| CellBlocks {
                 at_instant: live.get(cell).map_or(0, |live| u64::from(*live)),
                 total: count.ever,
-                absent_tail_bytes: absent.get(cell).copied().unwrap_or(0),
+                absent_tail_bytes: absent
+                    .and_then(|absent| absent.get(&(cell as u32)))
+                    .copied()
+                    .unwrap_or(0),
             })
             .collect()
     }
@@ -584,18 +590,26 @@ impl Analyzer {
 
     fn sizes(&self) -> Vec<SizeRow> {
         let cells = self.ledger.cells();
-        // By (size, usable) first: an allocator may answer one size in several ways.
-        let mut answers: FxHashMap<(u64, u64), (u64, u64)> = FxHashMap::default();
-        for (index, (key, count)) in cells.keys().iter().zip(cells.counts()).enumerate() {
-            let answer = answers.entry((key.size, key.usable)).or_default();
-            answer.0 += self.live_at(index);
-            answer.1 += count.ever;
-        }
-        let mut answers: Vec<_> = answers.into_iter().collect();
-        answers.sort_unstable();
-        let mut rows: Vec<SizeRow> = Vec::new();
+        let keys = cells.keys();
+        // By (size, usable) first: an allocator may answer one size in several ways. Sorted numbers take four bytes a
+        // cell, where a table of the answers took sixty: a buffer that grows by a word has a cell for each step.
+        let answer = |cell: &u32| (keys[*cell as usize].size, keys[*cell as usize].usable);
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.sort_unstable_by_key(answer);
+        let mut sizes = 0;
+        let by_size = order.chunk_by(|a, b| answer(a).0 == answer(b).0);
+        by_size.for_each(|_| sizes += 1);
+        let mut rows: Vec<SizeRow> = Vec::with_capacity(sizes);
         let mut most = 0;
-        for ((size, usable), (live, ever)) in answers {
+        for same in order.chunk_by(|a, b| answer(a) == answer(b)) {
+            let Some((size, usable)) = same.first().map(answer) else {
+                continue;
+            };
+            let (mut live, mut ever) = (0, 0);
+            for &cell in same {
+                live += self.live_at(cell as usize);
+                ever += cells.live_and_ever(CellId(cell)).1;
+            }
             if rows.last().is_none_or(|row| row.size != size) {
                 rows.push(SizeRow {
                     size,

@@ -23,7 +23,7 @@ use crate::facts::{Facts, Symbolizer};
 use crate::frames;
 use crate::model::{Frame, Report, Site};
 use crate::pass::CellKey;
-use crate::plumbing::is_plumbing_in;
+use crate::plumbing::{is_plumbing_in, only_passes_on};
 
 /// Options of the concordance.
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,7 +203,8 @@ pub fn named(stacks: &[(NodeId, u64)], facts: &Facts, symbolizer: &mut dyn Symbo
         ancestors: &facts.ancestors,
     };
     frames::compact(&mut report, stacks, symbolizer);
-    let plumbing = |frame: &Frame| is_plumbing_in(&frame.function, &frame.module);
+    let plumbing =
+        |frame: &Frame| is_plumbing_in(&frame.function, &frame.module) || only_passes_on(frame);
     let frames = (0..).zip(&report.frames);
     report.plumbing = frames
         .filter(|(_, frame)| plumbing(frame))

@@ -11,6 +11,8 @@
 //!     that also calls malloc for what is seen (HotSpot's `os::malloc`) has no `chunks`.
 //! O4  A stripped runtime maps in functions without a name. One that maps for a known heap on some stack is that
 //!     heap's on all, if both are of one file; how much was judged so is said.
+//! O7  A stripped program has no names at all. GHC asks for a tebibyte at one address, where nothing else would be put:
+//!     the nameless function that has it there maps for its heap, and the report says that the place told so.
 //! O2  A heap is reported if it holds a twentieth of what is resident, or more than all live blocks together.
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
 //!     mapped by one function, that is reported with what it may be. Shared memory is not of it: what has to be shared is
@@ -27,6 +29,7 @@ mod parts;
 
 use rustc_hash::FxHashMap;
 
+use crate::maps::Owner;
 use crate::missing::{NO_CALL_SEEN, NO_HEAP_CALL};
 use crate::model::{Books, Frame, OwnHeap, Report};
 use crate::passes::wording::{bytes, percent};
@@ -45,6 +48,23 @@ const NEAR: u32 = 8;
 /// The number of frames, from the call inwards, in which a function that gets a nursery is looked for.
 const NURSERY_NEAR: usize = 3;
 
+/// The place that a runtime asks for its heap, and a far one within (O7): `osReserveHeapMemory` of GHC 8.2 and later.
+const PLACES: [(u64, u64, &str); 1] = [(
+    0x42_0000_0000,
+    0x42_0000_0000 + (1 << 39),
+    "Haskell's heap (GHC)",
+)];
+
+/// Returns, for each place at which a runtime's heap lies if a process has one, the stack that mapped it (O7).
+pub(crate) fn places(owner: impl Fn(u64) -> Option<Owner>) -> Vec<(&'static str, u32)> {
+    let own = |at: u64| owner(at).filter(|owner| !owner.by_allocator);
+    let of = |(begin, within, name): &(u64, u64, &'static str)| {
+        own(*within)?;
+        Some((*name, own(*begin)?.node.0))
+    };
+    PLACES.iter().filter_map(of).collect()
+}
+
 fn fits(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| match known.strip_suffix('*') {
         Some(start) => name.starts_with(start),
@@ -57,8 +77,18 @@ fn fits(names: &[&str], name: &str) -> bool {
 pub(crate) struct Recognised {
     /// The heap.
     pub known: &'static Known,
-    /// Whether only other stacks of the function that mapped the memory tell so (O4).
-    pub by_others: bool,
+    /// What tells so.
+    told: Told,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// A function on the stack (O1).
+    Name,
+    /// Other stacks of the function that mapped the memory (O4).
+    Others,
+    /// The place that the function mapped (O7).
+    Place,
 }
 
 /// Looks up heaps by stack; each frame's name is examined once.
@@ -66,8 +96,8 @@ pub(crate) struct Heaps<'a> {
     report: &'a Report,
     /// By frame: indices into [`KNOWN`] for any stack, for those of mappings, and for those of mappings near the call.
     frames: FxHashMap<u32, [Option<usize>; 3]>,
-    /// Functions without a name that map for a heap (O4), by what stands for their names.
-    nameless: FxHashMap<&'a str, usize>,
+    /// Functions without a name that map for a heap (O4, O7), by what stands for their names.
+    nameless: FxHashMap<&'a str, (usize, Told)>,
 }
 
 impl<'a> Heaps<'a> {
@@ -79,6 +109,14 @@ impl<'a> Heaps<'a> {
         };
         for mapper in &report.mappers {
             heaps.learn(mapper.node);
+        }
+        for (name, node) in &report.places {
+            let found = KNOWN.iter().position(|known| known.name == *name);
+            let mapper = heaps.mapper(*node).filter(|one| is_unnamed(&one.function));
+            if let (Some(found), Some(mapper)) = (found, mapper) {
+                let entry = heaps.nameless.entry(&mapper.function);
+                entry.or_insert((found, Told::Place));
+            }
         }
         heaps
     }
@@ -92,7 +130,8 @@ impl<'a> Heaps<'a> {
             && module == mapper.module
             && !KNOWN[found].allocator
         {
-            self.nameless.insert(&mapper.function, found);
+            self.nameless
+                .insert(&mapper.function, (found, Told::Others));
         }
     }
 
@@ -134,13 +173,13 @@ impl<'a> Heaps<'a> {
     pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised> {
         if let Some((found, _)) = self.named_at(node, mapping) {
             let known = KNOWN.get(found)?;
-            let by_others = false;
-            return Some(Recognised { known, by_others });
+            let told = Told::Name;
+            return Some(Recognised { known, told });
         }
         let mapper = self.mapper(node).filter(|_| mapping)?;
-        let known = KNOWN.get(*self.nameless.get(mapper.function.as_str())?)?;
-        let by_others = true;
-        Some(Recognised { known, by_others })
+        let &(found, told) = self.nameless.get(mapper.function.as_str())?;
+        let known = KNOWN.get(found)?;
+        Some(Recognised { known, told })
     }
 
     /// Returns the functions of a stack, innermost first, by their own names.
@@ -274,8 +313,10 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
                     let bytes = sum.parts.entry(part).or_default();
                     *bytes = bytes.saturating_add(held);
                 }
-                if recognised.by_others {
-                    sum.by_others = sum.by_others.saturating_add(held);
+                match recognised.told {
+                    Told::Name => {}
+                    Told::Others => sum.by_others = sum.by_others.saturating_add(held),
+                    Told::Place => sum.by_place = true,
                 }
                 &mut sum.heap
             }
@@ -319,6 +360,8 @@ struct Sum {
     most: u64,
     /// The bytes that only other stacks tell to be its (O4).
     by_others: u64,
+    /// Whether its place tells that it is one (O7).
+    by_place: bool,
     /// The bytes of its nursery, and whether the program itself sets its size.
     nursery: u64,
     is_set: bool,
@@ -333,6 +376,7 @@ impl Sum {
             heap: OwnHeap::default(),
             most: 0,
             by_others: 0,
+            by_place: false,
             nursery: 0,
             is_set: false,
             parts: FxHashMap::default(),
@@ -350,6 +394,7 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
         known,
         heap,
         by_others,
+        by_place,
         ..
     } = sum;
     let share = format!(
@@ -358,6 +403,9 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
         percent(heap.bytes, resident)
     );
     let doubt = match by_others {
+        0 if by_place => {
+            " The functions that mapped it have no names here; it lies where that runtime asks for its heap.".into()
+        }
         0 => String::new(),
         some => format!(
             " The function that mapped {} of it has no name here; it is taken for the heap's because it maps for the heap on other stacks.",

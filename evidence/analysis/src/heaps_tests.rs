@@ -407,3 +407,38 @@ fn an_allocator_without_a_known_name_is_told_where_malloc_serves_nobody() {
     );
     assert_eq!(recognised(&report("app", &[map, live(3 << 20)])), []);
 }
+
+#[test]
+fn a_stripped_program_of_haskell_is_told_by_its_place() {
+    let stack: (&[&str], u64, u64) = (
+        &["main", "hledger+0x1e863dd", "hledger+0x1e85ebf", "mmap"],
+        80 << 20,
+        0,
+    );
+    let mut one = report("hledger", &[stack]);
+    let heap = &found(&one, &Naming::of(&one))[0];
+    assert!(heap.name.is_empty(), "not without its place: {}", heap.name);
+    let owner = |at: u64| {
+        let mapped = (0x42_0000_0000..0x142_0010_0000).contains(&at);
+        mapped.then_some(Owner {
+            node: skinflint_trace::NodeId(one.mappers[0].node),
+            by_allocator: false,
+            by_break: false,
+            arena: false,
+        })
+    };
+    // A buffer there that is not a tebibyte says nothing.
+    assert_eq!(places(|at| owner(at).filter(|_| at < 0x43_0000_0000)), []);
+    one.places = places(owner);
+    let heap = &found(&one, &Naming::of(&one))[0];
+    assert_eq!(
+        (heap.name.as_str(), heap.bytes),
+        ("Haskell's heap (GHC)", 80 << 20)
+    );
+    assert!(
+        heap.what.contains("it lies where that runtime asks"),
+        "{}",
+        heap.what
+    );
+    assert!(!heap.allocator, "it is a runtime's");
+}

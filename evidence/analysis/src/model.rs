@@ -72,6 +72,9 @@ pub struct Report {
     /// Blocks of buffers that grow, and that no finding is about: their sizes are those of the moment.
     #[serde(skip)]
     pub in_growth: Vec<Claim>,
+    /// Places at which a runtime's heap lies, as `heaps.rs` knows them, and the stacks that mapped them.
+    #[serde(skip)]
+    pub places: Vec<(&'static str, u32)>,
     /// Reachability of live blocks, at a moment at which the program was stopped and read (`--reachable`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reach: Option<Reachability>,

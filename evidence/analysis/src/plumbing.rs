@@ -15,6 +15,8 @@
 //!     many, one for each address in it, and its name would tell nothing. Of a function of C whose name has the word
 //!     `malloc` in it, or one like it, two callers are enough: `ck_malloc` serves whoever calls it, in a small program
 //!     too.
+//! P6  By file: what is written in the standard library of Rust or C++ is plumbing, by whatever name. Builds with line
+//!     tables alone (`debug = "line-tables-only"`, `-g1`) have inlined functions by their last name only: `grow_impl`.
 //! P3  A stack that consists only of plumbing is named by its innermost frame that the list does not have, or else by
 //!     its innermost frame.
 //! P5  What has no name in the C library, or in Fortran's, is plumbing: its caller's name says more than a place there.
@@ -90,6 +92,28 @@ fn is_of_the_language(of: &str) -> bool {
     of.starts_with(['[', '*']) || NAMED.contains(&of)
 }
 
+/// Reports whether a function is written in the standard library of Rust or C++ (P6): the former lies in
+/// `/rustc/HASH/library/`, or wherever a distribution built it, with its tables in a crate beside it.
+fn is_of_a_standard_library(file: &str) -> bool {
+    if file.contains("/include/c++/") {
+        return true;
+    }
+    let of_rust = |folder: &str| {
+        let in_crate = |rest: &str| {
+            let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
+            matches!(name, "alloc" | "core" | "std") && rest.starts_with("src/")
+        };
+        file.split(folder).skip(1).any(in_crate)
+    };
+    let is_table = |part: &str| part.starts_with("hashbrown-");
+    file.contains("rust") && of_rust("/library/") || file.split('/').any(is_table)
+}
+
+/// Reports whether a frame only passes an allocation on, by its name or by its file (P1, P6).
+pub fn only_passes_on(frame: &Frame) -> bool {
+    is_plumbing(&frame.function) || frame.file.as_deref().is_some_and(is_of_a_standard_library)
+}
+
 /// Reports whether a function's name says that it allocates for others: `ck_malloc`, `cli_max_calloc`, `my_strdup`.
 fn says_what_it_is(function: &str) -> bool {
     const WORDS: [&str; 9] = [
@@ -162,29 +186,33 @@ pub(crate) struct Naming {
     pub plumbing: Vec<bool>,
 }
 
-/// Returns the place of a script's function that has no name of its own: before Python 3.11 all comprehensions are called the same.
-fn place_of_nameless(frame: &Frame) -> Option<(&str, u32)> {
-    let is_nameless = matches!(
-        frame.function.as_str(),
-        "<listcomp>" | "<dictcomp>" | "<setcomp>" | "<genexpr>" | "<lambda>"
-    );
-    (is_nameless && frame.module == "[python]")
-        .then(|| frame.file.as_deref().zip(frame.line))
-        .flatten()
+/// Returns what tells a function of a script from others of its name. All files of an interpreter have one module, and each has its
+/// `<module>`; before Python 3.11 all comprehensions of a file are called the same, and only their lines differ.
+fn place_in_script(frame: &Frame) -> (&str, u32) {
+    if !frame.module.starts_with('[') {
+        return ("", 0);
+    }
+    const NAMELESS: [&str; 5] = [
+        "<listcomp>",
+        "<dictcomp>",
+        "<setcomp>",
+        "<genexpr>",
+        "<lambda>",
+    ];
+    let is_nameless = NAMELESS.contains(&frame.function.as_str());
+    let line = frame.line.filter(|_| is_nameless);
+    (frame.file.as_deref().unwrap_or_default(), line.unwrap_or(0))
 }
 
 impl Naming {
     /// Finds the plumbing of a report whose frames have names.
     pub(crate) fn of(report: &Report) -> Naming {
-        let mut ids: FxHashMap<(&str, &str, Option<(&str, u32)>), u32> = FxHashMap::default();
+        let mut ids: FxHashMap<(&str, &str, &str, u32), u32> = FxHashMap::default();
         let mut function = Vec::with_capacity(report.frames.len());
         for frame in &report.frames {
             let next = ids.len() as u32;
-            let key = (
-                frame.function.as_str(),
-                frame.module.as_str(),
-                place_of_nameless(frame),
-            );
+            let (file, line) = place_in_script(frame);
+            let key = (frame.function.as_str(), frame.module.as_str(), file, line);
             function.push(*ids.entry(key).or_insert(next));
         }
         let listed = |frame: &Frame| {
@@ -199,6 +227,7 @@ impl Naming {
         };
         naming.named = naming.innermost(report);
         naming.listed.clone_from(&naming.named);
+        naming.pass_over_library_files(report);
         naming.pass_over_steps(report);
         naming.pass_over_interpreters(report);
         for _ in 0..ROUNDS {
@@ -223,6 +252,14 @@ impl Naming {
             }
         }
         naming
+    }
+
+    /// Makes what is written in a standard library plumbing (P6).
+    fn pass_over_library_files(&mut self, report: &Report) {
+        for (plumbing, frame) in self.plumbing.iter_mut().zip(&report.frames) {
+            *plumbing |= frame.file.as_deref().is_some_and(is_of_a_standard_library);
+        }
+        self.named = self.innermost(report);
     }
 
     /// Makes functions without a name, and those of the C library, plumbing that plumbing of their own file calls (P5).

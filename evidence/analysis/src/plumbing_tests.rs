@@ -496,3 +496,73 @@ fn python_functions_name_what_their_interpreter_allocates() {
     // Where none is named so, the interpreter's function is all there is.
     assert_eq!(names(&one), ["Server.run", "np_array", "py_init"]);
 }
+
+#[test]
+fn what_a_standard_library_has_is_plumbing_by_its_file() {
+    let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library";
+    let stack = [
+        ("main", "src/main.rs".to_owned()),
+        ("load", "src/library/core.rs".to_owned()),
+        ("resize<mine::Row>", format!("{std}/alloc/src/vec/mod.rs")),
+        ("grow_impl", format!("{std}/alloc/src/alloc.rs")),
+    ];
+    let debian = "/usr/src/rustc-1.63.0/library/std/src/collections/hash/map.rs";
+    let tables = "/rust/deps/hashbrown-0.15.2/src/raw/mod.rs";
+    let maps = [
+        ("main", "src/main.rs".to_owned()),
+        ("count", "/src/rust/library/mine/src/map.rs".to_owned()),
+        ("insert<u64, u64>", debian.to_owned()),
+        ("resize_inner", tables.to_owned()),
+    ];
+    let cpp = [
+        ("main", "a.cc".to_owned()),
+        ("fill", "/opt/c++/a.cc".to_owned()),
+        ("_M_grow", "/usr/include/c++/15/bits/vector.tcc".to_owned()),
+    ];
+    // Nothing of the program's: the list of names decides, as before.
+    let only = [
+        ("lang_start<()>", format!("{std}/std/src/rt.rs")),
+        ("alloc::vec::Vec::push", format!("{std}/alloc/src/vec.rs")),
+    ];
+    let mut made = report(&[]);
+    for stack in [&stack[..], &maps, &cpp, &only] {
+        let frames = stack.iter().map(|(function, file)| Frame {
+            function: (*function).to_owned(),
+            file: Some(file.clone()),
+            ..Frame::default()
+        });
+        let node = push_stack(&mut made, frames);
+        made.sites.push(Site {
+            node,
+            ..Site::default()
+        });
+    }
+    assert_eq!(names(&made), ["load", "count", "fill", "lang_start<()>"]);
+}
+
+#[test]
+fn two_files_of_a_script_have_functions_of_one_name() {
+    let mut made = report(&[]);
+    for (function, module, file) in [
+        ("<module>", "[python]", "a.py"),
+        ("<module>", "[python]", "b.py"),
+        ("load", "app", "one.h"),
+        ("load", "app", "two.c"),
+    ] {
+        let frame = Frame {
+            function: function.into(),
+            module: module.into(),
+            file: Some(file.into()),
+            ..Frame::default()
+        };
+        let node = push_stack(&mut made, [frame].into_iter());
+        made.sites.push(Site {
+            node,
+            ..Site::default()
+        });
+    }
+    let naming = Naming::of(&made);
+    let of = |site: usize| naming.function_of(&made, made.sites[site].node);
+    assert_ne!(of(0), of(1), "each file has its own");
+    assert_eq!(of(2), of(3), "inlined or not, it is one");
+}

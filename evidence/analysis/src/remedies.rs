@@ -55,7 +55,9 @@ pub(crate) fn give_back(facts: &Facts, giveback: GiveBack) -> Remedy {
     if !allocator.starts_with("glibc") {
         return all(advice.into());
     }
-    let arenas = match facts.threads.len() > 1 {
+    // A stream of marks from outside is a thread without a number of the kernel's: it has no arena.
+    let threads = facts.threads.iter().filter(|thread| thread.tid != 0);
+    let arenas = match threads.count() > 1 {
         true => format!(" {FEWER_ARENAS}"),
         false => String::new(),
     };
@@ -131,7 +133,13 @@ mod tests {
                 }),
                 ..ProcessInfo::default()
             },
-            threads: vec![Thread::default(); threads],
+            threads: (0..threads)
+                .map(|number| Thread {
+                    tid: 4711 + number as u32,
+                    ..Thread::default()
+                })
+                .chain([Thread::default()])
+                .collect(),
             ..Facts::default()
         };
         let advice = |allocator, forked, threads| {

@@ -152,7 +152,8 @@ fn member(path: &Path) -> Result<Member, OpenError> {
     }
     Ok(Member {
         trace: path.display().to_string(),
-        threads: trace.threads.len() as u64,
+        // Marks from outside are a stream of their own, which no thread of the kernel's has.
+        threads: trace.threads.iter().filter(|one| one.tid != 0).count() as u64,
         damage: trace.damage.iter().map(ToString::to_string).collect(),
         lost: trace.lost,
         process: trace.process,

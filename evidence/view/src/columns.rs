@@ -1,11 +1,11 @@
 //! The long tables of a report for the page: columns of numbers, deflated, as text.
 //!
 //! ```text
-//!   sites, nodes, windows ──► columns ──► deflate (raw) ──► base64 ──► <script id="report-columns">
+//!   sites, sizes, nodes, windows ──► columns ──► deflate (raw) ──► base64 ──► <script id="report-columns">
 //!
 //!   column:  name length · name · kind · count · bytes · numbers        up to the end of the stream
 //!            kind 0: as they are    kind 1: differences from the one before, zigzag    kind 2: zigzag
-//!            of `sites`, `mappers` and `cells`: 0 is null, else the value + 1
+//!            of `sites`, `mappers`, `sizes` and `cells`: 0 is null, else the value + 1
 //!   number:  7 bits a byte, lowest first, top bit = more follows
 //! ```
 //!
@@ -46,6 +46,7 @@ pub fn pack(report: &Report) -> Result<String, Error> {
     let mut out = Vec::new();
     table(&mut out, "sites", &report.sites)?;
     table(&mut out, "mappers", &report.mappers)?;
+    table(&mut out, "sizes", &report.sizes)?;
     let nodes = &report.nodes;
     shorter(
         &mut out,

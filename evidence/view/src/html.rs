@@ -3,7 +3,7 @@
 //! ```text
 //!   page.html + page.css + *.js  (include_str!, readable as they are)
 //!      + json::embedded    the report without its long tables
-//!      + columns::pack     sites, nodes, windows: some thirty times smaller than as JSON
+//!      + columns::pack     sites, sizes, nodes, windows: some thirty times smaller than as JSON
 //!      + text::render      for a browser that runs no scripts
 //! ```
 //!
@@ -69,14 +69,7 @@ pub fn begin(title: &str, styles: &[&str]) -> String {
 /// # Errors
 /// Those of [`json::render`].
 pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_json::Error> {
-    let slim = Report {
-        sites: Vec::new(),
-        mappers: Vec::new(),
-        nodes: Vec::new(),
-        windows: None,
-        ..report.clone()
-    };
-    let data = json::embedded(&slim)?;
+    let data = json::embedded(&without_tables(report))?;
     let columns = columns::pack(report)?;
     let plain = text::render(report, &text::Style::default());
     // A nonce keeps markup that slipped in from running: it depends on all of the data, and data
@@ -103,6 +96,39 @@ pub fn render(report: &Report, options: &HtmlOptions) -> Result<String, serde_js
         ("SCRIPT", script),
     ];
     Ok(fill(PAGE, &values))
+}
+
+/// Returns a report without what comes as columns. Field by field: a copy of the whole would be as large as all that the
+/// analysis still holds.
+fn without_tables(report: &Report) -> Report {
+    Report {
+        schema: report.schema,
+        analysed_by: report.analysed_by.clone(),
+        program: report.program.clone(),
+        completeness: report.completeness.clone(),
+        verdict: report.verdict.clone(),
+        totals: report.totals.clone(),
+        instants: report.instants.clone(),
+        at: report.at,
+        findings: report.findings.clone(),
+        sites: Vec::new(),
+        mappers: Vec::new(),
+        through: report.through.clone(),
+        own_heaps: report.own_heaps.clone(),
+        sizes: Vec::new(),
+        growth: report.growth.clone(),
+        zombies: report.zombies.clone(),
+        in_growth: Vec::new(),
+        places: Vec::new(),
+        reach: report.reach.clone(),
+        timeline: report.timeline.clone(),
+        windows: None,
+        threads: report.threads.clone(),
+        marks: report.marks.clone(),
+        nodes: Vec::new(),
+        frames: report.frames.clone(),
+        plumbing: report.plumbing.clone(),
+    }
 }
 
 /// Replaces `@@KEY@@` in the template only, never in the inserted values.

@@ -14,6 +14,7 @@
 
 use skinflint_analysis::model::{Frame, Report};
 use skinflint_analysis::plumbing::is_of_c_library;
+use skinflint_analysis::plumbing::only_passes_on;
 pub use skinflint_analysis::plumbing::{is_plumbing, is_startup, is_unnamed};
 
 use crate::screen::{columns, cut_middle};
@@ -53,7 +54,7 @@ pub fn interesting(report: &Report, node: u32) -> Vec<&Frame> {
         all.pop();
     }
     let dull = |index: u32| match report.plumbing.is_empty() {
-        true => is_plumbing(&report.frames[index as usize].function),
+        true => only_passes_on(&report.frames[index as usize]),
         false => report.plumbing.binary_search(&index).is_ok(),
     };
     let startup = |index: u32| is_startup(&report.frames[index as usize].function);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use base64::Engine as _;
-use skinflint_analysis::model::{Node, Report, Site};
+use skinflint_analysis::model::{Node, Report, Site, SizeRow};
 use skinflint_view::html::{HtmlOptions, render};
 
 fn page(report: &Report) -> String {
@@ -125,6 +125,10 @@ fn the_data_reads_back() {
     );
     let resident: Vec<i128> = columns["sites.live_resident_bytes"].clone();
     assert_eq!((resident[3], resident[4]), (0, 78), "null is not 0");
+    assert!(back.sizes.is_empty(), "they are columns, too");
+    let sizes = |of: fn(&SizeRow) -> u64| report.sizes.iter().map(|row| of(row) + 1).collect();
+    same("sizes.size", sizes(|row| row.size));
+    same("sizes.allocations", sizes(|row| row.allocations));
     let nodes = |of: fn(&Node) -> u32| {
         report
             .nodes
@@ -149,6 +153,23 @@ fn the_data_reads_back() {
         .collect();
     assert_eq!(columns["changes.net"], net);
     assert!(net.iter().any(|net| *net < 0), "a dull sample");
+}
+
+/// A buffer that grows by a word passes through hundreds of thousands of sizes: 70 MB of JSON, once.
+#[test]
+fn many_sizes_make_no_large_page() {
+    let mut report = synthetic::report(2, 30);
+    let few = page(&report).len();
+    let grown = (1..=200_000).map(|step| SizeRow {
+        size: step * 8,
+        usable: (step * 8 + 8).next_multiple_of(16) + 8,
+        allocations: 1,
+        slop_bytes: 16 - step % 2 * 8,
+        ..SizeRow::default()
+    });
+    report.sizes.extend(grown);
+    let more = page(&report).len() - few;
+    assert!(more < 400_000, "{more} bytes for 200,000 sizes");
 }
 
 /// Checks that every field of the model that the JSON has is in the page, without a change to the packing.

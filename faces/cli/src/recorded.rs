@@ -212,7 +212,8 @@ pub fn complain(outcome: &Outcome, options: &RecordOptions, elsewhere: &str) {
         0 => say!(
             "skinflint: nothing was recorded: {program} never loaded the recorder. It may be a script \
              or wrapper for a statically linked or set-user-id program, or it clears its environment \
-             (LD_PRELOAD); name the program itself after --"
+             (LD_PRELOAD); name the program itself after --. On a machine so busy that skinflint did not answer it \
+             for five seconds, it went on without: try again"
         ),
         SIGSYS => say!(
             "skinflint: nothing was recorded: a filter of system calls ended {program} (SIGSYS) before it reached the \

@@ -21,8 +21,12 @@ use crate::server::{Arrival, Caller, Heard};
 const MOST_OWN: usize = 256;
 /// The most silent arrivals of other users.
 const MOST_STRANGERS: usize = 32;
-/// The longest wait for a hello.
+/// The longest wait for the hello of another user's process.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait for one of our own user's or of root's: on a machine where a process gets no processor for seconds
+/// (neato at the lowest priority beside fifteen others, 2026-11-27), what lies between its connecting and its hello takes
+/// as long, and after a second it went unrecorded.
+const PATIENCE_OWN: Duration = Duration::from_secs(60);
 
 /// The silent arrivals, oldest first.
 #[derive(Default)]
@@ -60,12 +64,16 @@ impl Arrivals {
     /// Hears all that were silent. Returns those that have spoken; closes those that were silent for too long.
     pub fn hear(&mut self) -> Vec<(u32, Box<Caller>)> {
         let mut callers = Vec::new();
-        for kept in [&mut self.own, &mut self.strangers] {
+        let kinds = [
+            (&mut self.own, PATIENCE_OWN),
+            (&mut self.strangers, PATIENCE),
+        ];
+        for (kept, patience) in kinds {
             for arrival in std::mem::take(kept) {
                 let uid = arrival.uid;
                 match arrival.hear() {
                     Heard::Hello(caller) => callers.push((uid, caller)),
-                    Heard::Nothing(arrival) if arrival.since.elapsed() < PATIENCE => {
+                    Heard::Nothing(arrival) if arrival.since.elapsed() < patience => {
                         kept.push(arrival);
                     }
                     Heard::Nothing(_) | Heard::Nonsense => {}
@@ -145,6 +153,26 @@ mod tests {
         let arrival = listener.accept(0).expect("accepted").expect("one");
         assert!(arrivals.add(arrival, true).is_some());
         say_hello(&ours);
+        assert_eq!(arrivals.hear().len(), 1);
+    }
+    #[test]
+    fn a_process_of_our_own_may_be_slow_to_speak() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("s");
+        let listener = Listener::bind(&path).expect("a socket");
+        let mut arrivals = Arrivals::default();
+        let mut peers = Vec::new();
+        for is_stranger in [false, true] {
+            let fd = connect(&path);
+            let mut arrival = listener.accept(0).expect("accepted").expect("one");
+            let long_ago = arrival.since.checked_sub(Duration::from_secs(20));
+            arrival.since = long_ago.expect("a clock that runs for longer");
+            assert!(arrivals.add(arrival, is_stranger).is_none());
+            peers.push(fd);
+        }
+        assert!(arrivals.hear().is_empty());
+        assert_eq!(arrivals.fds().count(), 1, "the stranger is gone");
+        say_hello(&peers[0]);
         assert_eq!(arrivals.hear().len(), 1);
     }
 }

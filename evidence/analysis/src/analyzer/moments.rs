@@ -82,7 +82,9 @@ impl Analyzer {
                 self.births = Some(Births::now(&self.ledger));
                 let cells = self.ledger.cells();
                 self.at_live = Some(cells.counts().map(|count| count.live).collect());
-                self.at_mapped = self.ledger.intervals().mapped_by_program();
+                let mapped = self.ledger.intervals();
+                self.at_mapped = mapped.mapped_by_program();
+                self.at_places = crate::heaps::places(|addr| mapped.owner(addr));
                 let context = Context {
                     cells: cells.keys(),
                     blocks: &[],

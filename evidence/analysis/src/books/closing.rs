@@ -27,6 +27,7 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use skinflint_trace::{Mapping, MappingKind, NodeId, ProcessInfo, Snapshot};
 
 use crate::fragments::Layout;
@@ -145,7 +146,7 @@ pub struct Closed {
     pub resident: BTreeMap<NodeId, u64>,
     /// By cell, bytes that smaller blocks would not have and that are not resident anyway (`books/tails.rs`); empty
     /// unless stacks are to be reported.
-    pub(crate) absent_tails: Vec<u64>,
+    pub(crate) absent_tails: FxHashMap<u32, u64>,
     /// Resident bytes of what each stack of the program mapped itself.
     pub mapped: BTreeMap<NodeId, MappedBy>,
     /// Free memory of the allocator that could go back.
@@ -236,7 +237,7 @@ pub fn close(
         resident: closing.resident(&laid),
         absent_tails: match bounds.keep {
             true => closing.absent_tails(),
-            false => Vec::new(),
+            false => FxHashMap::default(),
         },
         mapped: closing.mapped(),
         giveback: closing.giveback(&heap, topmost(snapshot).as_deref(), layout),
@@ -460,7 +461,7 @@ impl Closing<'_> {
         nodes.zip(sums).filter(|(_, bytes)| *bytes > 0)
     }
 
-    fn absent_tails(&self) -> Vec<u64> {
+    fn absent_tails(&self) -> FxHashMap<u32, u64> {
         let keys = self.ledger.cells().keys();
         let classes = Classes::learn(self.allocator, keys.iter().map(|key| key.usable));
         let blocks = self.blocks.iter().map(|&(addr, cell, _)| (addr, cell));

@@ -13,22 +13,24 @@
 //!
 //! Not here: which requests could be smaller (the passes over rounding).
 
+use rustc_hash::FxHashMap;
+
 use crate::pass::CellKey;
 use crate::passes::classes::Classes;
 
 /// The size of the kernel's pages.
 const OS_PAGE: u64 = 4096;
 
-/// Returns, by cell, bytes that its live blocks would not have in a class below, and that are not resident. `blocks`
+/// Returns, by cell (of those that have such blocks), bytes that its live blocks would not have in a class below, and that are not resident. `blocks`
 /// and `resident` must ascend.
 pub(super) fn absent(
     blocks: impl Iterator<Item = (u64, u32)>,
     resident: &[(u64, u64)],
     keys: &[CellKey],
     classes: &Classes,
-) -> Vec<u64> {
-    let mut absent = vec![0u64; keys.len()];
-    let mut below: Vec<Option<u64>> = vec![None; keys.len()];
+) -> FxHashMap<u32, u64> {
+    let mut absent = FxHashMap::default();
+    let mut below: FxHashMap<u32, u64> = FxHashMap::default();
     let mut first = 0;
     for (addr, cell) in blocks {
         let key = &keys[cell as usize];
@@ -37,8 +39,9 @@ pub(super) fn absent(
         }
         let alone = key.usable > OS_PAGE && key.usable.is_multiple_of(OS_PAGE);
         let kept = match alone {
-            true => *below[cell as usize]
-                .get_or_insert_with(|| classes.class_below(key.size).unwrap_or(key.size)),
+            true => *below
+                .entry(cell)
+                .or_insert_with(|| classes.class_below(key.size).unwrap_or(key.size)),
             false => key.size,
         };
         let tail = key.usable - kept;
@@ -55,7 +58,7 @@ pub(super) fn absent(
             .take_while(|(start, _)| *start < end)
             .map(|(start, stop)| end.min(*stop).saturating_sub(from.max(*start)))
             .sum();
-        let gone = &mut absent[cell as usize];
+        let gone: &mut u64 = absent.entry(cell).or_default();
         *gone = gone.saturating_add(tail.saturating_sub(there));
     }
     absent
@@ -73,7 +76,10 @@ mod tests {
             usable,
         };
         let classes = Classes::learn("libjemalloc.so.2", std::iter::empty());
-        absent([(addr, 0)].into_iter(), resident, &[key], &classes)[0]
+        absent([(addr, 0)].into_iter(), resident, &[key], &classes)
+            .get(&0)
+            .copied()
+            .unwrap_or(0)
     }
 
     #[test]

@@ -255,7 +255,7 @@ pub(crate) const KNOWN: &[Known] = &[
         mapped: &[],
         maps: &["GC_*"],
         parts: Parts::Untold,
-        change: "GC_PRINT_STATS=1 and GC_DUMP_REGULARLY=1 tell what it holds.",
+        change: "GC_FREE_SPACE_DIVISOR=10 in the environment makes it collect earlier, and cost time; GC_PRINT_STATS=1 and GC_DUMP_REGULARLY=1 tell what it holds.",
     },
     Known {
         name: "OCaml's heap",

@@ -69,7 +69,7 @@ const STORE_PART: u64 = 16;
 /// The pass over placebo caches; see the head of the file.
 #[derive(Default)]
 pub struct Placebo {
-    cells: Vec<Watch>,
+    watches: Watches,
     /// Pools by site of `sites` (B4).
     rotations: Vec<Rotation>,
     sites: Sites,
@@ -223,6 +223,13 @@ impl Watch {
         }
     }
 
+    /// Reports whether a new watch in its place would go on as this one: what is released is older than each epoch.
+    #[inline]
+    fn is_as_new(&self) -> bool {
+        let nothing = self.live | self.held | self.held_at_begin | self.held_throughout;
+        (nothing | self.acquired | self.most_beside | self.good_epochs) == 0
+    }
+
     #[cold]
     fn end_epoch(&mut self, next_serial: u32) {
         let held = u64::from(self.held);
@@ -242,6 +249,54 @@ impl Watch {
     }
 }
 
+/// The watches of the cells that have any: of those that a growing buffer only passes through none is kept (a buffer
+/// that grows by a word has a cell for each step).
+#[derive(Default)]
+struct Watches {
+    /// By cell, the number of its watch + 1; 0 is none.
+    at: Vec<u32>,
+    all: Vec<(CellId, Watch)>,
+    /// Watches without a cell.
+    spare: Vec<u32>,
+}
+
+impl Watches {
+    #[inline]
+    fn of(&mut self, cell: CellId) -> &mut Watch {
+        let at = slot(&mut self.at, cell);
+        if *at == 0 {
+            let fresh = (cell, Watch::default());
+            let number = self.spare.pop();
+            *at = number.unwrap_or(self.all.len() as u32) + 1;
+            match number {
+                Some(number) => self.all[number as usize] = fresh,
+                None => self.all.push(fresh),
+            }
+        }
+        &mut self.all[*at as usize - 1].1
+    }
+
+    /// Notes a release; `frozen` watches stay, since they have the counts of the instant.
+    #[inline]
+    fn release(&mut self, cell: CellId, serial: u32, frozen: bool) {
+        let watch = self.of(cell);
+        watch.release(serial);
+        if watch.is_as_new() && !frozen {
+            let number = std::mem::take(slot(&mut self.at, cell)) - 1;
+            self.spare.push(number);
+        }
+    }
+
+    /// Returns the watches by cell.
+    fn in_use(&mut self) -> impl Iterator<Item = &mut (CellId, Watch)> {
+        let at = &self.at;
+        let own = |number: usize, cell: CellId| at[cell.0 as usize] as usize == number + 1;
+        let all = self.all.iter_mut().enumerate();
+        all.filter(move |(number, (cell, _))| own(*number, *cell))
+            .map(|(_, one)| one)
+    }
+}
+
 impl Placebo {
     /// Creates an empty pass.
     pub fn new() -> Self {
@@ -251,7 +306,7 @@ impl Placebo {
     #[inline]
     fn acquired(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
-            slot(&mut self.cells, block.cell).acquire(block.serial);
+            self.watches.of(block.cell).acquire(block.serial);
             if key.size >= MIN_ROTATING_SIZE {
                 self.rotation(context, block.cell).acquire(key);
             }
@@ -261,7 +316,7 @@ impl Placebo {
     /// Notes that a buffer has come to this size by growing (B5).
     fn came(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
-            slot(&mut self.cells, block.cell).live += 1;
+            self.watches.of(block.cell).live += 1;
             if key.size >= MIN_ROTATING_SIZE {
                 self.rotation(context, block.cell).came(key);
             }
@@ -271,7 +326,7 @@ impl Placebo {
     #[inline]
     fn released(&mut self, context: &Context<'_>, key: &CellKey, block: &Block) {
         if key.size >= MIN_SIZE {
-            slot(&mut self.cells, block.cell).release(block.serial);
+            self.watches.release(block.cell, block.serial, self.frozen);
             if key.size >= MIN_ROTATING_SIZE {
                 self.rotation(context, block.cell)
                     .release(key, block.serial);
@@ -304,7 +359,7 @@ impl Pass for Placebo {
     }
 
     fn at_instant(&mut self, _context: &Context<'_>) {
-        for watch in &mut self.cells {
+        for (_, watch) in self.watches.in_use() {
             watch.at_instant = (watch.live, watch.held.min(watch.live));
         }
         for rotation in &mut self.rotations {
@@ -317,13 +372,14 @@ impl Pass for Placebo {
         if !self.frozen {
             self.at_instant(context);
         }
-        let suspected = self
-            .cells
-            .iter()
-            .enumerate()
-            .filter(|(_, watch)| watch.good_epochs >= 2);
+        let suspected = self.watches.in_use();
+        let mut suspected: Vec<_> = suspected
+            .filter(|(_, watch)| watch.good_epochs >= 2)
+            .collect();
+        suspected.sort_unstable_by_key(|(cell, _)| *cell);
         let mut findings: Vec<_> = suspected
-            .map(|(cell, watch)| finding(context, CellId(cell as u32), watch))
+            .into_iter()
+            .map(|(cell, watch)| finding(context, *cell, watch))
             .collect();
         let told: FxHashSet<u32> = findings.iter().filter_map(|one| one.node).collect();
         for (site, rotation) in self.rotations.iter().enumerate().take(self.sites.len()) {
@@ -457,6 +513,23 @@ mod tests {
             "{}",
             found[0].saved_allocations
         );
+    }
+
+    #[test]
+    fn a_buffer_that_grows_by_steps_needs_one_watch() {
+        let mut watches = Watches::default();
+        for step in 1..1000u32 {
+            watches.of(CellId(step)).live += 1;
+            watches.release(CellId(step - 1), step, false);
+        }
+        assert_eq!((watches.all.len(), watches.in_use().count()), (2, 1));
+        // One that was acquired has begun an epoch, and stays; so do those that have the counts of the instant.
+        watches.of(CellId(5)).acquire(1001);
+        watches.release(CellId(5), 1001, false);
+        watches.release(CellId(999), 1002, true);
+        let mut cells: Vec<_> = watches.in_use().map(|(cell, _)| cell.0).collect();
+        cells.sort_unstable();
+        assert_eq!(cells, [5, 999]);
     }
 
     #[test]

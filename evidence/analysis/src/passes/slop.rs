@@ -179,7 +179,9 @@ struct Own {
 impl Own {
     fn of(tally: &Tally<'_>, context: &Context<'_>) -> Self {
         let (mut stacks, mut sizes) = (FxHashMap::default(), FxHashMap::default());
-        for (cell, count) in tally.counts() {
+        // Thousands of sizes that a buffer passes through live no more: none of them needs an entry.
+        let live = tally.counts().filter(|(_, count)| count.at_instant > 0);
+        for (cell, count) in live {
             let key = context.cell(cell);
             *stacks.entry(key.node.0).or_default() += count.at_instant;
             *sizes.entry((key.node.0, key.size)).or_default() += count.at_instant;

@@ -1,4 +1,4 @@
-// The report's long tables, which come as columns: sites, the stack tree, and the windows.
+// The report's long tables, which come as columns: sites, sizes, the stack tree, and the windows.
 //
 //   base64 ──► inflate (raw) ──► name · kind · count · bytes · numbers …       (columns.rs has every byte)
 //
@@ -121,6 +121,7 @@ async function fillReport(report, text) {
   const columns = readColumns(await inflate(text));
   report.sites = rowsOf(columns, "sites");
   addMappers(report, rowsOf(columns, "mappers"));
+  report.sizes = rowsOf(columns, "sizes");
   report.parents = Uint32Array.from(columns.get("nodes.parent") || []);
   report.frameOf = Uint32Array.from(columns.get("nodes.frame") || []);
   // A damaged tree: a parent that does not come before its child counts as the root (K4).

@@ -20,7 +20,7 @@ views.push({
     const say = what.measure.unit === "bytes" ? figures.bytes : figures.count;
     if (!changed || changed.some((key) => key !== "function")) this.table(report, what, say, names);
     // The chosen one by name; the largest that has a caller and is more than a passer-on, if none is.
-    const wanted = state.function === "" ? undefined : ids.get(state.function.replace("|", "\0"));
+    const wanted = state.function === "" ? undefined : ids.get(state.function);
     const id = wanted !== undefined ? wanted : this.suggested(report);
     this.sandwich(what, id, say);
   },
@@ -74,7 +74,7 @@ views.push({
               rows,
               start: 1,
               page: 10,
-              pick: (row) => store.set({ function: `${row.frame.function}|${row.frame.module}` }),
+              pick: (row) => store.set({ function: functionKey(row.frame) }),
               columns: [
                 {
                   name: "Function",

@@ -281,7 +281,7 @@ simpleTable(
   true,
 );
 simpleTable("threads", "Threads", "threads", "Over the run.", () => [
-  { name: "Thread", text: true, of: (t) => `${t.name} (${t.tid})` },
+  { name: "Thread", text: true, of: (t) => (t.tid ? `${t.name} (${t.tid})` : t.name || "(from outside)") },
   { name: "Asked for", of: (t) => t.requested_bytes, say: figures.bytes, sum: true },
   { name: "Allocations", of: (t) => t.allocations, say: figures.count, sum: true },
   { name: "Remote frees", of: (t) => t.remote_frees, say: figures.count, sum: true },

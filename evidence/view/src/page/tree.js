@@ -75,6 +75,12 @@ const stacks = {
   },
 };
 
+/** A function's name in the page's address. All files of a script have one module, and each has its `<module>`. */
+function functionKey(frame) {
+  const file = frame.module.startsWith("[") ? `|${frame.file || ""}` : "";
+  return `${frame.function}|${frame.module}${file}`;
+}
+
 /** What depends on the stacks alone, and is worked out once. */
 function structureOf(report) {
   if (report.structure) return report.structure;
@@ -84,7 +90,7 @@ function structureOf(report) {
   const ids = new Map(),
     names = [];
   const functionOfFrame = frames.map((f) => {
-    const key = f.function + "\0" + f.module;
+    const key = functionKey(f);
     let id = ids.get(key);
     if (id === undefined) {
       ids.set(key, (id = names.length));
