@@ -233,6 +233,8 @@ class Instructions(unittest.TestCase):
         self.assertTrue(instructions.judge_scripts([[1.28], [2.0]]), "1.6 in geometric mean")
         self.assertFalse(instructions.judge_scripts([[1.29], [2.0]]))
         self.assertTrue(instructions.judge_scripts([[1.5, 9.0]]), "another build is shown beside it")
+        self.assertTrue(instructions.judge_scripts([[instructions.JAVA_BAR]], instructions.JAVA_BAR))
+        self.assertFalse(instructions.judge_scripts([[instructions.JAVA_BAR + 0.01]], instructions.JAVA_BAR))
 
     def test_changed_output_is_a_failure(self):
         with unittest.mock.patch.object(instructions, "counted", return_value=(10, b"one")), \
