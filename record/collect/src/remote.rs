@@ -13,31 +13,31 @@ const PIECES: usize = 1024;
 
 /// A process whose memory may be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Remote {
-    pub(super) pid: u32,
+pub(crate) struct Remote {
+    pub(crate) pid: u32,
 }
 
 impl Remote {
     /// Fills `to` from an address; false if not all of it could be read.
-    pub(super) fn read(self, at: u64, to: &mut [u8]) -> bool {
+    pub(crate) fn read(self, at: u64, to: &mut [u8]) -> bool {
         let each = to.len();
         each == 0 || self.read_all(&[at], each, to) == 1
     }
 
     /// Returns the word at an address.
-    pub(super) fn word(self, at: u64) -> Option<u64> {
+    pub(crate) fn word(self, at: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.read(at, &mut word).then(|| u64::from_le_bytes(word))
     }
 
     /// Returns so many words from an address.
-    pub(super) fn words(self, at: u64, count: usize) -> Option<Vec<u64>> {
+    pub(crate) fn words(self, at: u64, count: usize) -> Option<Vec<u64>> {
         let mut bytes = vec![0; count.checked_mul(8)?];
         self.read(at, &mut bytes).then(|| words(&bytes))
     }
 
     /// Reads pieces of `each` bytes one behind the other into `to`; returns how many it read before one that is not there.
-    pub(super) fn read_all(self, at: &[u64], each: usize, to: &mut [u8]) -> usize {
+    pub(crate) fn read_all(self, at: &[u64], each: usize, to: &mut [u8]) -> usize {
         let mut done = 0;
         for (places, to) in at.chunks(PIECES).zip(to.chunks_mut(PIECES * each.max(1))) {
             let local = libc::iovec {
@@ -67,7 +67,7 @@ impl Remote {
 }
 
 /// Returns bytes as words.
-pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
+pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }

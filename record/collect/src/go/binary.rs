@@ -15,9 +15,9 @@ use std::path::Path;
 use skinflint_procfs::process::link;
 
 use super::pclntab::Pclntab;
-use super::remote::Remote;
 use crate::elf::{DYNSYM, Elf, SYMTAB};
 use crate::mappings::mappings;
+use crate::remote::Remote;
 
 /// The minor versions whose layouts are known.
 const KNOWN: std::ops::RangeInclusive<u32> = 18..=26;

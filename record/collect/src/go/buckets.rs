@@ -15,7 +15,7 @@
 use rustc_hash::FxHashSet;
 
 use super::binary::GoProgram;
-use super::remote::{Remote, words};
+use crate::remote::{Remote, words};
 
 /// The bytes in front of a bucket's addresses, and of its counts behind them.
 const HEAD: usize = 48;

@@ -19,7 +19,6 @@
 mod binary;
 mod buckets;
 mod pclntab;
-mod remote;
 mod spans;
 
 use std::path::PathBuf;
@@ -27,12 +26,12 @@ use std::path::PathBuf;
 use rustc_hash::{FxHashMap, FxHashSet};
 use skinflint_procfs::process::link;
 
+use crate::remote::Remote;
 pub use binary::GoProgram;
 pub use binary::RATE;
 use binary::Refused;
 use buckets::{Buckets, Counts};
 use pclntab::{Pclntab, Place};
-use remote::Remote;
 use skinflint_trace::{Mapping, MappingKind};
 use spans::{ARENA, Seen, Spans};
 

@@ -13,7 +13,7 @@
 //!
 //! The layout is that of Go 1.18 and 1.19, or of 1.20 and later. Not here: which file (binary.rs).
 
-use super::remote::Remote;
+use crate::remote::Remote;
 
 /// The first word of the table, by the layout that it has.
 const MAGICS: [(u32, Layout); 2] = [

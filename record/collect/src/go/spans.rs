@@ -15,7 +15,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::binary::GoProgram;
-use super::remote::{Remote, words};
+use crate::remote::{Remote, words};
 
 /// Go's page, and the arena that it takes from the kernel at once, bytes.
 const PAGE: u64 = 8192;
