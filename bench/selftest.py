@@ -23,6 +23,7 @@ import measure
 import script_programs
 import moments
 import overhead
+import planted
 import sampled
 import sampler
 import soak
@@ -204,6 +205,23 @@ class Frames(unittest.TestCase):
             self.assertFalse(judged(**wrong), wrong)
 
 
+class Planted(unittest.TestCase):
+    def test_too_few_bytes_at_a_line_are_missed_and_too_many_are_told(self):
+        for has, more, said in ((949, 0, "MISSED"), (950, 0, "held"), (1050, 0, "held"), (1051, 0, "TOO MUCH"), (2050, 1000, "held"),
+                                (2101, 1000, "TOO MUCH"), (949, 1000, "MISSED")):
+            self.assertEqual(planted.verdict(1000, has, more), said, has)
+
+    def test_bytes_are_those_of_the_innermost_frame_of_the_program(self):
+        frames_of = [("[java]", "Natives.map", "Natives.java", 29), ("[java]", "FileChannelImpl.map", "FileChannelImpl.java", 7),
+                     ("libjvm.so", "os::malloc", None, None), ("[java]", "Natives.main", "Natives.java", 48)]
+        report = {"frames": [dict(zip(("module", "function", "file", "line"), one)) for one in frames_of],
+                  "nodes": [{"frame": 2, "parent": 0}, {"frame": 3, "parent": 0}, {"frame": 0, "parent": 1}, {"frame": 1, "parent": 2},
+                            {"frame": 2, "parent": 3}],
+                  "sites": [{"node": 4, "live_requested_bytes": 100}, {"node": 1, "live_requested_bytes": 7}],
+                  "mappers": [{"node": 3, "mapped_bytes": 4096, "file_bytes": 1}, {"node": 3, "mapped_bytes": 999, "file_bytes": 0}]}
+        self.assertEqual(planted.by_place(report), {("Natives.map", "Natives.java", 29): 4196, ("Natives.main", "Natives.java", 48): 7})
+
+
 class Instructions(unittest.TestCase):
     def test_bars_are_exact(self):
         self.assertTrue(instructions.judge([[400.0], [900.0]]), "600 in geometric mean")
@@ -215,6 +233,8 @@ class Instructions(unittest.TestCase):
         self.assertTrue(instructions.judge_scripts([[1.28], [2.0]]), "1.6 in geometric mean")
         self.assertFalse(instructions.judge_scripts([[1.29], [2.0]]))
         self.assertTrue(instructions.judge_scripts([[1.5, 9.0]]), "another build is shown beside it")
+        self.assertTrue(instructions.judge_scripts([[instructions.JAVA_BAR]], instructions.JAVA_BAR))
+        self.assertFalse(instructions.judge_scripts([[instructions.JAVA_BAR + 0.01]], instructions.JAVA_BAR))
 
     def test_changed_output_is_a_failure(self):
         with unittest.mock.patch.object(instructions, "counted", return_value=(10, b"one")), \

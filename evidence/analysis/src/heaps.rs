@@ -17,8 +17,8 @@
 //! O3  If no function is known, but next to nothing was requested from malloc and half of the program's memory was
 //!     mapped by one function, that is reported with what it may be. Shared memory is not of it: what has to be shared is
 //!     data, and no allocator's.
-//! O6  What a heap's memory is for is told by names that the pages have (V8's spaces, `collect/v8.rs`), or by a function on
-//!     the stack that got it. The parts add up to the heap.
+//! O6  What a heap's memory is for is told by names that the pages have (V8's spaces, `collect/v8.rs`; Java's heap,
+//!     `collect/hotspot.rs`), or by a function on the stack that got it. The parts add up to the heap.
 //! O5  An allocator that is recorded maps some memory of its own outside of its functions, when the program is loaded: it is no
 //!     heap that cannot be looked into.
 //!
@@ -426,7 +426,11 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
                 parts::told(known, &parts)
             ),
         },
-        change: format!("{nursery}{}", known.change),
+        change: format!(
+            "{nursery}{}{}",
+            parts::free_regions(&parts, heap.bytes),
+            known.change
+        ),
         parts,
         ..heap
     }

@@ -265,6 +265,72 @@ fn what_javas_memory_is_for_is_told_by_its_stacks() {
 }
 
 #[test]
+fn names_of_pages_divide_what_javas_stacks_got() {
+    let heap = |named: &[(&str, u64)]| {
+        let of = |function: &'static str| vec!["JavaMain", function, "os::commit_memory", "mmap"];
+        let stacks = [
+            (
+                of("G1RegionsLargerThanCommitSizeMapper::commit_regions"),
+                20 << 20,
+                0,
+            ),
+            (of("metaspace::VirtualSpaceNode::commit_range"), 5 << 20, 0),
+            (of("CodeHeap::reserve"), 3 << 20, 0),
+        ];
+        let stacks = stacks
+            .each_ref()
+            .map(|one| (one.0.as_slice(), one.1, one.2));
+        let mut report = report("libjvm.so", &stacks);
+        let part = |(name, mib): &(&str, u64)| BookPart {
+            name: (*name).into(),
+            bytes: mib << 20,
+            node: None,
+        };
+        let books = report.instants[0].books.as_mut().expect("books");
+        books.beside = vec![BookRow {
+            id: "java-spaces".into(),
+            parts: named.iter().map(part).collect(),
+            ..BookRow::default()
+        }];
+        found(&report, &Naming::of(&report)).swap_remove(0)
+    };
+    let parts = |heap: &OwnHeap| -> Vec<(String, u64)> {
+        let each = heap.parts.iter();
+        each.map(|part| (part.name.clone(), part.bytes >> 20))
+            .collect()
+    };
+    let own = |all: &[(&str, u64)]| -> Vec<(String, u64)> {
+        all.iter()
+            .map(|(name, mib)| ((*name).into(), *mib))
+            .collect()
+    };
+    let told = heap(&[
+        ("[java heap: old]", 9),
+        ("[java heap: free regions]", 8),
+        ("[java code cache]", 2),
+    ]);
+    let by_names = [
+        ("heap: old", 9),
+        ("heap: free regions", 8),
+        ("metaspace", 5),
+        ("code cache", 2),
+        ("the rest", 4),
+    ];
+    assert_eq!(parts(&told), own(&by_names));
+    let free = "8.00 MiB of it are free regions of G1's: -XX:G1PeriodicGCInterval";
+    assert!(told.change.starts_with(free), "{}", told.change);
+    // No names, and names of more than the stacks got.
+    let by_stacks = [("Java heap", 20), ("metaspace", 5), ("code cache", 3)];
+    for untold in [heap(&[]), heap(&[("[java heap: old]", 24)])] {
+        assert_eq!(parts(&untold), own(&by_stacks));
+        assert!(untold.change.starts_with("Ask"), "{}", untold.change);
+    }
+    // Less than a quarter: 6 of 28.
+    let few = heap(&[("[java heap: free regions]", 6), ("[java heap: old]", 14)]);
+    assert!(few.change.starts_with("Ask"), "{}", few.change);
+}
+
+#[test]
 fn spaces_of_v8_are_told_by_the_names_of_its_pages() {
     let mapped: (&[&str], u64, u64) = (&["main", "v8::base::OS::Allocate", "mmap"], 30 << 20, 0);
     let heap = |spaces: &[(&str, u64)]| {

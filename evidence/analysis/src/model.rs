@@ -374,7 +374,8 @@ pub struct Books {
     /// The rows; they add up to `resident_bytes`.
     pub rows: Vec<BookRow>,
     /// Figures that lie across or beyond the rows, and are in no sum: `swapped`, `huge-pages`, `merged`, `heap-spaces`
-    /// (pages of V8's heap, by its spaces). A missing row was not measured, or of the last two there is nothing.
+    /// (pages of V8's heap, by its spaces), `java-spaces` (pages of Java's heap by the kind of region or space, and of its code cache).
+    /// A missing row was not measured, or of the last three there is nothing.
     pub beside: Vec<BookRow>,
     /// How the figures were obtained, and what could not be distinguished.
     pub notes: Vec<String>,
@@ -510,7 +511,7 @@ pub struct OwnHeap {
     pub node: Option<u32>,
     /// Stacks that got this memory.
     pub stacks: u64,
-    /// What the memory is for, largest first (V8's spaces; Java's heap, metaspace, code cache), with `the rest` last; they add
+    /// What the memory is for, largest first (V8's spaces; Java's heap by regions or spaces, metaspace, code cache), with `the rest` last; they add
     /// up to `bytes`. Empty if that is not told apart.
     pub parts: Vec<BookPart>,
     /// One sentence: the memory that is seen, and the blocks that are not.

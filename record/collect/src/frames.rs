@@ -57,7 +57,7 @@ fn said(status: u32, version: u32, unread: u64) -> Option<String> {
         FRAMES_LATE => "it was opened while the program ran, and may be closed again",
         1 if language == 1 => "this version's frames are not known (3.1's are)",
         2 if language == 3 => {
-            "its own description lacks what frames are read by (17 and 25 have it)"
+            "its own description lacks what frames are read by (17, 21 and 25 to 28 have it)"
         }
         1 if language > 1 => "this build's frames are not known (8.2's without threads are)",
         1 => "this version's frames are not known (3.9, 3.10, and 3.11.1 to 3.14 are)",

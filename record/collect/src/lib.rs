@@ -35,6 +35,7 @@ mod folder;
 mod frames;
 mod go;
 mod held;
+mod hotspot;
 mod kin;
 mod kinds;
 mod linked;

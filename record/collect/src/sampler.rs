@@ -25,6 +25,7 @@ use skinflint_trace::{LookCause, Mapping, MappingKind, RssSample, Snapshot, Snap
 
 use crate::dividing::{self, part};
 use crate::falls::Falls;
+use crate::hotspot::HotSpot;
 use crate::look;
 use crate::mappings::{self, PageMap};
 use crate::modules;
@@ -89,6 +90,7 @@ struct Known {
     ends: HashMap<String, Option<u64>>,
     arenas: Arenas,
     v8: V8,
+    hotspot: HotSpot,
     falls: Falls,
 }
 
@@ -100,6 +102,7 @@ impl Watched {
             ends: HashMap::new(),
             arenas: Arenas::of(&process.info),
             v8: V8::default(),
+            hotspot: HotSpot::default(),
             falls: Falls::new(now),
         };
         Watched {
@@ -490,6 +493,7 @@ fn read_snapshot(
         false => None,
     };
     let mappings = known.v8.name(process.pid, mappings);
+    let mappings = known.hotspot.name(process.pid, mappings);
     let mappings = match &process.outside {
         Some(outside) => outside.name(mappings),
         None => mappings,

@@ -11,7 +11,7 @@
 use skinflint_trace::{Mapping, MappingKind, NodeId};
 
 use super::closing::{Atom, Closing, Part, Piece, part_name};
-use super::rows::Row;
+use super::rows::{Row, is_space};
 use crate::maps::BlockPages;
 
 /// The name of arenas whose blocks are recorded.
@@ -220,9 +220,9 @@ fn free_name(mapping: &Mapping) -> String {
     }
 }
 
-/// Returns the part of memory that the program mapped: pages of a space of V8's have its name.
+/// Returns the part of memory that the program mapped: pages of a space of V8's or Java's have its name.
 fn mapped_part(mapping: &Mapping, node: NodeId) -> Part {
-    match mapping.name.starts_with("[v8 ") {
+    match is_space(&mapping.name) {
         true => Part::Mapped(mapping.name.clone(), node),
         false => Part::Stack(node),
     }

@@ -25,6 +25,15 @@ pub(crate) const HEAP_ROWS: [&str; 6] = [
     "heap-unseen",
 ];
 
+/// How names of pages begin that are of a space of a runtime's heap.
+const V8: &str = "[v8 ";
+const JAVA: &str = "[java ";
+
+/// Reports whether pages of this name are of a space of a runtime's heap.
+pub(super) fn is_space(name: &str) -> bool {
+    name.starts_with(V8) || name.starts_with(JAVA)
+}
+
 /// Returns the name of a mapping.
 pub(super) fn mapping_name(mapping: &Mapping) -> &str {
     match mapping.name.as_str() {
@@ -82,12 +91,22 @@ pub(super) fn beside(mappings: &[&Mapping], limit: usize) -> Vec<BookRow> {
         "heap-spaces",
         "of it in V8's spaces",
         "Resident bytes of pages of V8's heap (JavaScript) that belong to a space, by the space's name. Other rows have them by their owner.",
-        &|mapping| match mapping.name.starts_with("[v8 ") {
+        &|mapping| match mapping.name.starts_with(V8) {
             true => mapping.rss_bytes,
             false => 0,
         },
     );
-    let found = [merged, spaces].into_iter().filter(|row| row.bytes > 0);
+    let java = row(
+        "java-spaces",
+        "of it Java's heap and code",
+        "Resident bytes of pages of Java's heap (HotSpot), by the kind of region or space, and of its code cache. Other rows have them by their owner.",
+        &|mapping| match mapping.name.starts_with(JAVA) {
+            true => mapping.rss_bytes,
+            false => 0,
+        },
+    );
+    let found = [merged, spaces, java].into_iter();
+    let found = found.filter(|row| row.bytes > 0);
     rows.extend(found);
     rows
 }

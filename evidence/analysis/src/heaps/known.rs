@@ -34,7 +34,11 @@ pub(crate) enum Parts {
     ByStack(&'static [(&'static str, &'static [&'static str])]),
 }
 
-/// Java's memory. A collector's bitmaps that grow with its heap are got by the same functions, and are with the heap.
+/// What names of pages tell of Java's memory, too, and better: `[java heap: eden]` stands for a part of the heap.
+pub(crate) const NAMED_OF_JAVA: [&str; 2] = ["Java heap", "code cache"];
+
+/// Java's memory. A collector's bitmaps that grow with its heap are got by the same functions, and are with the heap if its pages
+/// have no names.
 const HOTSPOT: Parts = Parts::ByStack(&[
     ("code cache", &["CodeHeap::*", "CodeCache::*"]),
     (

