@@ -110,8 +110,13 @@ consumers-deps: test-deps
 # The Nodes whose frames and heaps are tested beside the one in PATH.
 NODES = 18 22 24
 
+# Wheels whose libraries bring an allocator (0.4 GB), for the Python of Debian 12.
+WHEELS = target/wheels
+
 frames-deps: deps
-	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless
+	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless pip3:python3-pip
+	@test -d $(WHEELS)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --no-deps --root-user-action=ignore \
+	  --target $(WHEELS) -r tests/linked/requirements.txt
 	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
 	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
 
@@ -120,6 +125,7 @@ frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-frames
 	$(CARGO) test --locked -p skinflint-collect v8
 	$(CARGO) test --locked -p skinflint-cli --test python
+	SKINFLINT_LONG=1 $(CARGO) test --locked -p skinflint-cli --test python wheels
 	$(CARGO) test --locked -p skinflint-cli --test whole scripts
 
 consumers-test: consumers-deps

@@ -18,7 +18,8 @@
 //! O6  What a heap's memory is for is told by names that the pages have (V8's spaces, `collect/v8.rs`), or by a function on
 //!     the stack that got it. The parts add up to the heap.
 //! O5  An allocator that is recorded maps some memory of its own outside of its functions, when the program is loaded: it is no
-//!     heap that cannot be looked into.
+//!     heap that cannot be looked into. Of a library's allocator the trace's notes say whether it is recorded; one that is
+//!     not, and has no names, is known by the library that maps.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
@@ -54,9 +55,13 @@ fn fits(names: &[&str], name: &str) -> bool {
 
 /// The heap that a stack got memory for.
 #[derive(Clone, Copy)]
-pub(crate) struct Recognised {
+pub(crate) struct Recognised<'a> {
     /// The heap.
     pub known: &'static Known,
+    /// The file of the function that tells.
+    module: &'a str,
+    /// The same, if it is a library whose allocator is not recorded.
+    library: Option<&'a str>,
     /// Whether only other stacks of the function that mapped the memory tell so (O4).
     pub by_others: bool,
 }
@@ -68,6 +73,8 @@ pub(crate) struct Heaps<'a> {
     frames: FxHashMap<u32, [Option<usize>; 3]>,
     /// Functions without a name that map for a heap (O4), by what stands for their names.
     nameless: FxHashMap<&'a str, usize>,
+    /// Allocators of libraries whose blocks are not recorded (O5): the library, and the allocator's index.
+    unrecorded: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Heaps<'a> {
@@ -76,7 +83,15 @@ impl<'a> Heaps<'a> {
             report,
             frames: FxHashMap::default(),
             nameless: FxHashMap::default(),
+            unrecorded: Vec::new(),
         };
+        let of_libraries = libraries(report).filter(|one| !one.is_recorded);
+        for one in of_libraries {
+            let known = KNOWN.iter().position(|known| known.name == one.allocator);
+            heaps
+                .unrecorded
+                .extend(known.map(|known| (one.file, known)));
+        }
         for mapper in &report.mappers {
             heaps.learn(mapper.node);
         }
@@ -131,16 +146,31 @@ impl<'a> Heaps<'a> {
     }
 
     /// Returns the heap that a stack got memory for; `mapping` means that it mapped the memory, and called no malloc.
-    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised> {
-        if let Some((found, _)) = self.named_at(node, mapping) {
-            let known = KNOWN.get(found)?;
-            let by_others = false;
-            return Some(Recognised { known, by_others });
+    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised<'a>> {
+        if let Some((found, module)) = self.named_at(node, mapping) {
+            return self.recognised(found, module, false);
         }
         let mapper = self.mapper(node).filter(|_| mapping)?;
-        let known = KNOWN.get(*self.nameless.get(mapper.function.as_str())?)?;
-        let by_others = true;
-        Some(Recognised { known, by_others })
+        let module = mapper.module.as_str();
+        let of_library = || {
+            let nameless = is_unnamed(&mapper.function);
+            let mut all = self.unrecorded.iter();
+            let found = all.find(|(file, _)| nameless && *file == module)?;
+            Some(&found.1)
+        };
+        let by_function = self.nameless.get(mapper.function.as_str());
+        let found = *by_function.or_else(of_library)?;
+        self.recognised(found, module, by_function.is_some())
+    }
+
+    fn recognised(&self, found: usize, module: &'a str, by_others: bool) -> Option<Recognised<'a>> {
+        let library = self.unrecorded.contains(&(module, found)).then_some(module);
+        Some(Recognised {
+            known: KNOWN.get(found)?,
+            module,
+            library,
+            by_others,
+        })
     }
 
     /// Returns the functions of a stack, innermost first, by their own names.
@@ -206,6 +236,31 @@ impl<'a> Heaps<'a> {
     }
 }
 
+/// What the trace's notes say of an allocator in a library: the collector writes them (collect/linked).
+struct OfLibrary<'a> {
+    allocator: &'a str,
+    file: &'a str,
+    is_recorded: bool,
+}
+
+fn libraries(report: &Report) -> impl Iterator<Item = OfLibrary<'_>> {
+    let notes = report.completeness.notes.iter();
+    let said = notes.filter_map(|note| {
+        let (allocators, rest) = note.strip_prefix("blocks of ")?.split_once(" in ")?;
+        Some(match rest.split_once(" are not recorded: ") {
+            Some((file, _)) => (allocators, file, false),
+            None => (allocators, rest.strip_suffix(" are recorded, too")?, true),
+        })
+    });
+    said.flat_map(|(allocators, file, is_recorded)| {
+        allocators.split(" and ").map(move |allocator| OfLibrary {
+            allocator,
+            file,
+            is_recorded,
+        })
+    })
+}
+
 /// Reports whether a file is the C library's, or its loader.
 fn is_c_library(module: &str) -> bool {
     module.starts_with("libc.") || module.starts_with("ld-")
@@ -246,7 +301,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         return Vec::new();
     };
     let mut heaps = Heaps::of(report);
-    let mut by_name: Vec<Sum> = Vec::new();
+    let mut by_name: Vec<Sum<'_>> = Vec::new();
     let (mut live, mut unknown) = (0u64, FxHashMap::<u32, OwnHeap>::default());
     for one in report.held() {
         live = live.saturating_add(one.live_bytes);
@@ -254,12 +309,11 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         let (node, mapping) = (one.node, one.mapped_bytes > one.file_bytes);
         let mut held = one.heap_bytes();
         let into = match heaps.at(node, mapping) {
+            Some(recognised) if is_recorded(report, &recognised) => continue,
             Some(recognised) => {
-                let at = by_name
-                    .iter()
-                    .position(|sum| sum.known.name == recognised.known.name);
+                let at = by_name.iter().position(|sum| sum.is_of(&recognised));
                 let at = at.unwrap_or_else(|| {
-                    by_name.push(Sum::of(recognised.known));
+                    by_name.push(Sum::of(&recognised));
                     by_name.len() - 1
                 });
                 let sum = &mut by_name[at];
@@ -296,7 +350,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let least = WORTH_BYTES.max((books.resident_bytes / WORTH).min(live));
     let mut all: Vec<OwnHeap> = by_name
         .into_iter()
-        .filter(|sum| sum.heap.bytes >= least && !is_recorded(report, sum.known))
+        .filter(|sum| sum.heap.bytes >= least)
         .map(|sum| said(sum, books))
         .collect();
     if !all.iter().any(|heap| heap.allocator) {
@@ -307,13 +361,21 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
 }
 
 /// Reports whether the blocks of an allocator are recorded (O5).
-fn is_recorded(report: &Report, known: &Known) -> bool {
-    known.allocator && report.program.allocator.starts_with(known.name)
+fn is_recorded(report: &Report, found: &Recognised<'_>) -> bool {
+    let name = found.known.name;
+    let of_program = report.program.allocator.starts_with(name);
+    let mut of_libraries = libraries(report);
+    found.known.allocator
+        && (of_program
+            || of_libraries
+                .any(|one| one.is_recorded && one.allocator == name && one.file == found.module))
 }
 
 /// The bytes that a known heap holds.
-struct Sum {
+struct Sum<'a> {
     known: &'static Known,
+    /// The library whose heap it is, if its allocator is not recorded: two may have one each.
+    library: Option<&'a str>,
     heap: OwnHeap,
     /// The most that one stack of it holds.
     most: u64,
@@ -326,10 +388,15 @@ struct Sum {
     parts: FxHashMap<&'static str, u64>,
 }
 
-impl Sum {
-    fn of(known: &'static Known) -> Sum {
+impl<'a> Sum<'a> {
+    fn is_of(&self, found: &Recognised<'a>) -> bool {
+        self.known.name == found.known.name && self.library == found.library
+    }
+
+    fn of(found: &Recognised<'a>) -> Sum<'a> {
         Sum {
-            known,
+            known: found.known,
+            library: found.library,
             heap: OwnHeap::default(),
             most: 0,
             by_others: 0,
@@ -340,7 +407,7 @@ impl Sum {
     }
 }
 
-fn said(sum: Sum, books: &Books) -> OwnHeap {
+fn said(sum: Sum<'_>, books: &Books) -> OwnHeap {
     let nursery = nursery(&sum);
     let (parts, resident) = (
         parts::parts(sum.known, &sum.parts, sum.heap.bytes, books),
@@ -348,6 +415,7 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
     );
     let Sum {
         known,
+        library,
         heap,
         by_others,
         ..
@@ -369,7 +437,8 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
         allocator: known.allocator,
         what: match known.allocator {
             true => format!(
-                "The program brings an allocator of its own ({}): the blocks in it are not seen, only its mappings, which hold {share}.",
+                "{} brings an allocator of its own ({}): the blocks in it are not seen, only its mappings, which hold {share}.",
+                library.unwrap_or("The program"),
                 known.name
             ),
             false => format!(
@@ -378,14 +447,17 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
                 parts::told(known, &parts)
             ),
         },
-        change: format!("{nursery}{}", known.change),
+        change: match library {
+            Some(file) => known::change_of_library(file),
+            None => format!("{nursery}{}", known.change),
+        },
         parts,
         ..heap
     }
 }
 
 /// Returns what sets the size of a heap's nursery, if it is a quarter of the heap or more.
-fn nursery(sum: &Sum) -> String {
+fn nursery(sum: &Sum<'_>) -> String {
     let found = NURSERIES.iter().find(|one| one.heap == sum.known.name);
     let Some(one) = found.filter(|_| sum.nursery > 0 && sum.nursery >= sum.heap.bytes / 4) else {
         return String::new();

@@ -36,6 +36,7 @@ mod frames;
 mod go;
 mod held;
 mod kin;
+mod libraries;
 mod linked;
 mod live;
 mod look;
