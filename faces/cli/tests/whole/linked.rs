@@ -206,10 +206,7 @@ fn allocators_that_crates_bring_are_exact_by_their_own_statistics() {
             let (blocks, bytes) = (number(site, "end_blocks"), number(site, "end_usable_bytes"));
             (sum.0 + blocks, sum.1 + bytes)
         });
-        let said = match name {
-            "on_mimalloc" => format!("blocks {} bytes {}\n", sum.0, sum.1),
-            _ => format!("bytes {}\n", sum.1),
-        };
+        let said = format!("blocks {} bytes {}\n", sum.0, sum.1);
         assert_eq!(done.stdout, said, "{name}");
         assert!(sum.0 > 1000, "{name}: {sum:?}");
         assert_eq!(report.list("own_heaps"), [] as [serde_json::Value; 0]);
