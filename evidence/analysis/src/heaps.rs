@@ -20,7 +20,8 @@
 //! O6  What a heap's memory is for is told by names that the pages have (V8's spaces, `collect/v8.rs`; Java's heap,
 //!     `collect/hotspot.rs`), or by a function on the stack that got it. The parts add up to the heap.
 //! O5  An allocator that is recorded maps some memory of its own outside of its functions, when the program is loaded: it is no
-//!     heap that cannot be looked into.
+//!     heap that cannot be looked into. Of a library's allocator the trace's notes say whether it is recorded; one that is
+//!     not, and has no names, is known by the library that maps.
 //!
 //! Not here: how much a stack mapped (`books.rs`), findings (`grouping.rs`).
 
@@ -74,16 +75,20 @@ fn fits(names: &[&str], name: &str) -> bool {
 
 /// The heap that a stack got memory for.
 #[derive(Clone, Copy)]
-pub(crate) struct Recognised {
+pub(crate) struct Recognised<'a> {
     /// The heap.
     pub known: &'static Known,
+    /// The file of the function that tells.
+    module: &'a str,
+    /// The same, if it is a library whose allocator is not recorded.
+    library: Option<&'a str>,
     /// What tells so.
     told: Told,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// A function on the stack (O1).
+    /// A function on the stack (O1), or the library that maps (O5).
     Name,
     /// Other stacks of the function that mapped the memory (O4).
     Others,
@@ -98,6 +103,8 @@ pub(crate) struct Heaps<'a> {
     frames: FxHashMap<u32, [Option<usize>; 3]>,
     /// Functions without a name that map for a heap (O4, O7), by what stands for their names.
     nameless: FxHashMap<&'a str, (usize, Told)>,
+    /// Allocators of libraries whose blocks are not recorded (O5): the library, and the allocator's index.
+    unrecorded: Vec<(&'a str, usize)>,
 }
 
 impl<'a> Heaps<'a> {
@@ -106,7 +113,15 @@ impl<'a> Heaps<'a> {
             report,
             frames: FxHashMap::default(),
             nameless: FxHashMap::default(),
+            unrecorded: Vec::new(),
         };
+        let of_libraries = libraries(report).filter(|one| !one.is_recorded);
+        for one in of_libraries {
+            let known = KNOWN.iter().position(|known| known.name == one.allocator);
+            heaps
+                .unrecorded
+                .extend(known.map(|known| (one.file, known)));
+        }
         for mapper in &report.mappers {
             heaps.learn(mapper.node);
         }
@@ -170,16 +185,31 @@ impl<'a> Heaps<'a> {
     }
 
     /// Returns the heap that a stack got memory for; `mapping` means that it mapped the memory, and called no malloc.
-    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised> {
-        if let Some((found, _)) = self.named_at(node, mapping) {
-            let known = KNOWN.get(found)?;
-            let told = Told::Name;
-            return Some(Recognised { known, told });
+    pub(crate) fn at(&mut self, node: u32, mapping: bool) -> Option<Recognised<'a>> {
+        if let Some((found, module)) = self.named_at(node, mapping) {
+            return self.recognised(found, module, Told::Name);
         }
         let mapper = self.mapper(node).filter(|_| mapping)?;
-        let &(found, told) = self.nameless.get(mapper.function.as_str())?;
-        let known = KNOWN.get(found)?;
-        Some(Recognised { known, told })
+        let module = mapper.module.as_str();
+        let of_library = || {
+            let nameless = is_unnamed(&mapper.function);
+            let mut all = self.unrecorded.iter();
+            let found = all.find(|(file, _)| nameless && *file == module)?;
+            Some((found.1, Told::Name))
+        };
+        let by_function = self.nameless.get(mapper.function.as_str()).copied();
+        let (found, told) = by_function.or_else(of_library)?;
+        self.recognised(found, module, told)
+    }
+
+    fn recognised(&self, found: usize, module: &'a str, told: Told) -> Option<Recognised<'a>> {
+        let library = self.unrecorded.contains(&(module, found)).then_some(module);
+        Some(Recognised {
+            known: KNOWN.get(found)?,
+            module,
+            library,
+            told,
+        })
     }
 
     /// Returns the functions of a stack, innermost first, by their own names.
@@ -245,6 +275,31 @@ impl<'a> Heaps<'a> {
     }
 }
 
+/// What the trace's notes say of an allocator in a library: the collector writes them (collect/linked).
+struct OfLibrary<'a> {
+    allocator: &'a str,
+    file: &'a str,
+    is_recorded: bool,
+}
+
+fn libraries(report: &Report) -> impl Iterator<Item = OfLibrary<'_>> {
+    let notes = report.completeness.notes.iter();
+    let said = notes.filter_map(|note| {
+        let (allocators, rest) = note.strip_prefix("blocks of ")?.split_once(" in ")?;
+        Some(match rest.split_once(" are not recorded: ") {
+            Some((file, _)) => (allocators, file, false),
+            None => (allocators, rest.strip_suffix(" are recorded, too")?, true),
+        })
+    });
+    said.flat_map(|(allocators, file, is_recorded)| {
+        allocators.split(" and ").map(move |allocator| OfLibrary {
+            allocator,
+            file,
+            is_recorded,
+        })
+    })
+}
+
 /// Reports whether a file is the C library's, or its loader.
 fn is_c_library(module: &str) -> bool {
     module.starts_with("libc.") || module.starts_with("ld-")
@@ -285,7 +340,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         return Vec::new();
     };
     let mut heaps = Heaps::of(report);
-    let mut by_name: Vec<Sum> = Vec::new();
+    let mut by_name: Vec<Sum<'_>> = Vec::new();
     let (mut live, mut unknown) = (0u64, FxHashMap::<u32, OwnHeap>::default());
     for one in report.held() {
         live = live.saturating_add(one.live_bytes);
@@ -293,12 +348,11 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
         let (node, mapping) = (one.node, one.mapped_bytes > one.file_bytes);
         let mut held = one.heap_bytes();
         let into = match heaps.at(node, mapping) {
+            Some(recognised) if is_recorded(report, &recognised) => continue,
             Some(recognised) => {
-                let at = by_name
-                    .iter()
-                    .position(|sum| sum.known.name == recognised.known.name);
+                let at = by_name.iter().position(|sum| sum.is_of(&recognised));
                 let at = at.unwrap_or_else(|| {
-                    by_name.push(Sum::of(recognised.known));
+                    by_name.push(Sum::of(&recognised));
                     by_name.len() - 1
                 });
                 let sum = &mut by_name[at];
@@ -337,7 +391,7 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
     let least = WORTH_BYTES.max((books.resident_bytes / WORTH).min(live));
     let mut all: Vec<OwnHeap> = by_name
         .into_iter()
-        .filter(|sum| sum.heap.bytes >= least && !is_recorded(report, sum.known))
+        .filter(|sum| sum.heap.bytes >= least)
         .map(|sum| said(sum, books))
         .collect();
     if !all.iter().any(|heap| heap.allocator) {
@@ -348,13 +402,21 @@ pub(crate) fn found(report: &Report, naming: &Naming) -> Vec<OwnHeap> {
 }
 
 /// Reports whether the blocks of an allocator are recorded (O5).
-fn is_recorded(report: &Report, known: &Known) -> bool {
-    known.allocator && report.program.allocator.starts_with(known.name)
+fn is_recorded(report: &Report, found: &Recognised<'_>) -> bool {
+    let name = found.known.name;
+    let of_program = report.program.allocator.starts_with(name);
+    let mut of_libraries = libraries(report);
+    found.known.allocator
+        && (of_program
+            || of_libraries
+                .any(|one| one.is_recorded && one.allocator == name && one.file == found.module))
 }
 
 /// The bytes that a known heap holds.
-struct Sum {
+struct Sum<'a> {
     known: &'static Known,
+    /// The library whose heap it is, if its allocator is not recorded: two may have one each.
+    library: Option<&'a str>,
     heap: OwnHeap,
     /// The most that one stack of it holds.
     most: u64,
@@ -369,10 +431,15 @@ struct Sum {
     parts: FxHashMap<&'static str, u64>,
 }
 
-impl Sum {
-    fn of(known: &'static Known) -> Sum {
+impl<'a> Sum<'a> {
+    fn is_of(&self, found: &Recognised<'a>) -> bool {
+        self.known.name == found.known.name && self.library == found.library
+    }
+
+    fn of(found: &Recognised<'a>) -> Sum<'a> {
         Sum {
-            known,
+            known: found.known,
+            library: found.library,
             heap: OwnHeap::default(),
             most: 0,
             by_others: 0,
@@ -384,7 +451,7 @@ impl Sum {
     }
 }
 
-fn said(sum: Sum, books: &Books) -> OwnHeap {
+fn said(sum: Sum<'_>, books: &Books) -> OwnHeap {
     let nursery = nursery(&sum);
     let (parts, resident) = (
         parts::parts(sum.known, &sum.parts, sum.heap.bytes, books),
@@ -392,6 +459,7 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
     );
     let Sum {
         known,
+        library,
         heap,
         by_others,
         by_place,
@@ -417,7 +485,8 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
         allocator: known.allocator,
         what: match known.allocator {
             true => format!(
-                "The program brings an allocator of its own ({}): the blocks in it are not seen, only its mappings, which hold {share}.",
+                "{} brings an allocator of its own ({}): the blocks in it are not seen, only its mappings, which hold {share}.",
+                library.unwrap_or("The program"),
                 known.name
             ),
             false => format!(
@@ -426,18 +495,21 @@ fn said(sum: Sum, books: &Books) -> OwnHeap {
                 parts::told(known, &parts)
             ),
         },
-        change: format!(
-            "{nursery}{}{}",
-            parts::free_regions(&parts, heap.bytes),
-            known.change
-        ),
+        change: match library {
+            Some(file) => known::change_of_library(file),
+            None => format!(
+                "{nursery}{}{}",
+                parts::free_regions(&parts, heap.bytes),
+                known.change
+            ),
+        },
         parts,
         ..heap
     }
 }
 
 /// Returns what sets the size of a heap's nursery, if it is a quarter of the heap or more.
-fn nursery(sum: &Sum) -> String {
+fn nursery(sum: &Sum<'_>) -> String {
     let found = NURSERIES.iter().find(|one| one.heap == sum.known.name);
     let Some(one) = found.filter(|_| sum.nursery > 0 && sum.nursery >= sum.heap.bytes / 4) else {
         return String::new();

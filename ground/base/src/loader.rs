@@ -424,6 +424,7 @@ struct Relocation {
 }
 
 /// A module, as `dl_iterate_phdr` describes it.
+#[derive(Clone, Copy)]
 pub struct Module {
     bias: u64,
     low: u64,

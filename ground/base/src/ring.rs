@@ -54,7 +54,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 13;
+pub const LAYOUT: u32 = 14;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -245,9 +245,14 @@ pub struct ProcessHeader {
     /// Of a program that an allocator is linked into: [`LINKED_HOOKED`], or why the plan for it was not carried out, one of
     /// the other `LINKED_` reasons. 0 for other programs.
     pub linked: AtomicU32,
-    /// Calls of functions of these allocators whose effects are not recorded.
+    /// Calls of functions of these allocators, and of those in libraries, whose effects are not recorded.
     pub linked_unseen: AtomicU64,
+    /// The same as `linked` of the plans for libraries, by the numbers that the collector gave them.
+    pub modules: [AtomicU32; MOST_MODULES],
 }
+
+/// The most libraries of a process whose allocators are hooked.
+pub const MOST_MODULES: usize = 16;
 
 /// The functions of the allocators that the program is linked with are hooked.
 pub const LINKED_HOOKED: u32 = 1;
@@ -416,11 +421,13 @@ pub struct Hello {
     pub magic: u64,
     /// [`LAYOUT`].
     pub layout: u32,
-    /// [`HELLO_PROCESS`] or [`HELLO_REGION`].
+    /// [`HELLO_PROCESS`], [`HELLO_REGION`] or [`HELLO_MODULE`].
     pub kind: u32,
-    /// For `HELLO_REGION`: the token that the process was given. For `HELLO_PROCESS` after a fork:
+    /// For `HELLO_REGION` and `HELLO_MODULE`: the token that the process was given. For `HELLO_PROCESS` after a fork:
     /// the token of the parent. Else 0.
     pub token: u64,
+    /// For `HELLO_MODULE`: an address in the library's code.
+    pub module: u64,
     /// After a fork: the parent's tickets below this one were taken.
     pub fork_ticket: u64,
     /// Monotonic nanoseconds.
@@ -442,6 +449,9 @@ pub const ARENA_FLAG: u64 = 1 << 31;
 pub const HELLO_PROCESS: u32 = 1;
 /// A process needs room for more threads.
 pub const HELLO_REGION: u32 = 2;
+/// A library that may have an allocator is about to begin. The answer's region has the plan for it and nothing else, its
+/// token is the library's number; it is refused if nothing is to be hooked.
+pub const HELLO_MODULE: u32 = 3;
 
 /// The collector's answer; the session page, the notifier and a region come with it as descriptors, in this order.
 #[repr(C)]

@@ -10,6 +10,7 @@
 //!
 //! Not here: what names mean (allocator.rs, linked/), names of addresses (the crate `symbols`).
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -61,6 +62,10 @@ pub struct Symbol<'a> {
     pub is_defined: bool,
     /// Whether only the file that it was compiled from could name it.
     pub is_local: bool,
+    /// The source that is named before it in the table.
+    pub source: Option<&'a [u8]>,
+    /// Whether it stands behind the only symbol of `crtend.o`, which is the last file that is linked.
+    pub is_behind: bool,
 }
 
 /// A table of symbols, read.
@@ -72,24 +77,33 @@ pub struct Table {
 impl Table {
     /// Returns its symbols, the broken ones left out.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol<'_>> {
-        self.symbols
-            .chunks_exact(SYMBOL_BYTES)
-            .filter_map(|symbol| {
-                const FUNCTION: u64 = 2;
-                const HIDDEN: [u64; 2] = [1, 2];
-                let at = usize::try_from(number(symbol, 0, 4)?).ok()?;
-                let (info, other) = (number(symbol, 4, 1)?, number(symbol, 5, 1)?);
-                let is_hidden = HIDDEN.contains(&(other & 3));
-                Some(Symbol {
-                    name: self.names.get(at..)?.split(|byte| *byte == 0).next()?,
-                    address: number(symbol, 8, 8)?,
-                    bytes: number(symbol, 16, 8)?,
-                    is_function: info & 15 == FUNCTION,
-                    is_defined: number(symbol, 6, 2)? != 0,
-                    // What was hidden from other files is local, too, once it is linked.
-                    is_local: info >> 4 == 0 && !is_hidden,
-                })
+        const FUNCTION: u64 = 2;
+        const SOURCE: u64 = 4;
+        const HIDDEN: [u64; 2] = [1, 2];
+        let (mut source, mut is_behind) = (None, false);
+        let read = move |symbol: &[u8]| {
+            let at = usize::try_from(number(symbol, 0, 4)?).ok()?;
+            let (info, other) = (number(symbol, 4, 1)?, number(symbol, 5, 1)?);
+            let name = CStr::from_bytes_until_nul(self.names.get(at..)?).ok()?;
+            let name = name.to_bytes();
+            if info & 15 == SOURCE {
+                source = Some(name);
+            }
+            is_behind |= name == b"__FRAME_END__";
+            let is_hidden = HIDDEN.contains(&(other & 3));
+            Some(Symbol {
+                name,
+                address: number(symbol, 8, 8)?,
+                bytes: number(symbol, 16, 8)?,
+                is_function: info & 15 == FUNCTION,
+                is_defined: number(symbol, 6, 2)? != 0,
+                // What was hidden from other files is local, too, once it is linked.
+                is_local: info >> 4 == 0 && !is_hidden,
+                source,
+                is_behind,
             })
+        };
+        self.symbols.chunks_exact(SYMBOL_BYTES).filter_map(read)
     }
 }
 

@@ -38,6 +38,7 @@ mod held;
 mod hotspot;
 mod kin;
 mod kinds;
+mod libraries;
 mod linked;
 mod live;
 mod look;

@@ -10,6 +10,7 @@ use skinflint_procfs::process::threads;
 use skinflint_procfs::status;
 use skinflint_trace::ProcessInfo;
 
+use crate::libraries::Library;
 use crate::linked::Plan;
 use crate::memory::Region;
 use crate::outside::Outside;
@@ -55,6 +56,8 @@ pub struct Process {
     pub attached: bool,
     /// The plan for the allocators that it is linked with.
     pub linked: Arc<Plan>,
+    /// The libraries that bring allocators, in the order in which they came; of a copy its parent's, too.
+    pub libraries: Mutex<Vec<Library>>,
     /// Its heap, if no recorder is in it.
     pub outside: Option<Outside>,
 }

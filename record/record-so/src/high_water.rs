@@ -26,7 +26,7 @@ use skinflint_base::ring::COUNTED_FROM;
 use skinflint_base::sys;
 
 use crate::state::ThreadState;
-use crate::{process, usable};
+use crate::{process, sites, usable};
 
 /// The bytes that a thread gathers before they are added to the sum of all threads (U1).
 const PORTION: i64 = 16 << 10;
@@ -115,6 +115,17 @@ fn publish(live: i64) {
         header
             .counted
             .store(COUNTED_FROM.wrapping_add_signed(live), Ordering::Relaxed);
+        may_not_be_counted();
+    }
+}
+
+/// Takes the sum back that the collector sees, if releases are not counted any more: an allocator that does not tell sizes was
+/// hooked since. A thread that is just showing its sum looks once more itself.
+pub fn may_not_be_counted() {
+    if let Some(header) = process::header()
+        && !sites::tells_sizes()
+    {
+        header.counted.store(0, Ordering::Relaxed); // ORDER: Relaxed; as in `publish`.
     }
 }
 

@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use skinflint_base::env;
 use skinflint_base::ring::{
-    HELLO_MAGIC, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, NOTIFIER_BYTES, NotifierPage,
-    ProcessHeader, REGION_BYTES, SESSION_BYTES, SessionPage, Welcome,
+    HELLO_MAGIC, HELLO_MODULE, HELLO_PROCESS, HELLO_REGION, Hello, LAYOUT, NOTIFIER_BYTES,
+    NotifierPage, PLAN_OFFSET, ProcessHeader, REGION_BYTES, SESSION_BYTES, SessionPage, Welcome,
 };
 use skinflint_base::sys;
 
@@ -279,13 +279,14 @@ fn allocator_path() -> &'static CStr {
     path
 }
 
-fn meet(kind: u32, token: u64, fork_ticket: u64, time_ns: u64) -> Option<Met> {
+fn meet(kind: u32, token: u64, (module, fork_ticket): (u64, u64), time_ns: u64) -> Option<Met> {
     let socket = connect()?;
     let mut hello = Hello {
         magic: HELLO_MAGIC,
         layout: LAYOUT,
         kind,
         token,
+        module,
         fork_ticket,
         time_ns,
         allocator_path: [0; 256],
@@ -331,7 +332,7 @@ pub fn begin(parent: u64, fork_ticket: u64, time_ns: u64) -> bool {
     if !filters::may_meet() {
         return false;
     }
-    let Some(met) = meet(HELLO_PROCESS, parent, fork_ticket, time_ns) else {
+    let Some(met) = meet(HELLO_PROCESS, parent, (0, fork_ticket), time_ns) else {
         return false;
     };
     let region = met.region;
@@ -357,10 +358,50 @@ pub fn more_slots() -> bool {
     if !filters::may_meet() {
         return false;
     }
-    match meet(HELLO_REGION, token, 0, sys::monotonic_ns()) {
+    match meet(HELLO_REGION, token, (0, 0), sys::monotonic_ns()) {
         Some(met) => slots::add_region(met.region),
         None => false,
     }
+}
+
+/// A region that was sent for the plan in it; unmapped when dropped.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub struct PlanFor {
+    /// The library's number.
+    pub number: u64,
+    region: *mut u8,
+}
+
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+impl PlanFor {
+    /// Returns the first byte of the plan.
+    pub fn plan(&self) -> *const u8 {
+        // SAFETY: inside of the region.
+        unsafe { self.region.add(PLAN_OFFSET) }
+    }
+}
+
+impl Drop for PlanFor {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `meet`, and nothing of it is kept.
+        unsafe { sys::unmap(self.region, REGION_BYTES) };
+    }
+}
+
+/// Asks for the plan for a library, by an address in its code. `None` if nothing in it is to be hooked.
+#[cold]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub fn plan_for(module: u64) -> Option<PlanFor> {
+    // ORDER: Relaxed; as in `more_slots`.
+    let token = process::TOKEN.load(Ordering::Relaxed);
+    if !filters::may_meet() {
+        return None;
+    }
+    let met = meet(HELLO_MODULE, token, (module, 0), sys::monotonic_ns())?;
+    Some(PlanFor {
+        number: met.token,
+        region: met.region,
+    })
 }
 
 /// Copies a text, cut so that it fits with its final zero.

@@ -1,4 +1,5 @@
-//! Hooks in allocators that the program is linked with: the collector's plan, checked and carried out.
+//! Hooks in allocators that the program is linked with, or that a library brings: the collector's plans, checked and carried
+//! out.
 //!
 //! ```text
 //!   mi_malloc   │ jmp ──┼─► entry: r11 = site ─► hooks::linked ─► real ─► moved instructions, jmp ─┐
@@ -6,8 +7,9 @@
 //!                 code                             near page
 //! ```
 //!
-//! W1  It is done once in a process and its copies, by its only thread, before `main` (begin.E1), and never taken back.
-//!     That thread may be inside a function that is changed, in its middle: it returns behind the bytes that are written.
+//! W1  Of the program it is done once in a process and its copies, by its only thread, before `main` (begin.E1), and never
+//!     taken back. That thread may be inside a function that is changed, in its middle: it returns behind the bytes that are
+//!     written. Of a library it is done before the first of its constructors (hooks/arrivals.rs): no thread runs its code.
 //! W2  All or nothing. Every byte that a plan expects is compared before one is written; the near page is complete, and may
 //!     be run, before code leads to it.
 //! W3  Code is opened for writing without losing the right to be run, in one step for all of it: a kernel that forbids
@@ -20,24 +22,29 @@
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
-use skinflint_base::loader;
+use skinflint_base::loader::{self, Module};
 use skinflint_base::plan::{
     self, ALLOCATORS, HOOK_WORDS, Hook, JUMP_BYTES, MOST_HOOKS, MOVED_BYTES, PLAN_BYTES, what,
 };
 use skinflint_base::ring::{
     LINKED_ATTACHED, LINKED_FORBIDDEN, LINKED_HOOKED, LINKED_NO_ROOM, LINKED_NONSENSE,
-    LINKED_OTHER_CODE, PLAN_OFFSET, ProcessHeader,
+    LINKED_OTHER_CODE, PLAN_OFFSET, ProcessHeader, tag, word,
 };
 use skinflint_base::{page, sys};
 
-use crate::sites::{self, NEAR, NEAR_BYTES, STATUS, Site, TELLS, UNSEEN};
-use crate::{process, real};
+use crate::sites::{self, STATUS, Site, UNSEEN};
+use crate::state::{INSIDE, RECORDING, ThreadState, set_busy};
+use crate::{emit, high_water, link, process, real};
 
 /// The bytes of an entry: a move of eight bytes, a jump through eight bytes.
 const ENTRY_BYTES: usize = 24;
+/// The bytes of the code of one function in the near page; its site is behind them.
+const CODE_BYTES: usize = 72;
 /// The bytes of the near page for one function.
-const ROOM_BYTES: usize = 72;
-const _: () = assert!(ENTRY_BYTES + MOVED_BYTES + JUMP_BYTES <= ROOM_BYTES);
+const ROOM_BYTES: usize = CODE_BYTES + size_of::<Site>();
+const _: () = assert!(ENTRY_BYTES + MOVED_BYTES + JUMP_BYTES <= CODE_BYTES);
+const _: () = assert!(CODE_BYTES.is_multiple_of(align_of::<Site>()));
+const _: () = assert!(ROOM_BYTES.is_multiple_of(align_of::<Site>()));
 
 /// Carries out the plan for this process, once, and says in its header what came of it (W1). `is_copy`: it is a child of
 /// fork, whose parent has done that.
@@ -49,16 +56,49 @@ pub fn begin(is_copy: bool) {
     if !is_copy && STATUS.load(Ordering::Relaxed) == 0 {
         STATUS.store(tried(header), Ordering::Relaxed);
     }
-    // ORDER: Relaxed for both; as above, and read once the process has ended.
-    let status = STATUS.load(Ordering::Relaxed);
-    header.linked.store(status, Ordering::Relaxed);
+    sites::tell(header);
 }
 
-/// Copies the plan (W5), and carries it out. Returns the header's status.
+/// Carries out the plan for a library that is about to begin, if there is one, and says what came of it (W1).
+///
+/// # Safety
+/// Between `enter` and `leave`, in the thread that opens the library; none runs its code.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub unsafe fn arrives(state: *mut ThreadState, module: &Module) {
+    let Some(sent) = link::plan_for(module.code().0) else {
+        return;
+    };
+    let loaded = Loaded::of(module);
+    // SAFETY: the plan lies in memory that was sent for it; state.H1.
+    unsafe {
+        let status = match real::startup() {
+            Some(_) => copied(sent.plan(), Some(loaded)),
+            None => LINKED_ATTACHED,
+        };
+        sites::settled(process::header(), sent.number, status);
+        if status == LINKED_HOOKED {
+            set_busy(state, RECORDING);
+            for (near, bytes) in sites::own_memory() {
+                emit::note(state, word(tag::OWN, 0, near), &[bytes]);
+            }
+            set_busy(state, INSIDE);
+        }
+    }
+    high_water::may_not_be_counted();
+}
+
+/// Carries out the plan for the program. Returns the header's status.
 fn tried(header: &'static ProcessHeader) -> u32 {
     // SAFETY: the header is the beginning of a region, and the plan is inside of that.
-    let plan = unsafe { (&raw const *header).cast::<u8>().add(PLAN_OFFSET) };
-    // SAFETY: as above; one aligned word, which the collector wrote before its answer.
+    unsafe { copied((&raw const *header).cast::<u8>().add(PLAN_OFFSET), None) }
+}
+
+/// Copies a plan (W5), and carries it out for a module, or for the program. Returns the header's status.
+///
+/// # Safety
+/// `plan` is [`PLAN_BYTES`] long.
+unsafe fn copied(plan: *const u8, module: Option<Loaded>) -> u32 {
+    // SAFETY: as the caller promises; one aligned word, which the collector wrote before its answer.
     let count = unsafe { plan.cast::<u64>().read_volatile() };
     if count == 0 {
         return 0;
@@ -73,33 +113,37 @@ fn tried(header: &'static ProcessHeader) -> u32 {
     if copy.is_null() {
         return LINKED_NO_ROOM;
     }
-    // SAFETY: `PLAN_BYTES` are inside of the region, and of the copy, which no other code has.
+    // SAFETY: as the caller promises; no other code has the copy.
     let status = unsafe {
         core::ptr::copy_nonoverlapping(plan, copy, PLAN_BYTES);
         let words = copy.cast::<u64>().add(1).cast::<[u64; HOOK_WORDS]>();
         let hooks = core::slice::from_raw_parts(words, count as usize);
-        carry_out(hooks)
+        carry_out(hooks, module)
     };
     // SAFETY: ours, and nothing of it is kept.
     unsafe { sys::unmap(copy, PLAN_BYTES) };
     status.unwrap_or_else(|why| why)
 }
 
-/// The program in memory.
+/// The program, or a library, in memory.
 #[derive(Clone, Copy)]
-struct Program {
+struct Loaded {
     bias: u64,
     code: (u64, u64),
 }
 
-impl Program {
-    fn find() -> Option<Program> {
+impl Loaded {
+    fn of(module: &Module) -> Loaded {
+        Loaded {
+            bias: module.bias(),
+            code: module.code(),
+        }
+    }
+
+    fn program() -> Option<Loaded> {
         let mut found = None;
         loader::each_module(&mut |module, _| {
-            found = Some(Program {
-                bias: module.bias(),
-                code: module.code(),
-            });
+            found = Some(Loaded::of(module));
             // The loader's list begins with the program.
             false
         });
@@ -116,29 +160,28 @@ impl Program {
 }
 
 /// Hooks all functions or none (W2).
-fn carry_out(plan: &[[u64; HOOK_WORDS]]) -> Result<u32, u32> {
-    let program = Program::find().ok_or(LINKED_OTHER_CODE)?;
+fn carry_out(plan: &[[u64; HOOK_WORDS]], module: Option<Loaded>) -> Result<u32, u32> {
+    let found = module.or_else(Loaded::program);
+    let program = found.ok_or(LINKED_OTHER_CODE)?;
     let span = check(plan, &program)?;
     let bytes = (plan.len() * ROOM_BYTES).next_multiple_of(page::kernel());
     let near = map_near(program.code, bytes).ok_or(LINKED_NO_ROOM)?;
     let done = fill(plan, &program, near)
-        .and_then(|()| protect(near as u64, bytes, RUN))
-        .and_then(|()| open(span))
-        .map(|()| write(plan, &program, near));
-    if let Err(why) = done {
+        .and_then(|tells| protect(near as u64, bytes, RUN).map(|()| tells))
+        .and_then(|tells| open(span).map(|()| tells));
+    let tells = done.inspect_err(|_| {
         // SAFETY: ours, and nothing leads to it (W2).
         unsafe { sys::unmap(near, bytes) };
-        return Err(why);
-    }
+    })?;
+    // Before code leads there: another thread may come to it at once.
+    sites::hooked(near as u64, bytes, tells);
+    write(plan, &program, near);
     close(span);
-    // ORDER: Relaxed for both; as in `begin`.
-    NEAR_BYTES.store(bytes, Ordering::Relaxed);
-    NEAR.store(near as u64, Ordering::Relaxed);
     Ok(LINKED_HOOKED)
 }
 
 /// Compares every byte, and returns the addresses that are written (W2).
-fn check(plan: &[[u64; HOOK_WORDS]], program: &Program) -> Result<(u64, u64), u32> {
+fn check(plan: &[[u64; HOOK_WORDS]], program: &Loaded) -> Result<(u64, u64), u32> {
     let (mut low, mut high) = (u64::MAX, 0);
     for words in plan {
         let hook = Hook::decode(words).ok_or(LINKED_NONSENSE)?;
@@ -157,8 +200,8 @@ fn check(plan: &[[u64; HOOK_WORDS]], program: &Program) -> Result<(u64, u64), u3
     (low < high).then_some((low, high)).ok_or(LINKED_NONSENSE)
 }
 
-/// Fills the near page and the sites.
-fn fill(plan: &[[u64; HOOK_WORDS]], program: &Program, near: *mut u8) -> Result<(), u32> {
+/// Fills the near page. Returns whether all of its allocators tell how large their blocks are.
+fn fill(plan: &[[u64; HOOK_WORDS]], program: &Loaded, near: *mut u8) -> Result<bool, u32> {
     let mut measures = [core::ptr::null_mut::<c_void>(); ALLOCATORS];
     for hook in plan.iter().filter_map(Hook::decode) {
         if let Some(measure) = measures.get_mut(usize::from(hook.allocator))
@@ -175,11 +218,11 @@ fn fill(plan: &[[u64; HOOK_WORDS]], program: &Program, near: *mut u8) -> Result<
         }
         let measure = measures.get(usize::from(hook.allocator)).copied();
         let measure = measure.unwrap_or(core::ptr::null_mut());
-        tells &= !measure.is_null();
-        // SAFETY: one room for each hook; a site for each, which no other thread reads yet (W1).
+        tells &= !measure.is_null() || hook.call.what == what::COUNT;
+        // SAFETY: one room for each hook, with its site behind the code: aligned, by the assertions at `ROOM_BYTES`.
         unsafe {
-            let site = sites::place(index);
             let room = near.add(index * ROOM_BYTES);
+            let site = room.add(CODE_BYTES).cast::<Site>();
             site.write(Site {
                 real: room.add(ENTRY_BYTES).cast(),
                 call: hook.call,
@@ -188,8 +231,7 @@ fn fill(plan: &[[u64; HOOK_WORDS]], program: &Program, near: *mut u8) -> Result<
             fill_room(&hook, program, room, site)?;
         }
     }
-    TELLS.store(u32::from(tells), Ordering::Relaxed); // ORDER: Relaxed; as in `begin`.
-    Ok(())
+    Ok(tells)
 }
 
 /// Returns where the near page leads to (hooks/linked.rs).
@@ -213,7 +255,7 @@ fn entry() -> *const c_void {
 /// `room` is [`ROOM_BYTES`] of the near page.
 unsafe fn fill_room(
     hook: &Hook,
-    program: &Program,
+    program: &Loaded,
     room: *mut u8,
     site: *mut Site,
 ) -> Result<(), u32> {
@@ -242,7 +284,7 @@ unsafe fn fill_room(
 }
 
 /// Writes the jumps (W4).
-fn write(plan: &[[u64; HOOK_WORDS]], program: &Program, near: *mut u8) {
+fn write(plan: &[[u64; HOOK_WORDS]], program: &Loaded, near: *mut u8) {
     for (index, hook) in plan.iter().map(Hook::decode).enumerate() {
         let Some(hook) = hook.filter(|hook| hook.length > 0) else {
             continue;
@@ -250,7 +292,7 @@ fn write(plan: &[[u64; HOOK_WORDS]], program: &Program, near: *mut u8) {
         let at = program.bias.wrapping_add(hook.address);
         // What is this near was so for `fill`: both lie on the same side of the code, and closer.
         if let Some(jump) = plan::jump(at, near as u64 + (index * ROOM_BYTES) as u64) {
-            // SAFETY: compared, and opened (W2, W3); no other thread runs (W1).
+            // SAFETY: compared, and opened (W2, W3); no other thread runs it (W1).
             unsafe { (at as *mut [u8; JUMP_BYTES]).write_unaligned(jump) };
         }
     }

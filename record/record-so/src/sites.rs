@@ -1,21 +1,20 @@
-//! The hooked functions of allocators that the program is linked with, and what came of hooking them: what the rest of the
+//! The hooked functions of allocators in the program and in its libraries, and what came of hooking them: what the rest of the
 //! recorder asks about.
 //!
 //! ```text
-//!   linked.rs ─ once, before main ─► sites, status ◄─ hooks/linked.rs, usable.rs, stacks.rs, process.rs
+//!   linked.rs ─ before main; before a library's constructors ─► sites, statuses ◄─ hooks/linked.rs, usable.rs, stacks.rs
 //! ```
 //!
-//! W6  All of it is written by the process's only thread, before any code leads to a hook; afterwards only the count of
-//!     calls that were not recorded changes.
+//! W6  A near page and the sites in it are complete before any code leads to them, and stay as they are; the entries here are
+//!     written by one thread at a time: before `main`, or by the thread that opens a library, under the loader's lock.
 //!
 //! Not here: hooking (linked.rs).
 
-use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use skinflint_base::plan::{Call, MOST_HOOKS, NONE, scheme, what};
-use skinflint_base::ring::{LINKED_HOOKED, ProcessHeader};
+use skinflint_base::plan::Call;
+use skinflint_base::ring::{LINKED_HOOKED, MOST_MODULES, ProcessHeader};
 
 /// A hooked function, as its hook sees it.
 #[repr(C)]
@@ -28,44 +27,62 @@ pub struct Site {
     pub measure: *mut c_void,
 }
 
-struct Sites(UnsafeCell<[Site; MOST_HOOKS]>);
-// SAFETY: W6.
-unsafe impl Sync for Sites {}
-static SITES: Sites = Sites(UnsafeCell::new(
-    [const {
-        Site {
-            real: core::ptr::null_mut(),
-            call: Call {
-                what: what::MEASURE,
-                block: NONE,
-                size: NONE,
-                count: NONE,
-                align: NONE,
-                scheme: scheme::UNKNOWN,
-                func: 0,
-            },
-            measure: core::ptr::null_mut(),
-        }
-    }; MOST_HOOKS],
-));
-
-/// What the header of this process says, and of a child of fork; 0 before it was tried.
+/// What the header of this process says of the program, and of a child of fork; 0 before it was tried.
 pub static STATUS: AtomicU32 = AtomicU32::new(0);
-/// The near page, once there is one.
-pub static NEAR: AtomicU64 = AtomicU64::new(0);
-/// The bytes of the near page.
-pub static NEAR_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// 1 if every allocator that is hooked tells how large its blocks are.
-pub static TELLS: AtomicU32 = AtomicU32::new(0);
+/// The same of libraries, by their numbers.
+static MODULES: [AtomicU32; MOST_MODULES] = [const { AtomicU32::new(0) }; MOST_MODULES];
+/// 1 if an allocator that is hooked does not tell how large its blocks are.
+static SILENT: AtomicU32 = AtomicU32::new(0);
 /// Calls of functions whose effects are not recorded, in this process and those that it is a copy of.
 pub static UNSEEN: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the place of a site; null if there is none of that number.
-pub fn place(index: usize) -> *mut Site {
-    match index < MOST_HOOKS {
-        // SAFETY: inside of the array.
-        true => unsafe { SITES.0.get().cast::<Site>().add(index) },
-        false => core::ptr::null_mut(),
+/// A near page: the functions that it leads to are hooked.
+struct Near {
+    start: AtomicU64,
+    bytes: AtomicUsize,
+}
+
+static NEAR: [Near; 1 + MOST_MODULES] = [const {
+    Near {
+        start: AtomicU64::new(0),
+        bytes: AtomicUsize::new(0),
+    }
+}; 1 + MOST_MODULES];
+
+/// Notes that functions are hooked. There is room for the program and for as many libraries as have numbers.
+pub fn hooked(near: u64, bytes: usize, tells: bool) {
+    // ORDER: Relaxed throughout; W6.
+    if !tells {
+        SILENT.store(1, Ordering::Relaxed);
+    }
+    let free = NEAR
+        .iter()
+        .find(|one| one.start.load(Ordering::Relaxed) == 0);
+    if let Some(free) = free {
+        free.bytes.store(bytes, Ordering::Relaxed); // ORDER: as above.
+        free.start.store(near, Ordering::Relaxed);
+    }
+}
+
+/// Says what came of the plan for a library, to this process's collector, too.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub fn settled(header: Option<&ProcessHeader>, number: u64, status: u32) {
+    if let Some(place) = MODULES.get(number as usize) {
+        place.store(status, Ordering::Relaxed); // ORDER: Relaxed; W6.
+    }
+    if let Some(header) = header {
+        tell(header);
+    }
+}
+
+/// Tells the collector what came of all plans.
+pub fn tell(header: &ProcessHeader) {
+    // ORDER: Relaxed throughout; read once the process has ended.
+    header
+        .linked
+        .store(STATUS.load(Ordering::Relaxed), Ordering::Relaxed);
+    for (place, own) in header.modules.iter().zip(&MODULES) {
+        place.store(own.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -78,17 +95,22 @@ pub fn publish(header: &ProcessHeader) {
 
 /// Returns whether functions are hooked.
 pub fn is_hooked() -> bool {
-    STATUS.load(Ordering::Relaxed) == LINKED_HOOKED // ORDER: Relaxed; W6.
+    let modules = MODULES.iter().chain([&STATUS]);
+    modules
+        .into_iter()
+        .any(|status| status.load(Ordering::Relaxed) == LINKED_HOOKED) // ORDER: Relaxed; W6.
 }
 
-/// Returns whether usable sizes are known of all blocks of linked allocators; true, too, if there are none.
+/// Returns whether usable sizes are known of all blocks of hooked allocators; true, too, if there are none.
 pub fn tells_sizes() -> bool {
-    !is_hooked() || TELLS.load(Ordering::Relaxed) != 0 // ORDER: Relaxed; W6.
+    SILENT.load(Ordering::Relaxed) == 0 // ORDER: Relaxed; W6.
 }
 
-/// Returns the near page and its bytes, if there is one.
-pub fn own_memory() -> Option<(u64, u64)> {
-    // ORDER: Relaxed for both; W6.
-    let near = NEAR.load(Ordering::Relaxed);
-    (near != 0).then(|| (near, NEAR_BYTES.load(Ordering::Relaxed) as u64))
+/// Returns the near pages and their bytes.
+pub fn own_memory() -> impl Iterator<Item = (u64, u64)> {
+    NEAR.iter().filter_map(|one| {
+        // ORDER: Relaxed for both; W6.
+        let near = one.start.load(Ordering::Relaxed);
+        (near != 0).then(|| (near, one.bytes.load(Ordering::Relaxed) as u64))
+    })
 }

@@ -320,7 +320,7 @@ pub unsafe fn thread_begins(state: *mut ThreadState) {
             word(tag::OWN, 0, rules),
             &[modules::RULES_BYTES as u64],
         );
-        if let Some((near, bytes)) = sites::own_memory() {
+        for (near, bytes) in sites::own_memory() {
             emit::note(state, word(tag::OWN, 0, near), &[bytes]);
         }
     }

@@ -249,9 +249,9 @@ fn attached(pid: u32, code: i64) -> Result<i64> {
             "{pid}: the recorder in it cannot reach the collector: it has no descriptor left, no memory, or a rule of the \
              system (SELinux, AppArmor, Landlock) keeps it from sockets; start it with `skinflint record`"
         ),
-        -4 => {
-            bail!("{pid}: was attached to more often than the recorder can tell apart; restart it")
-        }
+        -4 => bail!(
+            "{pid}: was attached to 255 times since it started, which is the most: what each left stays in it; restart it"
+        ),
         code => bail!("{pid}: the recorder answered {code}"),
     }
 }

@@ -105,6 +105,18 @@ pub(crate) const NURSERIES: [Nursery; 1] = [Nursery {
     setting: "OCAMLRUNPARAM=s=WORDS",
 }];
 
+/// Returns how the blocks of an allocator in a library can be seen.
+pub(crate) fn change_of_library(file: &str) -> String {
+    let built = "To see them, use a build of the library that keeps its symbols (Rust: strip = false), whose functions are hooked \
+                 then, on x86-64, or one on the system's malloc.";
+    match file.starts_with("libarrow") {
+        true => format!(
+            "ARROW_DEFAULT_MEMORY_POOL=system in the environment has Arrow ask malloc, whose blocks are seen. {built}"
+        ),
+        false => built.into(),
+    }
+}
+
 /// The known heaps; the first that fits is taken, so a runtime comes before the allocator in it.
 pub(crate) const KNOWN: &[Known] = &[
     Known {

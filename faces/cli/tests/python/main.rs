@@ -20,6 +20,7 @@ mod report;
 #[allow(dead_code)]
 #[path = "../whole/tool.rs"]
 mod tool;
+mod wheels;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@
 //! L1  The program's own count of blocks and bytes is the report's.
 //! L2  What cannot be hooked is told, with the reason, and the program is as it was.
 //!
-//! Not here: mimalloc and jemalloc themselves (tests/linked).
+//! Not here: mimalloc and jemalloc themselves (tests/linked), libraries as packages have them (tests/python/wheels.rs).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -206,12 +206,159 @@ fn allocators_that_crates_bring_are_exact_by_their_own_statistics() {
             let (blocks, bytes) = (number(site, "end_blocks"), number(site, "end_usable_bytes"));
             (sum.0 + blocks, sum.1 + bytes)
         });
-        let said = match name {
-            "on_mimalloc" => format!("blocks {} bytes {}\n", sum.0, sum.1),
-            _ => format!("bytes {}\n", sum.1),
-        };
+        let said = format!("blocks {} bytes {}\n", sum.0, sum.1);
         assert_eq!(done.stdout, said, "{name}");
         assert!(sum.0 > 1000, "{name}: {sum:?}");
         assert_eq!(report.list("own_heaps"), [] as [serde_json::Value; 0]);
+    }
+}
+
+/// Opens the library that is named, lets it work, and closes it; again as often as is said. Without a name: it is linked with it.
+const HOST: &str = r#"
+#include <dlfcn.h>
+#include <stdlib.h>
+int run_linked(void);
+#ifdef OPENS
+int main(int count, char **names)
+{
+    for (int times = atoi(names[2]); times > 0; times--) {
+        void *library = dlopen(names[1], RTLD_NOW | RTLD_LOCAL);
+        int (*run)(void) = library ? (int (*)(void))dlsym(library, "run_linked") : 0;
+        if (!run || run() != 0 || dlclose(library) != 0)
+            return 1;
+    }
+    return count != 3;
+}
+#else
+int main(void) { return run_linked(); }
+#endif
+"#;
+
+fn compiled(options: &[&str], from: &Path, to: &Path) {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O2", "-pthread"]).arg(from).args(options);
+    gcc.arg("-o").arg(to);
+    let done = run(gcc);
+    assert!(done.status.success(), "{done:#?}");
+}
+
+/// Builds the library, with the names of its allocator kept from other files as libraries of Rust have them, and returns it
+/// with a program that opens it and one that is linked with it.
+fn library(bench: &Bench, options: &[&str]) -> [PathBuf; 3] {
+    let [library, opens, linked, host] =
+        ["liblinked.so", "opens", "linked-with", "host.c"].map(|name| bench.path(name));
+    let names = bench.path("names.map");
+    std::fs::write(&names, "{ global: run_linked; local: *; };").expect("written");
+    std::fs::write(&host, HOST).expect("written");
+    let script = format!("-Wl,--version-script={}", names.display());
+    let mut all = vec![
+        "-shared",
+        "-fPIC",
+        "-DLIBRARY",
+        "-Wl,-soname,liblinked.so",
+        &script,
+    ];
+    all.extend(options);
+    compiled(&all, &root().join("tests/programs/linked.c"), &library);
+    compiled(&["-DOPENS"], &host, &opens);
+    let folder = library.parent().expect("a folder").display().to_string();
+    let found = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}")];
+    let with = [found[0].as_str(), &found[1], "-l:liblinked.so"];
+    compiled(&with, &host, &linked);
+    [library, opens, linked]
+}
+
+/// A library that is opened, used, closed and opened again, and the same with a program that is linked with it: all blocks are
+/// there, those of its constructors, too (L1).
+#[test]
+fn allocators_of_libraries_are_recorded_from_their_constructors_on() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let bench = Bench::new();
+    let [library, opens, linked] = library(&bench, &[]);
+    let twice: Vec<std::ffi::OsString> = vec![opens.into(), library.into(), "2".into()];
+    for (command, times) in [(twice, 2), (vec![linked.into()], 1)] {
+        let mut alone = bench.command(&command[0]);
+        alone.args(&command[1..]);
+        let alone = run(alone);
+        let says = "linked: 668 blocks, 177280 bytes\n".repeat(times as usize);
+        assert_eq!(
+            (alone.status.code(), alone.stdout.as_str()),
+            (Some(0), says.as_str())
+        );
+        let done = bench.record(&command);
+        assert_eq!((&done.stdout, &done.stderr), (&alone.stdout, &alone.stderr));
+        assert_eq!(done.status, alone.status);
+        let report = bench.report();
+        report.is_complete();
+        let notes = report.notes();
+        let told = "blocks of mimalloc in liblinked.so are recorded, too";
+        assert!(notes.contains(&told), "{notes:?}");
+        assert!(report.text("program.allocator").starts_with("glibc"));
+        let predicted = [
+            (55, 7, 7),
+            (97, 1000, 600),
+            (130, 50, 50),
+            (200, 10, 0),
+            (9000, 10, 10),
+            (333, 100, 0),
+            (144, 1, 1),
+        ];
+        for (size, all, live) in predicted {
+            let some = report.some_of(size);
+            assert_eq!(
+                some,
+                (all * times, live * times),
+                "blocks of {size}, {command:?}"
+            );
+        }
+        assert_eq!(report.some_of(77), (0, 0), "the child's");
+        for (size, usable) in [(55, 64), (97, 128), (9000, 9024)] {
+            assert_eq!(number(report.size(size), "usable"), usable, "{size}");
+        }
+        assert_eq!(report.sum_at("load", "allocations"), 1000 * times);
+        assert_eq!(report.sum_at("begins", "allocations"), 7 * times);
+        let counted = format!("{} calls of mi_heap_destroy were not recorded", 3 * times);
+        assert!(
+            notes.iter().any(|note| note.starts_with(&counted)),
+            "{notes:?}"
+        );
+        assert_eq!(report.list("own_heaps"), [] as [serde_json::Value; 0]);
+        assert_eq!(report.number("completeness.unrecorded_calls"), 0);
+    }
+}
+
+/// Stripped of its symbols, the library is as it was, and the first screen says which it is, what it holds, and what to do (L2).
+#[test]
+fn a_library_whose_allocator_has_no_names_is_told() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let bench = Bench::new();
+    let [library, opens, _] = library(&bench, &["-s", "-DSAYS=\"mimalloc: out of memory\""]);
+    let program = [opens.as_os_str(), library.as_os_str(), "1".as_ref()];
+    let done = bench.record(program);
+    assert_eq!(
+        done.stdout, "linked: 668 blocks, 177280 bytes\n",
+        "{done:#?}"
+    );
+    let report = bench.report();
+    assert_eq!(report.some_of(97), (0, 0));
+    let heaps = report.list("own_heaps");
+    assert_eq!(heaps.len(), 1, "{heaps:#?}");
+    let shown = bench.tool(["report", "main.sft"]);
+    let first: Vec<&str> = shown.stdout.lines().take(60).collect();
+    let first = first
+        .join(" ")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for words in [
+        "blocks of mimalloc in liblinked.so are not recorded: the file is stripped of the symbols",
+        "liblinked.so brings an allocator of its own (mimalloc)",
+        "use a build of the library that keeps its symbols",
+    ] {
+        assert!(first.contains(words), "{words}: {first}");
     }
 }

@@ -10,6 +10,8 @@ use skinflint_trace::{Ending, Exit, OriginKind};
 
 use super::Draining;
 use crate::frames;
+use crate::libraries::Library;
+use crate::linked;
 use crate::process::lock;
 use crate::server;
 use crate::triggers::Watch;
@@ -169,6 +171,17 @@ impl Draining {
             ));
         }
         self.notes.extend(self.process.linked.notes(header));
+        let libraries = lock(&self.process.libraries);
+        for note in libraries.iter().flat_map(|one| one.notes(header)) {
+            // A library that was closed and opened again came twice.
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        let plans = libraries.iter().map(Library::plan);
+        let plans = plans.chain([&*self.process.linked]);
+        self.notes.extend(linked::uncounted(plans, header));
+        drop(libraries);
         let outside = self.process.outside.as_ref();
         self.notes
             .extend(outside.map(|one| one.notes()).unwrap_or_default());

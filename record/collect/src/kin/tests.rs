@@ -38,6 +38,7 @@ fn process(index: usize, pid: u32, exe: &str) -> Process {
         ended: false.into(),
         attached: false,
         linked: Arc::default(),
+        libraries: std::sync::Mutex::default(),
         outside: None,
     }
 }

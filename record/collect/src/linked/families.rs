@@ -231,7 +231,7 @@ const MIMALLOC: Family = Family {
 
 const JEMALLOC: Family = Family {
     name: "jemalloc",
-    prefixes: &["_rjem_", "je_"],
+    prefixes: &["_rjem_", "je_", "je_arrow_", "duckdb_je_"],
     functions: &[
         ("malloc_usable_size", measures(0)),
         ("sallocx", measures(0)),

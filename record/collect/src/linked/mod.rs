@@ -1,4 +1,4 @@
-//! Allocators that a program is linked with: what of them is to be hooked, from the program's file.
+//! Allocators that a program is linked with, or a library brings: what of them is to be hooked, from the file.
 //!
 //! ```text
 //!   /proc/PID/exe ─► .symtab, or that of its debug file, or .dynsym ─► mi_malloc, mi_free, … (families.rs)
@@ -11,12 +11,15 @@
 //!     into the bytes that are replaced, and those can run from another place.
 //! L3  A local function may not be called as its header says: optimisation of the whole program may have changed that. Its
 //!     allocator is refused. LLVM's linker tells functions that were hidden from others; GNU's does not, and they are
-//!     refused, too.
+//!     refused, too. In a library nearly all are local, since its linker was told to export few names: there those count that
+//!     other files could call when they were compiled (names.V2).
 //! L4  What is refused is said, with the reason and what to do.
 //!
-//! Cost: the tables of symbols of each distinct program, once. Not here: hooking (the recorder), allocators in libraries.
+//! Cost: the tables of symbols of each distinct file, once. Not here: hooking (the recorder), which file a library is
+//! (../libraries.rs).
 
 mod families;
+mod names;
 mod x86;
 
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +54,7 @@ pub struct Plan {
     /// The allocators of these hooks.
     pub names: Vec<&'static str>,
     /// What is not seen, a sentence each.
-    unseen: Vec<String>,
+    pub(crate) unseen: Vec<String>,
     /// Functions whose calls are only counted.
     counted: Vec<String>,
 }
@@ -75,21 +78,14 @@ impl Plan {
         let status = header.linked.load(Ordering::Relaxed);
         if let Some(why) = refused(status).filter(|_| !self.names.is_empty()) {
             let names = self.names.join(" and ");
-            notes.push(said(&names, why));
-        }
-        let unseen = header.linked_unseen.load(Ordering::Relaxed); // ORDER: as above.
-        if unseen > 0 {
-            notes.push(format!(
-                "{unseen} calls of {} were not recorded: what they got or ended is not known",
-                self.counted.join(", ")
-            ));
+            notes.push(Whose::Program.said(&names, why));
         }
         notes
     }
 }
 
 /// Returns why the recorder did not carry a plan out.
-fn refused(status: u32) -> Option<&'static str> {
+pub(crate) fn refused(status: u32) -> Option<&'static str> {
     match status {
         LINKED_HOOKED => None,
         LINKED_ATTACHED => {
@@ -102,16 +98,52 @@ fn refused(status: u32) -> Option<&'static str> {
     }
 }
 
-fn said(allocator: &str, why: &str) -> String {
-    format!(
-        "blocks of {allocator}, which the program is linked with, are not recorded: {why}. A build on the system's malloc \
-         shows them"
-    )
+/// Returns the note on calls whose effects are not recorded, of the program's functions and of those of its libraries.
+pub fn uncounted<'a>(
+    plans: impl Iterator<Item = &'a Plan>,
+    header: &ProcessHeader,
+) -> Option<String> {
+    let unseen = header.linked_unseen.load(Ordering::Relaxed); // ORDER: Relaxed; the process has ended.
+    let mut names: Vec<&str> = plans
+        .flat_map(|plan| plan.counted.iter().map(String::as_str))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    (unseen > 0).then(|| {
+        format!(
+            "{unseen} calls of {} were not recorded: what they got or ended is not known",
+            names.join(", ")
+        )
+    })
+}
+
+/// What a file is to the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whose<'a> {
+    Program,
+    /// A library of this name.
+    Library(&'a str),
+}
+
+impl Whose<'_> {
+    /// Says why blocks are not recorded (L4).
+    pub(crate) fn said(self, allocator: &str, why: &str) -> String {
+        match self {
+            Whose::Program => format!(
+                "blocks of {allocator}, which the program is linked with, are not recorded: {why}. A build on the system's \
+                 malloc shows them"
+            ),
+            // The analysis reads it (heaps.rs).
+            Whose::Library(file) => {
+                format!("blocks of {allocator} in {file} are not recorded: {why}")
+            }
+        }
+    }
 }
 
 /// The plans of programs that were met.
 #[derive(Default)]
-pub struct Plans(HashMap<(u64, u64, i64, u64), Arc<Plan>>);
+pub struct Plans(HashMap<(u64, u64, i64, u64, bool), Arc<Plan>>);
 
 impl Plans {
     /// Puts the plan for a process that waits for its welcome into its region, and returns it.
@@ -123,10 +155,21 @@ impl Plans {
 
     fn of(&mut self, pid: u32) -> Arc<Plan> {
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
-        let Ok(about) = std::fs::metadata(&program) else {
+        self.of_file(pid, &program, Whose::Program)
+    }
+
+    pub(crate) fn of_file(&mut self, pid: u32, file: &Path, whose: Whose<'_>) -> Arc<Plan> {
+        let Ok(about) = std::fs::metadata(file) else {
             return Arc::default();
         };
-        let key = (about.dev(), about.ino(), about.mtime_nsec(), about.size());
+        let is_program = whose == Whose::Program;
+        let key = (
+            about.dev(),
+            about.ino(),
+            about.mtime_nsec(),
+            about.size(),
+            is_program,
+        );
         if let Some(known) = self.0.get(&key) {
             return Arc::clone(known);
         }
@@ -134,7 +177,7 @@ impl Plans {
             self.0.clear();
         }
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        let plan = Arc::new(plan(&program, &root).unwrap_or_default());
+        let plan = Arc::new(plan(file, &root, whose).unwrap_or_default());
         Arc::clone(self.0.entry(key).or_insert(plan))
     }
 }
@@ -181,10 +224,10 @@ struct Function {
     is_local: bool,
 }
 
-/// Makes the plan for a program; `None` if no allocator is found in it.
-fn plan(program: &Path, root: &Path) -> Option<Plan> {
-    let elf = Elf::open(program)?;
-    let found = search(&elf, root);
+/// Makes the plan for a program or a library; `None` if it is none.
+fn plan(file: &Path, root: &Path, whose: Whose<'_>) -> Option<Plan> {
+    let elf = Elf::open(file)?;
+    let found = search(&elf, root, whose);
     let mut plan = Plan::default();
     for ((family, _), one) in found {
         let (name, number) = (FAMILIES[family].name, plan.names.len());
@@ -197,16 +240,24 @@ fn plan(program: &Path, root: &Path) -> Option<Plan> {
                 plan.hooks.extend(hooks);
                 plan.names.push(name);
             }
-            Ok(_) => plan.unseen.push(said(name, "it has too many functions")),
-            Err(why) => plan.unseen.push(said(name, &why)),
+            Ok(_) => plan
+                .unseen
+                .push(whose.said(name, "it has too many functions")),
+            Err(why) => plan.unseen.push(whose.said(name, &why)),
         }
+    }
+    if plan == Plan::default() {
+        let nameless = names::nameless(&elf);
+        plan.unseen
+            .extend(nameless.map(|name| whose.said(name, names::NAMELESS)));
     }
     Some(plan)
 }
 
-/// Returns the functions of allocators in a program, by family and prefix.
-fn search(elf: &Elf, root: &Path) -> BTreeMap<(usize, usize), Found> {
+/// Returns the functions of allocators in a file, by family and prefix.
+fn search(elf: &Elf, root: &Path, whose: Whose<'_>) -> BTreeMap<(usize, usize), Found> {
     let mut found = BTreeMap::<(usize, usize), Found>::new();
+    let by_lld = whose != Whose::Program && names::is_by_lld(elf);
     let own = elf
         .table(SYMTAB)
         .or_else(|| debug_file(elf, root)?.table(SYMTAB));
@@ -215,13 +266,15 @@ fn search(elf: &Elf, root: &Path) -> BTreeMap<(usize, usize), Found> {
     };
     for symbol in table.symbols() {
         if symbol.is_function && symbol.is_defined && symbol.address != 0 {
-            note(&mut found, &symbol);
+            let could_be_called =
+                whose != Whose::Program && names::could_be_called(&symbol, by_lld);
+            note(&mut found, &symbol, symbol.is_local && !could_be_called);
         }
     }
     found
 }
 
-fn note(found: &mut BTreeMap<(usize, usize), Found>, symbol: &Symbol<'_>) {
+fn note(found: &mut BTreeMap<(usize, usize), Found>, symbol: &Symbol<'_>, is_local: bool) {
     let dot = symbol.name.iter().position(|byte| *byte == b'.');
     let (whole, part) = symbol.name.split_at(dot.unwrap_or(symbol.name.len()));
     let Some(&(family, prefix, call)) = names().get(whole) else {
@@ -241,7 +294,7 @@ fn note(found: &mut BTreeMap<(usize, usize), Found>, symbol: &Symbol<'_>) {
             call: call.unwrap_or(families::COUNTED),
             address: symbol.address,
             bytes: symbol.bytes,
-            is_local: symbol.is_local,
+            is_local,
         });
     }
     // Others are copies for callers inside of the allocator.

@@ -44,7 +44,7 @@ fn all_functions_of_an_allocator_are_in_the_plan_with_their_bytes() {
     }
     let folder = folder();
     let program = compiled(folder.path(), SOURCE, &[]);
-    let plan = plan(&program, Path::new("/nowhere")).expect("an allocator");
+    let plan = plan(&program, Path::new("/nowhere"), Whose::Program).expect("an allocator");
     assert_eq!(plan.unseen, [] as [String; 0]);
     assert_eq!(
         (plan.names.as_slice(), plan.hooks.len()),
@@ -89,7 +89,7 @@ fn a_stripped_programs_symbols_are_in_its_debug_file() {
     }
     let folder = folder();
     let program = compiled(folder.path(), SOURCE, &["-g"]);
-    let whole = plan(&program, Path::new("/nowhere"));
+    let whole = plan(&program, Path::new("/nowhere"), Whose::Program);
     let id = Elf::open(&program)
         .and_then(|elf| elf.build_id())
         .expect("a build id");
@@ -102,8 +102,11 @@ fn a_stripped_programs_symbols_are_in_its_debug_file() {
         .arg(&program)
         .arg(&debug));
     ran(Command::new("strip").arg(&program));
-    assert_eq!(plan(&program, Path::new("/nowhere")), Some(Plan::default()));
-    assert_eq!(plan(&program, folder.path()), whole);
+    assert_eq!(
+        plan(&program, Path::new("/nowhere"), Whose::Program),
+        Some(Plan::default())
+    );
+    assert_eq!(plan(&program, folder.path(), Whose::Program), whole);
     // Another program's is none of ours.
     let other = compiled(folder.path(), "int main(void) { return 3; }", &[]);
     ran(Command::new("objcopy")
@@ -111,14 +114,17 @@ fn a_stripped_programs_symbols_are_in_its_debug_file() {
         .arg(&other)
         .arg(&debug));
     let program = compiled(folder.path(), SOURCE, &["-s", "-g"]);
-    assert_eq!(plan(&program, folder.path()), Some(Plan::default()));
+    assert_eq!(
+        plan(&program, folder.path(), Whose::Program),
+        Some(Plan::default())
+    );
 }
 
 /// Returns what is said of a program without a single hook.
 fn refusal(source: &str, options: &[&str]) -> String {
     let folder = folder();
     let program = compiled(folder.path(), source, options);
-    let plan = plan(&program, Path::new("/nowhere")).expect("a program");
+    let plan = plan(&program, Path::new("/nowhere"), Whose::Program).expect("a program");
     assert_eq!((plan.hooks.len(), plan.names.len()), (0, 0), "{plan:?}");
     plan.unseen.join("; ")
 }
@@ -171,7 +177,7 @@ fn functions_whose_blocks_are_not_seen_are_counted() {
     let folder = folder();
     let more = "OF_IT void *mi_new(size_t n) { return malloc(n + 2); } OF_IT void mi_heap_destroy(void *heap) { if (heap) free(heap); }\nint main";
     let program = compiled(folder.path(), &SOURCE.replace("int main", more), &[]);
-    let plan = plan(&program, Path::new("/nowhere")).expect("an allocator");
+    let plan = plan(&program, Path::new("/nowhere"), Whose::Program).expect("an allocator");
     let counted = plan.hooks.iter().filter(|one| one.call.what == what::COUNT);
     assert_eq!((counted.count(), plan.hooks.len()), (2, 6), "{plan:?}");
     let region = Region::create().expect("memfd");
@@ -179,8 +185,9 @@ fn functions_whose_blocks_are_not_seen_are_counted() {
     // ORDER: Relaxed for both; one thread.
     header.linked.store(LINKED_HOOKED, Ordering::Relaxed);
     assert_eq!(plan.notes(header), [] as [String; 0]);
+    assert_eq!(uncounted([&plan].into_iter(), header), None);
     header.linked_unseen.store(7, Ordering::Relaxed); // ORDER: as above.
-    let notes = plan.notes(header).join("; ");
+    let notes = uncounted([&plan].into_iter(), header).expect("a note");
     assert!(notes.starts_with("7 calls of "), "{notes}");
     assert!(
         notes.contains("mi_new") && notes.contains("mi_heap_destroy"),
@@ -207,4 +214,83 @@ fn what_the_recorder_refused_is_told() {
         assert_eq!(plan.notes(header).len(), notes, "{status}");
         assert_eq!(Plan::default().notes(header).len(), 0, "{status}");
     }
+}
+
+/// Compiles a library that shows no function to other files but one.
+fn library(folder: &Path, source: &str, options: &[&str]) -> PathBuf {
+    let script = folder.join("names.map");
+    std::fs::write(&script, "{ global: seen; local: *; };").expect("written");
+    let script = format!("-Wl,--version-script={}", script.display());
+    let source = source.replace("int main", "int seen");
+    let mut all = vec!["-shared", "-fPIC", script.as_str()];
+    all.extend(options);
+    compiled(folder, &source, &all)
+}
+
+#[test]
+fn functions_that_a_librarys_linker_made_local_are_hooked() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let folder = folder();
+    let whose = Whose::Library("library.so");
+    let of = |options: &[&str], source: &str| {
+        let file = library(folder.path(), source, options);
+        plan(&file, Path::new("/nowhere"), whose).expect("a library")
+    };
+    let hooked = of(&[], SOURCE);
+    assert_eq!(hooked.unseen, [] as [String; 0]);
+    assert_eq!(
+        (hooked.names.as_slice(), hooked.hooks.len()),
+        (&["mimalloc"][..], 4)
+    );
+    // Without the names of sources, too, as some packages have them.
+    let bare = of(&["-Wl,--strip-debug"], SOURCE);
+    assert_eq!((bare.hooks.len(), bare.unseen.len()), (4, 0), "{bare:?}");
+    // A function that was local when it was compiled may be called in any way; so may that of a program.
+    let own = "static OF_IT void *mi_zalloc(size_t n) { return calloc(n, 1); } void *(*volatile kept)(size_t) = mi_zalloc;\nint main";
+    let local = of(&[], &SOURCE.replace("int main", own));
+    let told = local.unseen.join("; ");
+    assert!(
+        told.starts_with("blocks of mimalloc in library.so are not recorded: mi_zalloc is a local"),
+        "{told}"
+    );
+    let as_program = plan(
+        &library(folder.path(), SOURCE, &[]),
+        Path::new("/nowhere"),
+        Whose::Program,
+    );
+    assert_eq!(as_program.expect("a file").hooks, []);
+}
+
+/// The words are in a constant, and `madvise` is called: both are asked for.
+#[test]
+fn an_allocator_without_names_is_known_by_its_words() {
+    let folder = folder();
+    let with = |more: &str| {
+        let source = format!(
+            "#include <sys/mman.h>\n{}",
+            SOURCE.replace("int main", more)
+        );
+        let file = library(folder.path(), &source, &["-s"]);
+        let plan = plan(&file, Path::new("/nowhere"), Whose::Library("library.so"));
+        plan.expect("a library").unseen.join("; ")
+    };
+    let calls = "int gives(void *at) { return madvise(at, 1, 0); }";
+    let words = "const char *volatile words = \"mimalloc: warning\";";
+    let told = with(&format!("{words} {calls}\nint main"));
+    assert_eq!(
+        told,
+        format!(
+            "blocks of mimalloc in library.so are not recorded: {}",
+            names::NAMELESS
+        )
+    );
+    let two = format!(
+        "{} {calls}\nint main",
+        words.replace("mimalloc", "<jemalloc>")
+    );
+    assert!(with(&two).starts_with("blocks of jemalloc in library.so"));
+    assert_eq!(with(&format!("{calls}\nint main")), "");
+    assert_eq!(with(&format!("{words}\nint main")), "");
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use skinflint_base::ring::{HELLO_PROCESS, HELLO_REGION, LAYOUT};
+use skinflint_base::ring::{HELLO_MODULE, HELLO_PROCESS, HELLO_REGION, LAYOUT};
 use skinflint_base::sys;
 use skinflint_procfs::process::{arguments, link};
 use skinflint_procfs::processes::parent;
@@ -139,10 +139,36 @@ fn met(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
                 .send(Message::Region(index, Arc::clone(&region)));
             caller.hello.token
         }
+        HELLO_MODULE => match meet_library(meeting, &caller, &region, plans) {
+            Some(number) => number,
+            None => return caller.refuse(libc::ENOENT),
+        },
         _ => return caller.refuse(libc::EPROTO),
     };
     let fds = [meeting.session.fd(), meeting.notifier.fd(), region.fd()];
     caller.welcome(token, fds);
+}
+
+/// Puts the plan for a library into a region, and returns the library's number; `None` if nothing in it is to be hooked.
+fn meet_library(
+    meeting: &Meeting,
+    by: &Caller,
+    region: &Arc<Region>,
+    plans: &mut Plans,
+) -> Option<u64> {
+    let process = {
+        let known = lock(&meeting.known);
+        let index = *known.by_token.get(&by.hello.token)?;
+        known.processes[index].process.upgrade()?
+    };
+    let mut libraries = lock(&process.libraries);
+    let library = plans.library(by.pid, by.hello.module, &libraries)?;
+    let number = library.number();
+    if number.is_some() {
+        region.write_plan(&library.plan().hooks);
+    }
+    libraries.push(library);
+    number.map(|number| number as u64)
 }
 
 fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mut Plans) -> u64 {
@@ -157,9 +183,14 @@ fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mu
     if !meeting.options.attached {
         linked.name_in(&mut info);
     }
+    // A copy has its parent's libraries, hooked as they are there.
+    let parent = known.by_token.get(&hello.token);
+    let parent = parent.and_then(|&index| known.processes[index].process.upgrade());
+    let libraries = parent.map_or_else(Vec::new, |parent| lock(&parent.libraries).clone());
     enter(meeting, &mut known, became, |index, token| Process {
         start_ns: hello.time_ns,
         linked,
+        libraries: Mutex::new(libraries),
         ..process(meeting, (index, pid, token), info, region)
     })
 }
@@ -190,6 +221,7 @@ fn process(
         ended: false.into(),
         attached: meeting.options.attached,
         linked: Arc::default(),
+        libraries: Mutex::default(),
         outside: None,
     }
 }

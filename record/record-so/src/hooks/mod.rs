@@ -8,6 +8,8 @@
 //!     the first frame of a recorded stack is the caller, and no frame of ours has to be unwound.
 //! N2  Every exported function behaves as the one beneath, errno included.
 
+#[cfg(target_arch = "x86_64")]
+mod arrivals;
 mod entries;
 pub mod extended;
 mod filters;

@@ -36,5 +36,5 @@ fn main() {
     let all = unsafe { mi_heap_visit_blocks(mi_heap_main(), true, visit, (&raw mut sum).cast()) };
     assert!(all);
     std::mem::forget(kept);
-    linked::end(Some(sum[0]), sum[1])
+    linked::end(sum[0], sum[1])
 }
