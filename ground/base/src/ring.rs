@@ -54,7 +54,7 @@ pub use reader::{Nonsense, Unread, unread};
 pub use writer::{Cursor, Outside, Writer};
 
 /// Version of everything in this file.
-pub const LAYOUT: u32 = 13;
+pub const LAYOUT: u32 = 14;
 
 /// The first bytes of a hello: `SKFLHELO`.
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SKFLHELO");
@@ -247,7 +247,13 @@ pub struct ProcessHeader {
     pub linked: AtomicU32,
     /// Calls of functions of these allocators whose effects are not recorded.
     pub linked_unseen: AtomicU64,
+    /// Of a Go program that calls C: where its runtime passes from Go's stacks to C's (`skinflint_frames::Crossing`). The
+    /// collector writes it before it answers the first hello; zeros for other programs.
+    pub crossing: [AtomicU64; CROSSING_WORDS],
 }
+
+/// The words of [`ProcessHeader::crossing`].
+pub const CROSSING_WORDS: usize = 6;
 
 /// The functions of the allocators that the program is linked with are hooked.
 pub const LINKED_HOOKED: u32 = 1;

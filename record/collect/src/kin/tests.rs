@@ -39,6 +39,7 @@ fn process(index: usize, pid: u32, exe: &str) -> Process {
         attached: false,
         linked: Arc::default(),
         outside: None,
+        beside: false,
     }
 }
 

@@ -33,6 +33,7 @@ use skinflint_base::ring::{
 use skinflint_trace::ProcessInfo;
 
 use crate::elf::{DYNSYM, Elf, SYMTAB, Symbol, X86_64};
+use crate::go::GoProgram;
 use crate::memory::Region;
 use families::FAMILIES;
 
@@ -109,9 +110,16 @@ fn said(allocator: &str, why: &str) -> String {
     )
 }
 
+/// A file, as it was.
+type File = (u64, u64, i64, u64);
+
 /// The plans of programs that were met.
 #[derive(Default)]
-pub struct Plans(HashMap<(u64, u64, i64, u64), Arc<Plan>>);
+pub struct Plans {
+    plans: HashMap<File, Arc<Plan>>,
+    /// Those of Go that call C.
+    go: HashMap<File, Option<GoProgram>>,
+}
 
 impl Plans {
     /// Puts the plan for a process that waits for its welcome into its region, and returns it.
@@ -122,21 +130,41 @@ impl Plans {
     }
 
     fn of(&mut self, pid: u32) -> Arc<Plan> {
-        let program = PathBuf::from(format!("/proc/{pid}/exe"));
-        let Ok(about) = std::fs::metadata(&program) else {
+        let Some((program, key)) = file_of(pid) else {
             return Arc::default();
         };
-        let key = (about.dev(), about.ino(), about.mtime_nsec(), about.size());
-        if let Some(known) = self.0.get(&key) {
+        if let Some(known) = self.plans.get(&key) {
             return Arc::clone(known);
         }
-        if self.0.len() >= MOST_KEPT {
-            self.0.clear();
+        if self.plans.len() >= MOST_KEPT {
+            self.plans.clear();
         }
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         let plan = Arc::new(plan(&program, &root).unwrap_or_default());
-        Arc::clone(self.0.entry(key).or_insert(plan))
+        Arc::clone(self.plans.entry(key).or_insert(plan))
     }
+
+    /// Returns the Go program that calls C which a process is, if it is one whose heap can be read.
+    pub fn go(&mut self, pid: u32) -> Option<GoProgram> {
+        let (program, key) = file_of(pid)?;
+        if let Some(known) = self.go.get(&key) {
+            return known.clone();
+        }
+        if self.go.len() >= MOST_KEPT {
+            self.go.clear();
+        }
+        let found = GoProgram::of(&program).and_then(Result::ok);
+        let found = found.filter(GoProgram::calls_c);
+        self.go.entry(key).or_insert(found).clone()
+    }
+}
+
+/// Returns a way to the file of a process, and which it is.
+fn file_of(pid: u32) -> Option<(PathBuf, File)> {
+    let program = PathBuf::from(format!("/proc/{pid}/exe"));
+    let about = std::fs::metadata(&program).ok()?;
+    let key = (about.dev(), about.ino(), about.mtime_nsec(), about.size());
+    Some((program, key))
 }
 
 /// A function of an allocator, and the number of its family and prefix.
