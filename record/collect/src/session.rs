@@ -267,9 +267,8 @@ impl Session {
             news: Mutex::default(),
             keepers: Mutex::default(),
         });
-        let sampler_output = output.clone();
-        let looks = meeting.options.looks;
-        let sample = move || sampler::run(&asked, &sampler_output, looks);
+        let (to, looks) = (output.clone(), meeting.options.looks);
+        let sample = move || sampler::run(&asked, &to, looks);
         let sampler = spawn("sample", sample)?;
         let (watched, held) = match meeting.options.watched.clone() {
             Some(watched) => {
