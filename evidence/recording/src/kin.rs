@@ -32,8 +32,19 @@ pub(crate) fn traces_in(folder: &Path) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()));
-    files
-        .filter(|file| file.extension().is_some_and(|extension| extension == "sft"))
+    let files = files.filter(|file| file.extension().is_some_and(|extension| extension == "sft"));
+    let all: Vec<PathBuf> = files.collect();
+    // What was read from outside of a process (`x.heap.sft`) is no other process than its trace (`x.sft`).
+    let is_beside = |file: &PathBuf| {
+        let name = file.to_string_lossy();
+        let own = name
+            .strip_suffix(".heap.sft")
+            .map(|own| format!("{own}.sft"));
+        own.is_some_and(|own| all.contains(&PathBuf::from(own)))
+    };
+    all.iter()
+        .filter(|file| !is_beside(file))
+        .cloned()
         .collect()
 }
 

@@ -56,6 +56,12 @@ pub fn render(of: &Sampled) -> String {
         of.process.pid,
         match of.process.allocator.starts_with("Go's heap") {
             true => "read from outside, by the samples that Go takes itself",
+            false
+                if of
+                    .process
+                    .allocator
+                    .starts_with("the profile that it serves") =>
+                "by the heap profile that it serves",
             false => "a sampled recording",
         },
         bytes(of.sample_bytes),

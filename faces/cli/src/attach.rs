@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
+use skinflint_collect::ProfileUrl;
 use skinflint_sessions::attach::{self as sessions, News, Target};
 
 use crate::options::PartOptions;
@@ -24,8 +25,8 @@ Examples:
 Blocks from before are unknown. This needs the rights of a debugger (the program's user, or root).
 One thread of the program stands still for some milliseconds at the beginning and at the end; a
 system call in which it waits goes on. The program may be in a container: nothing has to be there.
-Statically linked programs cannot be recorded, nor allocators that a program contains without
-exporting them. The recorder stays loaded afterwards, and does nothing.";
+Of a statically linked program the heap profile alone can be had: of Go, or what --pprof names.
+Allocators that a program contains without exporting them are not recorded. The recorder stays loaded afterwards, and does nothing.";
 
 pub const DETACH_HELP: &str = "\
 Examples:
@@ -53,6 +54,11 @@ pub struct AttachArgs {
     /// acquired meanwhile, those that nothing points to and those that only a cycle keeps
     #[arg(long, conflicts_with_all = ["sample", "keep", "max_size", "when"])]
     pub reachable: bool,
+
+    /// Keep the heap profile that the program serves as pprof, too, in a trace beside the other: fetched at marks, as memory
+    /// grows, every 2 s and before it is left. URL: http://HOST:PORT, and a path if it is not /debug/pprof/heap; no TLS
+    #[arg(long, value_name = "URL", value_parser = ProfileUrl::parse, conflicts_with_all = ["keep", "max_size", "when"])]
+    pub pprof: Option<ProfileUrl>,
 
     #[command(flatten)]
     pub part: PartOptions,
@@ -95,6 +101,7 @@ pub fn attach(args: &AttachArgs) -> Result<u8> {
         looks: args.reachable,
         sample: args.part.sample(),
         bounds: args.part.bounds(),
+        profile: args.pprof.clone(),
         level: args.level,
     };
     let recorded = sessions::attach(&target, &|news| match news {

@@ -398,6 +398,7 @@ impl Run {
             dark_matter: None,
             reachable: false,
             python_objects: false,
+            pprof: None,
             part: PartOptions::default(),
             level: 1,
             quiet: true,

@@ -17,14 +17,16 @@ use skinflint_view::units::plural;
 
 use crate::options::RecordOptions;
 
-/// Opens the traces of a run of several processes; `None` if there is one, if none can be read, or if they are sampled:
-/// those are small, and all of them stay.
+/// Opens the traces of a run of several processes; `None` if there is one, or if none can be read. Sampled ones are small, and
+/// all of them stay.
 pub fn open(outcome: &Outcome) -> Option<Several> {
-    let is_sampled = |trace: &Recorded| trace.process.sample_bytes > 0;
-    if outcome.recorded.len() < 2 || outcome.recorded.iter().any(is_sampled) {
+    let is_exact = |trace: &&Recorded| trace.process.sample_bytes == 0;
+    // Programs of Go have estimates, among others or beside their own trace.
+    let own = outcome.recorded.iter().filter(is_exact);
+    if own.clone().count() < 2 {
         return None;
     }
-    let made = outcome.recorded.iter().filter(|trace| !trace.is_unmade());
+    let made = own.filter(|trace| !trace.is_unmade());
     let mut traces: Vec<_> = made.map(|trace| trace.path.clone()).collect();
     traces.sort();
     traces.dedup();
@@ -45,7 +47,7 @@ pub fn drop_small(
     let own = outcome
         .recorded
         .iter()
-        .rfind(|trace| trace.process.pid == outcome.pid);
+        .rfind(|trace| trace.process.pid == outcome.pid && !trace.beside);
     let shown = outcome.most_interesting();
     let (Some(own), Some(shown)) = (own.or(shown), shown) else {
         return Vec::new();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use skinflint_collect::{Bounds, Sample, Trigger, time};
+use skinflint_collect::{Bounds, ProfileUrl, Sample, Trigger, time};
 use skinflint_symbols::{Frames, NameSources};
 
 #[derive(ClapArgs, Debug)]
@@ -56,6 +56,12 @@ pub struct RecordOptions {
     /// made it. Without it they are seen as arenas only
     #[arg(long, conflicts_with = "sample")]
     pub python_objects: bool,
+
+    /// Keep the heap profile that the program serves as pprof (Go's net/http/pprof, jemalloc's …), too: fetched at marks, as memory
+    /// grows, every 2 s and before the end. Where its blocks are recorded, in a trace beside that. URL: http://HOST:PORT, and
+    /// a path if it is not /debug/pprof/heap; no TLS
+    #[arg(long, value_name = "URL", value_parser = ProfileUrl::parse, conflicts_with_all = ["keep", "max_size", "when"])]
+    pub pprof: Option<ProfileUrl>,
 
     #[command(flatten)]
     pub part: PartOptions,

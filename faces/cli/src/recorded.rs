@@ -47,6 +47,7 @@ pub fn record(
         objects: options.python_objects,
         sample: options.part.sample(),
         bounds: options.part.bounds(),
+        profile: options.pprof.clone(),
         level: options.level,
         environment: names_of_scripts(options, frames),
     };

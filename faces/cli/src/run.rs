@@ -70,6 +70,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         if let Err(error) = report_of_run(args, &outcome, main, all.as_mut()) {
             say!("skinflint: {}: {error:#}", main.path.display());
         }
+        for beside in outcome.beside(main) {
+            if let Err(error) = sampled::beside(&beside.path, &args.analysis) {
+                say!("skinflint: {}: {error:#}", beside.path.display());
+            }
+        }
+        if main.process.sample_bytes == 0 {
+            sampled::name_others(&outcome, main);
+        }
     }
     if let Some(asker) = asker {
         dark::of_run(asker, &outcome, &args.analysis.names);

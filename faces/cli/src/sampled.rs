@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use skinflint_collect::Recorded;
 use skinflint_recording::{Kin, Recording};
 use skinflint_sessions::Outcome;
 use skinflint_view::sampled::render;
@@ -20,6 +21,7 @@ use skinflint_view::units::plural;
 
 use crate::analyse::{Bar, plain};
 use crate::options::AnalysisOptions;
+use crate::recorded;
 
 /// Opens a trace if it is sampled; what cannot be read is left to the full report to complain of.
 ///
@@ -59,6 +61,45 @@ pub fn report(recording: &Recording, options: &AnalysisOptions, json: bool) -> R
     }
     out.flush()?;
     Ok(0)
+}
+
+/// Prints the report of what was read from outside beside a run that has a report, on stderr.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn beside(trace: &Path, options: &AnalysisOptions) -> Result<()> {
+    let recording = Recording::open_any(trace, &mut Kin::beside(trace))?;
+    let names = options.names.sources();
+    // A moment that this trace does not have: its largest stands for it.
+    let sampled = recording.sampled(&options.at, &names, &Bar::default());
+    let sampled = sampled.or_else(|_| recording.sampled("peak", &names, &Bar::default()));
+    let text = render(&sampled.map_err(plain)?);
+    let mut out = io::stderr().lock();
+    writeln!(out)?;
+    out.write_all(text.as_bytes())?;
+    writeln!(out, "Trace: {}", recording.path.display())?;
+    Ok(())
+}
+
+/// Names the other processes of a run of which there are estimates alone: programs of Go, read from outside.
+pub fn name_others(outcome: &Outcome, main: &Recorded) {
+    const SHOWN: usize = 8;
+    let others = outcome
+        .recorded
+        .iter()
+        .filter(|one| one.process.sample_bytes > 0);
+    let others: Vec<_> = others
+        .filter(|one| !one.beside && one.path != main.path)
+        .collect();
+    for one in others.iter().take(SHOWN) {
+        say!(
+            "skinflint: read from outside: {}; `skinflint report` shows it",
+            recorded::one_line(one)
+        );
+    }
+    if others.len() > SHOWN {
+        say!("skinflint: … and {} more", others.len() - SHOWN);
+    }
 }
 
 /// Prints the report of a run that was sampled, on stderr. There is no page.

@@ -126,6 +126,7 @@ const WORDS: &[(&str, &str)] = &[
     ("policy", "NAME"),
     ("policy-growth", "FACTOR"),
     ("port", "PORT"),
+    ("pprof", "URL"),
     ("preload", "LIBRARY"),
     ("process", "NAME"),
     ("profile", "RATE"),

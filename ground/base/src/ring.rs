@@ -249,7 +249,13 @@ pub struct ProcessHeader {
     pub linked_unseen: AtomicU64,
     /// The same as `linked` of the plans for libraries, by the numbers that the collector gave them.
     pub modules: [AtomicU32; MOST_MODULES],
+    /// Of a Go program that calls C: where its runtime passes from Go's stacks to C's (`skinflint_frames::Crossing`). The
+    /// collector writes it before it answers the first hello; zeros for other programs.
+    pub crossing: [AtomicU64; CROSSING_WORDS],
 }
+
+/// The words of [`ProcessHeader::crossing`].
+pub const CROSSING_WORDS: usize = 6;
 
 /// The most libraries of a process whose allocators are hooked.
 pub const MOST_MODULES: usize = 16;

@@ -17,6 +17,7 @@
 //!     only checked for being one.
 //! P3  A chain is written by the thread that runs it alone, and its frames keep their code alive: no lock is needed,
 //!     whichever thread has the interpreter's.
+//!     Of Go: what its runtime saved where it passed to C, and the goroutine's stack (go.rs).
 //! P4  Chains of more than [`MAX_CHAIN`] frames are not read.
 //! P5  A frame is kept only if it and all frames outside of it have the same address, code, name, line table, instruction, record
 //!     and place: one eval loop runs many functions from the same return address, and memory of frames and of code is
@@ -34,6 +35,7 @@ mod arenas;
 mod chain;
 mod code;
 mod count;
+mod go;
 mod java;
 mod layout;
 mod memory;
@@ -50,6 +52,7 @@ mod state;
 
 pub use arenas::{Arenas, Leaf, MOST_BYTES};
 pub use code::{Code, Text};
+pub use go::{Crossing, MAX_GO};
 pub use java::{Java, JavaFrame, JavaTables};
 pub use natives::Natives;
 pub use program::Program;

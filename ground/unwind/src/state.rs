@@ -235,6 +235,12 @@ impl<'a> Fresh<'a> {
         self.links.get(index).map_or(0, |edge| edge.slot)
     }
 
+    /// Returns `rbp` as the caller of the outermost frame has it, if more frames follow further out than could be walked: it is
+    /// verified then, as all that frames depend on.
+    pub fn outermost_bp(&self) -> u64 {
+        self.rests.first().map_or(0, |rest| rest.bp)
+    }
+
     /// Returns the outermost frame that a signal interrupted.
     pub fn first_signal(&self) -> Option<usize> {
         let mut all = self.rests.iter();

@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS, SNAPSHOT_EXIT, SNAPSHOT_LOOK};
+use skinflint_base::ring::{RING_WORDS, SLOT_ACTIVE, SLOTS};
 use skinflint_base::sys;
 use skinflint_procfs::Moved;
 use skinflint_procfs::process::{thread_exists, thread_name};
 use skinflint_procfs::stat;
-use skinflint_trace::{Mark, Module, SnapshotCause, Thread, ThreadId};
+use skinflint_trace::{Mark, Module, Thread, ThreadId};
 
 use crate::bounds::Bounds;
 use crate::held::{Held, Watched};
@@ -37,6 +37,7 @@ use crate::turning::Turning;
 mod ending;
 mod missed;
 mod outside;
+mod snapshots;
 mod turning;
 
 /// The time between two ticks, and between two looks of an idle collector.
@@ -79,11 +80,16 @@ pub enum Message {
     Region(usize, Arc<Region>),
     /// A mark from outside, for all processes; the sender is dropped when all snapshots are taken.
     Mark(String, Option<Sender<()>>),
+    /// The same for one, by its index: its profile was fetched for it.
+    MarkOf(usize, String, Option<Sender<()>>),
     /// The recording is about to end, and the programs go on: their pointers are looked at now. The sender is dropped
     /// when that is done.
     Look(Sender<()>),
     /// A process that is read from outside is about to end, and waits; the sender is dropped when it was read.
     Ends(u32, Sender<()>),
+    /// The recording is about to end, and the programs go on: what is read from outside is read for the last time. The sender
+    /// is dropped when that is done.
+    Leave(Sender<()>),
     /// How a child of ours ended.
     Child(ChildEnd),
     /// Finish every process, now.
@@ -112,6 +118,8 @@ struct Draining {
     exit_asked: bool,
     /// The newest of the program's own marks that has been decoded: number and name.
     newest_mark: Option<(u32, String)>,
+    /// The program's own marks that are not made yet in what is beside it.
+    fresh_marks: Vec<String>,
     outside: Option<Stream>,
     events: u64,
     lost: u64,
@@ -138,7 +146,11 @@ pub struct Drain {
     sampler: Sender<Ask>,
     watched: Option<(Watched, Sender<Held>)>,
     bounds: Option<Bounds>,
+    /// Where processes go that run a statically linked program.
+    strays: Sender<u32>,
     living: HashMap<usize, Draining>,
+    /// What is read from outside of processes that are recorded, too.
+    besides: Vec<Arc<Process>>,
     children: HashMap<u32, ChildEnd>,
     buffer: Vec<u64>,
     next_tick: Instant,
@@ -154,6 +166,7 @@ impl Drain {
         output: Output,
         sampler: Sender<Ask>,
         watched: Option<(Watched, Sender<Held>)>,
+        strays: Sender<u32>,
     ) -> Drain {
         let now = Instant::now();
         let kin = Kin::new(notifier.inode());
@@ -166,7 +179,9 @@ impl Drain {
             sampler,
             watched,
             bounds: None,
+            strays,
             living: HashMap::new(),
+            besides: Vec::new(),
             children: HashMap::new(),
             buffer: Vec::with_capacity(RING_WORDS),
             next_tick: now,
@@ -247,7 +262,9 @@ impl Drain {
                 }
             }
             Message::Mark(name, waiting) => {
-                for draining in self.living.values_mut() {
+                // Of a profile that is served the mark comes when it was fetched.
+                let all = self.living.values_mut();
+                for draining in all.filter(|one| !one.is_served()) {
                     let waiting = waiting.clone();
                     draining.mark_from_outside(&name, &self.output, &self.sampler, waiting);
                     if let Some((Watched::Mark(wanted), held)) = &self.watched
@@ -255,6 +272,16 @@ impl Drain {
                     {
                         let _ = held.send(Held::passing(draining.process.pid));
                     }
+                }
+            }
+            Message::MarkOf(index, name, waiting) => {
+                if let Some(draining) = self.living.get_mut(&index) {
+                    draining.mark_from_outside(&name, &self.output, &self.sampler, waiting);
+                }
+            }
+            Message::Leave(waiting) => {
+                for draining in self.living.values_mut() {
+                    draining.leave(&self.sampler, &waiting);
                 }
             }
             Message::Look(waiting) => {
@@ -295,7 +322,11 @@ impl Drain {
         // were taken, and is closed here.
         self.take_notices();
         self.place_notices(process.start_ns);
-        self.with_kin(|kin, living| kin.heard(&process, living));
+        if process.beside {
+            self.besides.push(Arc::clone(&process));
+        } else {
+            self.with_kin(|kin, living| kin.heard(&process, living));
+        }
         let all = self.living.values();
         let before = all.map(|d| (d.process.pid, d.process.index));
         let before = before.filter(|&(pid, _)| became && pid == process.pid);
@@ -311,6 +342,7 @@ impl Drain {
             high_water_asked: 0,
             exit_asked: false,
             newest_mark: None,
+            fresh_marks: Vec::new(),
             outside: None,
             events: 0,
             lost: 0,
@@ -345,11 +377,20 @@ impl Drain {
     /// Drains every ring once. Returns the words of the fullest ring.
     fn pass(&mut self) -> usize {
         let mut fullest = 0;
+        let mut marks = Vec::new();
         for draining in self.living.values_mut() {
             fullest = fullest.max(draining.pass(&mut self.buffer, &self.output));
             draining.see_memory();
             draining.turn_if_due(&self.output, &self.sampler);
-            draining.answer_snapshots(&self.sampler, self.watched.as_ref());
+            draining.answer_snapshots(&self.sampler, self.watched.as_ref(), &self.besides);
+            let pid = draining.process.pid;
+            marks.extend(draining.fresh_marks.drain(..).map(|name| (pid, name)));
+        }
+        for (pid, name) in marks {
+            let all = self.living.values_mut();
+            for draining in all.filter(|one| one.process.beside && one.process.pid == pid) {
+                draining.mark_or_ask(&name, &self.output, &self.sampler, None);
+            }
         }
         fullest
     }
@@ -433,7 +474,8 @@ impl Drain {
             self.output.send(index, Job::Lost(lost));
         }
         while draining.pass(&mut self.buffer, &self.output) > 0 {}
-        draining.answer_snapshots(&self.sampler, None);
+        draining.answer_snapshots(&self.sampler, None, &self.besides);
+        self.besides.retain(|beside| beside.index != index);
         // ORDER: Relaxed; a flag.
         draining.process.ended.store(true, Ordering::Relaxed);
         let (done, wait) = sync_channel(1);
@@ -545,6 +587,7 @@ impl Draining {
                 time_ns,
             } => {
                 self.newest_mark = Some((index, name.clone()));
+                self.fresh_marks.push(name.clone());
                 let thread = self.slots[at].stream.as_ref().map(|stream| stream.thread);
                 let mark = Mark {
                     name,
@@ -702,58 +745,6 @@ impl Draining {
         if !kinds.is_empty() {
             output.send(index, Job::Kinds(kinds));
         }
-    }
-
-    fn answer_snapshots(
-        &mut self,
-        sampler: &Sender<Ask>,
-        watched: Option<&(Watched, Sender<Held>)>,
-    ) {
-        let header = self.process.first.header();
-        // ORDER: Acquire; pairs with the recorder's AcqRel: the heap's greatest size came before it.
-        let asked = header.high_water_asked.load(Ordering::Acquire);
-        if asked != self.high_water_asked {
-            self.high_water_asked = asked;
-            let _ = sampler.send(Ask::HighWater(Arc::clone(&self.process), asked));
-        }
-        // ORDER: Acquire; pairs with the recorder's AcqRel: the cause was written before.
-        let asked = header.snapshot_asked.load(Ordering::Acquire);
-        if asked == self.snapshots_asked {
-            return;
-        }
-        // ORDER: Relaxed; published by the number.
-        let cause = header.snapshot_cause.load(Ordering::Relaxed);
-        if cause == SNAPSHOT_LOOK {
-            self.snapshots_asked = asked;
-            let _ = sampler.send(Ask::Look(Arc::clone(&self.process), asked, None));
-            return;
-        }
-        let newest = self.newest_mark.as_ref();
-        let held = match watched {
-            Some((Watched::End, held)) => (cause == SNAPSHOT_EXIT).then_some(held),
-            Some((Watched::Mark(name), held)) if cause != SNAPSHOT_EXIT => match newest {
-                Some((index, newest)) if *index == cause => (newest == name).then_some(held),
-                Some((index, _)) if *index > cause => None,
-                // The mark's name is still in the ring, and comes with the next pass.
-                _ => return,
-            },
-            _ => None,
-        };
-        self.snapshots_asked = asked;
-        self.exit_asked |= cause == SNAPSHOT_EXIT;
-        let cause = match cause {
-            SNAPSHOT_EXIT => SnapshotCause::Exit,
-            mark => SnapshotCause::Mark(mark),
-        };
-        let ask = Ask::Snapshot(Arc::clone(&self.process), cause, asked, None);
-        let _ = match held {
-            // If it is not received, it is dropped, and the request goes on (held.H2).
-            Some(held) => {
-                drop(held.send(Held::waiting(self.process.pid, sampler.clone(), ask)));
-                Ok(())
-            }
-            None => sampler.send(ask),
-        };
     }
 }
 

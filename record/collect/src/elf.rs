@@ -206,6 +206,16 @@ impl Elf {
         })
     }
 
+    /// Returns the bounds of the part that can be run which an address lies in.
+    pub fn executable(&self, address: u64) -> Option<(u64, u64)> {
+        self.segments(PT_LOAD).find_map(|segment| {
+            let start = number(segment, 16, 8)?;
+            let end = start.checked_add(number(segment, 32, 8)?)?;
+            let is_code = number(segment, 4, 4)? & READ_AND_RUN == READ_AND_RUN;
+            (is_code && (start..end).contains(&address)).then_some((start, end))
+        })
+    }
+
     /// Reports whether it is a program that is linked to a fixed address.
     pub fn is_fixed(&self) -> bool {
         const EXECUTABLE: u64 = 2;

@@ -101,6 +101,8 @@ pub struct Kin {
     lost: Vec<(usize, LostProcess)>,
     /// The copies without a heap call and with little memory that were named, by the index of the process they copy.
     named: HashMap<usize, usize>,
+    /// Programs without a loader that were seen and are not taken yet.
+    statics: Vec<u32>,
 }
 
 impl Kin {
@@ -113,7 +115,13 @@ impl Kin {
             search: Search::new(notifier),
             lost: Vec::new(),
             named: HashMap::new(),
+            statics: Vec::new(),
         }
+    }
+
+    /// Takes the processes that were seen to run a statically linked program: Go's can be read from outside.
+    pub fn take_static(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.statics)
     }
 
     /// Notes that a process said hello. `living`: the processes that are being recorded, without this one.
@@ -308,8 +316,12 @@ impl Kin {
                 continue;
             }
             missed.note_end(pid);
+            let looks = missed.dark_looks;
             if !missed.look_at(pid) {
                 not_missed.push(pid);
+            }
+            if missed.why == LostWhy::Static && looks == 0 && missed.dark_looks == 1 {
+                self.statics.push(pid);
             }
         }
         for pid in done {

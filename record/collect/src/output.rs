@@ -32,6 +32,8 @@ pub enum Job {
     Turn(Box<Turn>),
     /// A process begins, with what became of making its file.
     Begin(Box<ProcessInfo>, PathBuf, std::io::Result<Box<Writer>>),
+    /// It is of what is read from outside of a process that has another trace.
+    Beside,
     /// The file gets another name.
     Rename(PathBuf),
     /// Codes of an interpreter, from this id on.
@@ -79,6 +81,9 @@ pub struct Recorded {
     pub looks: Vec<Look>,
     /// What went wrong with the file, if anything did.
     pub error: Option<String>,
+    /// Whether it is of what was read from outside of a process that has another trace: Go's heap beside C's, or a profile
+    /// that the program serves.
+    pub beside: bool,
 }
 
 /// The queue to which the other threads send their jobs.
@@ -146,6 +151,11 @@ fn run(receiver: &Receiver<(usize, Job)>) -> Vec<Recorded> {
                 tell_origin(&mut traces, &trace);
                 traces.insert(index, trace);
             }
+            Job::Beside => {
+                if let Some(trace) = traces.get_mut(&index) {
+                    trace.recorded.beside = true;
+                }
+            }
             Job::End(ending) => {
                 if let Some(trace) = traces.remove(&index) {
                     done.push((index, end(trace, *ending)));
@@ -174,6 +184,7 @@ fn begin(process: ProcessInfo, path: PathBuf, made: std::io::Result<Box<Writer>>
         kept: Vec::new(),
         looks: Vec::new(),
         error,
+        beside: false,
     };
     Trace {
         writer: made.ok(),
@@ -271,7 +282,7 @@ fn write(trace: &mut Trace, job: Job) {
                 &trace.recorded.path,
             ))
         }
-        Job::Begin(..) | Job::End(..) => Ok(()),
+        Job::Begin(..) | Job::Beside | Job::End(..) => Ok(()),
     };
     if let (Some(segments), Some(writer)) = (&mut trace.segments, &trace.writer) {
         segments.wrote(&trace.recorded.path, writer.bytes_written());

@@ -1,21 +1,24 @@
 //! A process that no recorder is in, read from outside: its readings on their way to the drain.
 //!
 //! ```text
-//!   sampler, drain ─ read ─► GoHeap ─► batches ─ take ─► drain: codes, nodes, events of a stream of its own
+//!   sampler, drain ─ read ─► GoHeap ─────┐
+//!   keeper ─ take_profile ─► ServedHeap ─┴─► batches ─ take ─► drain: codes, nodes, events of a stream of its own
 //! ```
 //!
 //! O1  A reading has its tickets before it is known to the rest: a snapshot that is taken after it has the newest of them.
 //! O2  Batches are taken in the order in which they were read.
 //!
-//! Not here: what is read (go/).
+//! Not here: what is read (go/), and fetched (served/).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skinflint_trace::{AllocFn, Code, EventKind, FreeFn, GO_CODE, Mapping, NodeId, user_code};
 
 use crate::go::{Batch, Change, GoHeap};
 use crate::memory::Region;
+use crate::served::{Errand, Profile as Served, ServedHeap};
 use crate::stream::Stream;
 use crate::tree::Tree;
 
@@ -23,12 +26,21 @@ use crate::tree::Tree;
 const READ_AND_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 const PRIVATE: u32 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u32;
 
+/// Where the samples are from.
+enum Heap {
+    Go(Box<GoHeap>),
+    /// The program serves its profile; the thread that fetches it is asked by this.
+    Served(Box<ServedHeap>, Sender<Errand>),
+}
+
 /// The heap of a process that is read from outside.
 pub struct Outside {
-    heap: Mutex<GoHeap>,
+    heap: Mutex<Heap>,
     batches: Mutex<Vec<Batch>>,
     /// The mean distance of its samples, when recording began.
     rate: u64,
+    /// When it was read last, nanoseconds since the start.
+    read_ns: AtomicU64,
 }
 
 impl Outside {
@@ -36,23 +48,64 @@ impl Outside {
     pub fn new(heap: GoHeap) -> Outside {
         Outside {
             rate: heap.rate(),
-            heap: Mutex::new(heap),
+            heap: Mutex::new(Heap::Go(Box::new(heap))),
             batches: Mutex::default(),
+            read_ns: AtomicU64::new(0),
         }
     }
 
-    /// Reads what has changed (O1). The region is that of the process.
-    pub fn read(&self, region: &Region, time_ns: u64) {
+    /// Begins with a heap whose profile is served, of which `rate` is the mean distance of samples.
+    pub fn served(rate: u64, keeper: Sender<Errand>) -> Outside {
+        Outside {
+            rate,
+            heap: Mutex::new(Heap::Served(Box::default(), keeper)),
+            batches: Mutex::default(),
+            read_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns where to ask for a profile, if it is served.
+    pub fn keeper(&self) -> Option<Sender<Errand>> {
+        match &*lock(&self.heap) {
+            Heap::Served(_, keeper) => Some(keeper.clone()),
+            Heap::Go(_) => None,
+        }
+    }
+
+    /// Takes a profile that was fetched (O1).
+    pub fn take_profile(&self, profile: &Served, region: &Region, time_ns: u64) {
         let mut heap = lock(&self.heap);
-        let batch = heap.read(time_ns);
+        if let Heap::Served(heap, _) = &mut *heap {
+            let batch = heap.take(profile, time_ns);
+            self.publish(batch, heap.newest_ticket(), region);
+        }
+    }
+
+    /// Hands a batch on. The caller holds the lock of the heap (O2).
+    fn publish(&self, batch: Batch, newest_ticket: u64, region: &Region) {
         // ORDER: Release; pairs with `newest_ticket`'s Acquire, though only the number matters.
         region
             .slot(0)
             .ticket
-            .store(heap.newest_ticket(), Ordering::Release);
+            .store(newest_ticket, Ordering::Release);
+        // ORDER: Relaxed; read when the process has ended.
+        self.read_ns.store(batch.time_ns, Ordering::Relaxed);
         if !batch.changes.is_empty() || !batch.stacks.is_empty() {
-            // Under the lock of the heap (O2).
             lock(&self.batches).push(batch);
+        }
+    }
+
+    /// Returns when it was read last, nanoseconds since the start.
+    pub fn read_ns(&self) -> u64 {
+        self.read_ns.load(Ordering::Relaxed) // ORDER: Relaxed; as above.
+    }
+
+    /// Reads what has changed (O1), but for a profile that has to be fetched. The region is that of the process.
+    pub fn read(&self, region: &Region, time_ns: u64) {
+        let mut heap = lock(&self.heap);
+        if let Heap::Go(heap) = &mut *heap {
+            let batch = heap.read(time_ns);
+            self.publish(batch, heap.newest_ticket(), region);
         }
     }
 
@@ -66,12 +119,18 @@ impl Outside {
 
     /// Gives parts of mappings the names of what they are for.
     pub fn name(&self, mappings: Vec<Mapping>) -> Vec<Mapping> {
-        lock(&self.heap).name(mappings)
+        match &*lock(&self.heap) {
+            Heap::Go(heap) => heap.name(mappings),
+            Heap::Served(..) => mappings,
+        }
     }
 
     /// Returns the bytes in use as the program's own runtime counts them; 0 if that is not known.
     pub fn in_use(&self) -> u64 {
-        lock(&self.heap).in_use()
+        match &*lock(&self.heap) {
+            Heap::Go(heap) => heap.in_use(),
+            Heap::Served(..) => 0,
+        }
     }
 
     /// Returns what was read since the last call.
@@ -80,8 +139,13 @@ impl Outside {
     }
 
     /// Returns what a reader of the trace should know, a sentence each.
-    pub fn notes(&self) -> Vec<String> {
+    ///
+    /// `is_child`: another program started it.
+    pub fn notes(&self, is_child: bool) -> Vec<String> {
         let heap = lock(&self.heap);
+        let Heap::Go(heap) = &*heap else {
+            return Vec::new();
+        };
         let version = heap.version();
         let mut notes: Vec<String> = heap
             .refused()
@@ -89,8 +153,12 @@ impl Outside {
             .into_iter()
             .collect();
         if self.rate == 0 {
+            let instead = match is_child {
+                true => "; started by itself (skinflint run -- PROGRAM) it would keep one",
+                false => "",
+            };
             notes.push(format!(
-                "it keeps no heap profile (MemProfileRate is 0 in it), so no functions are known ({version})"
+                "it keeps no heap profile (MemProfileRate is 0 in it), so no functions are known ({version}){instead}"
             ));
         }
         notes

@@ -58,8 +58,10 @@ pub struct Process {
     pub linked: Arc<Plan>,
     /// The libraries that bring allocators, in the order in which they came; of a copy its parent's, too.
     pub libraries: Mutex<Vec<Library>>,
-    /// Its heap, if no recorder is in it.
+    /// Its heap, if that is read from outside.
     pub outside: Option<Outside>,
+    /// Whether this is what is read from outside of a process that a recorder is in, too: another [`Process`] of its id.
+    pub beside: bool,
 }
 
 impl Process {
@@ -82,6 +84,15 @@ impl Process {
         if let Some(outside) = &self.outside {
             outside.read(&self.first, self.now_ns());
         }
+    }
+
+    /// Notes that its last snapshot is asked for now, by us.
+    pub fn ends_now(&self) {
+        // ORDER: Relaxed; read by the sampler when it answers, and its queue orders them.
+        self.first
+            .header()
+            .asked_ns
+            .store(skinflint_base::sys::monotonic_ns(), Ordering::Relaxed);
     }
 
     /// Notes the bytes in use at its end, as its own runtime counts them, if it is read from outside.

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! M1  What could not be read whole is not there. Words change while they are read: the caller looks twice.
+//! M2  One byte is written, before the program's first instruction or while it waits for our answer: `GoProgram::switch_on`.
 //!
 //! Not here: what the bytes mean.
 
@@ -28,6 +29,21 @@ impl Remote {
     pub(crate) fn word(self, at: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.read(at, &mut word).then(|| u64::from_le_bytes(word))
+    }
+
+    /// Sets a byte to zero, if it can be written.
+    pub(super) fn clear(self, at: u64) {
+        let mut zero = [0u8];
+        let local = libc::iovec {
+            iov_base: zero.as_mut_ptr().cast(),
+            iov_len: 1,
+        };
+        let remote = libc::iovec {
+            iov_base: at as *mut libc::c_void,
+            iov_len: 1,
+        };
+        // SAFETY: the local vector is our byte; the remote one is a variable of another process, which stands still (M2).
+        unsafe { libc::process_vm_writev(self.pid as i32, &local, 1, &remote, 1, 0) };
     }
 
     /// Returns so many words from an address.

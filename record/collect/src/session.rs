@@ -21,19 +21,39 @@ use crate::descent;
 pub use crate::drain::ChildEnd;
 use crate::drain::{Drain, Message};
 use crate::folder;
+use crate::go::GoProgram;
 use crate::held::{self, Held, Watched};
 use crate::linked::Plans;
 use crate::memory::{NotifierMemory, SessionMemory};
 use crate::output::{Output, Recorded, trace_path};
 use crate::process::{Process, lock};
 use crate::sample::Sample;
-use crate::sampler;
+use crate::sampler::{self, Ask};
+use crate::served::Errand;
 use crate::server::{self, LateSockets, Listener};
 
+mod keeper;
 mod meet;
 
 /// The recorder of processes that are read from outside.
 pub struct Watcher(Arc<Meeting>);
+
+/// A [`Watcher`] that does not keep the session from ending.
+pub struct WeakWatcher(Weak<Meeting>);
+
+impl Watcher {
+    /// Lets go of the session.
+    pub fn downgrade(&self) -> WeakWatcher {
+        WeakWatcher(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakWatcher {
+    /// Returns the recorder, if the session has not ended.
+    pub fn upgrade(&self) -> Option<Watcher> {
+        self.0.upgrade().map(Watcher)
+    }
+}
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -62,6 +82,8 @@ pub struct Options {
     pub sample: Option<Sample>,
     /// What of each trace is kept; `None`: all.
     pub bounds: Option<Bounds>,
+    /// Whether the program serves its heap profile, which is kept ([`Session::keep_profile`]).
+    pub served: bool,
 }
 
 /// The longest time, in milliseconds, that a program waits while its pointers are read: a look takes up to twelve
@@ -85,6 +107,10 @@ struct Meeting {
     joining: AtomicBool,
     /// Nanoseconds since 1970 less monotonic ones, the same for all traces: their times can be compared.
     unix_offset_ns: u64,
+    /// What is to be said of profiles that are served, the newest first.
+    news: Mutex<Vec<String>>,
+    /// Where the threads are asked that fetch these profiles.
+    keepers: Mutex<Vec<Sender<Errand>>>,
 }
 
 #[derive(Default)]
@@ -99,6 +125,8 @@ struct Known {
     apart: Option<PathBuf>,
     /// Why the last caller that got no rings got none.
     refused: Option<String>,
+    /// Go programs that call C, by their ids, whose heap is about to be read.
+    pending: HashMap<u32, GoProgram>,
     /// The names of traces, each given once: another thread makes the file later, and it may have had two names.
     names: HashSet<PathBuf>,
 }
@@ -143,6 +171,8 @@ struct Met {
     path: PathBuf,
     /// The name that its trace had first, which no other trace gets.
     own_path: PathBuf,
+    /// Whether it is what is read from outside of another of these.
+    beside: bool,
 }
 
 impl Met {
@@ -162,6 +192,9 @@ pub struct Session {
     living: Arc<AtomicUsize>,
     held: Option<Receiver<Held>>,
     more_sockets: Arc<LateSockets>,
+    asks: Sender<Ask>,
+    keepers: Mutex<Vec<JoinHandle<()>>>,
+    strays: Option<Receiver<u32>>,
     acceptor: JoinHandle<()>,
     controller: JoinHandle<()>,
     drain: JoinHandle<()>,
@@ -231,12 +264,12 @@ impl Session {
             leave: AtomicBool::new(false),
             snapshots: AtomicU32::new(0),
             unix_offset_ns: unix_ns().saturating_sub(sys::monotonic_ns()),
+            news: Mutex::default(),
+            keepers: Mutex::default(),
         });
-        let sampler_output = output.clone();
-        let looks = meeting.options.looks;
-        let sampler = spawn("sample", move || {
-            sampler::run(&asked, &sampler_output, looks);
-        })?;
+        let (to, looks) = (output.clone(), meeting.options.looks);
+        let sample = move || sampler::run(&asked, &to, looks);
+        let sampler = spawn("sample", sample)?;
         let (watched, held) = match meeting.options.watched.clone() {
             Some(watched) => {
                 let (to, from) = channel();
@@ -244,7 +277,8 @@ impl Session {
             }
             None => (None, None),
         };
-        let drain = Drain::new(session, notifier, output, asks, watched);
+        let (to_strays, strays) = channel();
+        let drain = Drain::new(session, notifier, output, asks.clone(), watched, to_strays);
         let drain = drain.bounded(meeting.options.bounds.clone());
         let count = Arc::clone(&living);
         // ORDER: Relaxed; a figure for a caller that waits.
@@ -268,6 +302,9 @@ impl Session {
             living,
             held,
             more_sockets,
+            asks,
+            keepers: Mutex::default(),
+            strays: Some(strays),
             acceptor,
             controller,
             drain,
@@ -279,6 +316,11 @@ impl Session {
     /// Returns the recorder of processes that are read from outside.
     pub fn watcher(&self) -> Watcher {
         Watcher(Arc::clone(&self.meeting))
+    }
+
+    /// Takes the queue of processes that run a statically linked program. It ends with the session.
+    pub fn take_strays(&mut self) -> Option<Receiver<u32>> {
+        self.strays.take()
     }
 
     /// Returns the variables that the program must have in its environment, beside `LD_PRELOAD`.
@@ -299,7 +341,7 @@ impl Session {
             .processes
             .iter()
             .rev()
-            .find(|p| p.pid == pid)
+            .find(|p| p.pid == pid && !p.beside)
             .map(|p| p.index);
         if let Some(index) = newest {
             self.meeting.name_trace(&mut known, index);
@@ -314,7 +356,7 @@ impl Session {
 
     /// Marks this moment in every process.
     pub fn mark(&self, name: &str) {
-        self.meeting.send(Message::Mark(name.to_owned(), None));
+        self.meeting.ask_for_mark(name, None);
     }
 
     /// Marks this moment in every process, and waits until the marks are set and memory has been read.
@@ -334,6 +376,15 @@ impl Session {
         let _ = done.recv_timeout(Duration::from_millis(u64::from(LOOK_PATIENCE_MS)));
     }
 
+    /// Reads what is read from outside for the last time, and waits for it: the programs go on and are about to be left.
+    pub fn leave_now(&self) {
+        let (waiting, done) = channel();
+        self.meeting.ask_keepers(|| Errand::Leave(waiting.clone()));
+        self.meeting.send(Message::Leave(waiting));
+        // As for a look.
+        let _ = done.recv_timeout(SNAPSHOT_PATIENCE);
+    }
+
     /// Returns the next moment that was watched for, if one has come. Its process waits while the result is kept,
     /// within bounds.
     pub fn held(&self) -> Option<Held> {
@@ -343,7 +394,8 @@ impl Session {
     /// Returns the ids of the processes that are being recorded, oldest first.
     pub fn pids(&self) -> Vec<u32> {
         let known = lock(&self.meeting.known);
-        let living = known.processes.iter().filter(|met| met.is_living());
+        let own = known.processes.iter().filter(|met| !met.beside);
+        let living = own.filter(|met| met.is_living());
         living.map(|met| met.pid).collect()
     }
 
@@ -412,16 +464,29 @@ impl Session {
         lock(&self.meeting.known).processes.len()
     }
 
+    /// As `finish`; with what is still to be said of profiles that could not be had.
+    pub fn finish_with_news(self) -> (Vec<Recorded>, Vec<String>) {
+        let meeting = Arc::clone(&self.meeting);
+        // ORDER: Relaxed; looked at within a poll's time-out.
+        meeting.stop.store(true, Ordering::Relaxed);
+        self.end_keepers();
+        let news = std::mem::take(&mut *lock(&meeting.news));
+        drop(meeting);
+        (self.finish(), news)
+    }
+
     /// Stops recording and closes the files. Programs that still run go on unrecorded.
     pub fn finish(self) -> Vec<Recorded> {
         // ORDER: Relaxed; looked at within a poll's time-out.
         self.meeting.stop.store(true, Ordering::Relaxed);
+        self.end_keepers();
         let _ = self.meeting.messages.send(Message::Stop);
         self.wake();
         let Session {
             meeting,
             folder,
             held,
+            asks,
             acceptor,
             controller,
             drain,
@@ -430,7 +495,7 @@ impl Session {
             ..
         } = self;
         // A moment that was not received holds a sender to the sampler.
-        drop(held);
+        drop((held, asks));
         let _ = acceptor.join();
         let _ = controller.join();
         let _ = drain.join();
@@ -463,6 +528,17 @@ impl Meeting {
         sys::futex_wake(&page.wake);
     }
 
+    fn ask_for_mark(&self, name: &str, waiting: Option<Sender<()>>) {
+        self.ask_keepers(|| Errand::Mark(name.to_owned(), waiting.clone()));
+        self.send(Message::Mark(name.to_owned(), waiting));
+    }
+
+    fn ask_keepers(&self, request: impl Fn() -> Errand) {
+        for keeper in lock(&self.keepers).iter() {
+            let _ = keeper.send(request());
+        }
+    }
+
     fn state(&self) -> State {
         // ORDER: Relaxed; only the controller changes it.
         match self.session.page().recording.load(Ordering::Relaxed) {
@@ -480,7 +556,7 @@ impl Meeting {
     /// Makes a mark, and waits until the snapshots have been taken.
     fn mark(&self, name: &str) -> Reply {
         let (waiting, done) = channel();
-        self.send(Message::Mark(name.to_owned(), Some(waiting)));
+        self.ask_for_mark(name, Some(waiting));
         match done.recv_timeout(SNAPSHOT_PATIENCE) {
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Reply::refused(format!(
                 "the mark {name:?} is set, but reading the memory takes longer than {SNAPSHOT_PATIENCE:?}; its \
@@ -492,7 +568,8 @@ impl Meeting {
 
     fn status(&self) -> Status {
         let known = lock(&self.known);
-        let living = known.processes.iter().filter(|met| met.is_living());
+        let own = known.processes.iter().filter(|met| !met.beside);
+        let living = own.filter(|met| met.is_living());
         let process = |met: &Met| {
             let process = met.process.upgrade();
             control::Process {
@@ -560,7 +637,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 /// The most connections that are accepted between two rounds of answers.
 const MOST_AT_ONCE: usize = 128;
 
-fn accept(meeting: &Meeting, mut listener: Listener) {
+fn accept(meeting: &Arc<Meeting>, mut listener: Listener) {
     let mut arrivals = Arrivals::default();
     let mut callers = Vec::new();
     let mut plans = Plans::default();

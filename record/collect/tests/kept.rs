@@ -62,6 +62,7 @@ fn record(
         objects: false,
         sample,
         bounds,
+        served: false,
     });
     let session = session.expect("a session");
     let mut command = Command::new(program());

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use skinflint_base::ring::LAYOUT;
 use skinflint_base::sys;
 
-use crate::{frames, high_water, link, linked, modules, notices, process, samples, slots};
+use crate::{frames, go, high_water, link, linked, modules, notices, process, samples, slots};
 
 /// Makes this process known to the collector. Called by its only recording thread: at the first
 /// event of a program, or of a child of `fork`. Returns whether it is recorded.
@@ -63,6 +63,7 @@ pub fn begin() -> bool {
     }
     high_water::begin();
     frames::prepare();
+    go::prepare();
     linked::begin(parent != 0);
     samples::begin_short();
     process::set_epoch();

@@ -273,14 +273,7 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
             }
             return written;
         }
-        let mut pieces = Pieces {
-            state,
-            keep,
-            count: 0,
-            written: false,
-            end: captured.end,
-            words: [0; STACK_CHUNK],
-        };
+        let mut pieces = Pieces::new(state, keep, captured.end);
         let (mut at, mut user) = (natives, users);
         let mut natives = captured.all.from(natives).iter();
         loop {
@@ -301,7 +294,7 @@ pub unsafe fn write(state: *mut ThreadState, captured: &Capture<'_>, sp: u64) ->
             }
             at += 1;
         }
-        if (pieces.count != 0 || !pieces.written) && !pieces.flush_always() {
+        if !pieces.finish() {
             return false;
         }
         (*state).depth = total;
@@ -443,7 +436,7 @@ fn count_unread() {
 }
 
 /// The words of a stack on their way into `STACK` records.
-struct Pieces {
+pub struct Pieces {
     state: *mut ThreadState,
     /// The frames before the first word.
     keep: usize,
@@ -454,10 +447,35 @@ struct Pieces {
 }
 
 impl Pieces {
+    /// Begins behind the frames that the ring keeps.
+    #[inline(always)]
+    pub fn new(state: *mut ThreadState, keep: usize, end: End) -> Pieces {
+        Pieces {
+            state,
+            keep,
+            count: 0,
+            written: false,
+            end,
+            words: [0; STACK_CHUNK],
+        }
+    }
+
+    /// Writes the rest; the record is there even if nothing but what is kept changed.
+    ///
+    /// # Safety
+    /// As for `put`.
+    #[inline(always)]
+    pub unsafe fn finish(&mut self) -> bool {
+        // SAFETY: as the caller promises.
+        self.count == 0 && self.written || unsafe { self.flush_always() }
+    }
+
+    /// Adds a word.
+    ///
     /// # Safety
     /// state.H1, RECORDING; so for the others.
     #[inline(always)]
-    unsafe fn put(&mut self, word: u64) -> bool {
+    pub unsafe fn put(&mut self, word: u64) -> bool {
         if self.count == STACK_CHUNK {
             // SAFETY: as the caller promises.
             if !unsafe { self.flush() } {

@@ -40,6 +40,7 @@ mod bounds;
 mod emit;
 mod filters;
 mod frames;
+mod go;
 mod high_water;
 mod hooks;
 mod java;

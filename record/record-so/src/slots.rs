@@ -207,6 +207,7 @@ unsafe fn begin_state(state: *mut ThreadState, slot: &Slot, header: &'static Slo
         (*state).depth = 0;
         (*state).first_signal = 0;
         (*state).frames.forget();
+        (*state).go.forget();
         (*state).stack.invalidate();
         samples::thread_begins(state);
     }

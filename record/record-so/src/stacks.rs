@@ -18,7 +18,7 @@ use skinflint_unwind::{Capture, End, Registers, Sink, StackBounds};
 
 use crate::emit::{self, BEFORE_EVENT, before_event, end_event, stack_word};
 use crate::state::ThreadState;
-use crate::{frames, modules, process, sites};
+use crate::{frames, go, modules, process, sites};
 
 /// The words of the longest acquisition.
 const ACQUISITION: usize = 3;
@@ -64,7 +64,7 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
         let captured = capture(state, caller);
-        if frames::wants(state) {
+        if go::wants() || frames::wants(state) {
             return write_merged(state, &captured, caller);
         }
         write_stack(state, &captured)
@@ -79,7 +79,10 @@ pub unsafe fn stack(state: *mut ThreadState, caller: Caller) -> bool {
 unsafe fn write_merged(state: *mut ThreadState, captured: &Capture<'_>, caller: Caller) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
-        let written = frames::write(state, captured, caller.sp);
+        let written = match go::wants() {
+            true => go::write(state, captured),
+            false => frames::write(state, captured, caller.sp),
+        };
         if written && (*state).stack.stats.rules_made != (*state).rules_seen {
             modules::notice(state, captured.fresh.iter());
         }
@@ -163,7 +166,7 @@ pub unsafe fn acquired(
 ) {
     // SAFETY: as the caller promises; state.H1.
     unsafe {
-        if frames::wants(state) {
+        if go::wants() || frames::wants(state) {
             if let Some(cursor) = merged(state, caller) {
                 write_acquisition(state, cursor, first, [size, usable]);
             }

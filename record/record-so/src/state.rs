@@ -13,7 +13,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, compiler_fence};
 
 use skinflint_base::random::Random;
-use skinflint_frames::State as FrameState;
+use skinflint_frames::{MAX_GO, State as FrameState};
 use skinflint_unwind::StackState;
 
 use crate::ring::Ring;
@@ -72,6 +72,24 @@ pub struct ThreadState {
     pub stack: StackState,
     /// What is remembered of frames of an interpreter.
     pub frames: FrameState,
+    /// What is remembered of a goroutine's.
+    pub go: GoState,
+}
+
+/// What is remembered of a goroutine's stack (go.rs); all-zero memory is valid.
+#[repr(C)]
+pub struct GoState {
+    /// The frames that the ring has in front of the native ones.
+    pub len: usize,
+    /// Their return addresses, outermost first.
+    pub frames: [u64; MAX_GO],
+}
+
+impl GoState {
+    /// Forgets the stack: the ring is another one.
+    pub fn forget(&mut self) {
+        self.len = 0;
+    }
 }
 
 /// Switches between INSIDE and RECORDING.

@@ -19,9 +19,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use skinflint_collect::control::{self, Request};
-use skinflint_collect::{Bounds, Options, Recorded, Sample, Session, plain_name};
+use skinflint_collect::{
+    Bounds, GoProgram, Options, ProfileUrl, Recorded, Sample, Session, plain_name,
+};
 use skinflint_launch::installed;
 use skinflint_procfs::maps::maps_text;
 use skinflint_procfs::process::thread_name;
@@ -56,6 +58,8 @@ pub struct Target<'a> {
     pub sample: Option<Sample>,
     /// What of the trace is kept; `None`: all.
     pub bounds: Option<Bounds>,
+    /// Where it serves its heap profile, if that is to be kept.
+    pub profile: Option<ProfileUrl>,
     /// Compression level of the trace.
     pub level: i32,
 }
@@ -76,8 +80,12 @@ pub enum News<'a> {
 /// Whatever keeps the program from being recorded; the program is then as it was.
 pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded>> {
     let pid = args.pid;
-    check(pid)?;
-    let recorder = installed::recorder()?;
+    let way = way(args)?;
+    if let Some(url) = &args.profile {
+        // Before anything is done to the program.
+        url.ask()
+            .map_err(|why| anyhow!("--pprof {}: {why}", url.as_str()))?;
+    }
     let name = thread_name(pid, pid).unwrap_or_default();
     let file = match args.output {
         Some(file) => files::trace_file(file)?,
@@ -101,9 +109,14 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         objects: false,
         sample: args.sample,
         bounds: args.bounds.clone(),
+        served: args.profile.is_some(),
     })
     .map_err(files::cannot_start)?;
     session.child_started(pid);
+    if !matches!(way, Way::Recorder) {
+        return from_outside(args, way, session, (name.trim(), &file), tell);
+    }
+    let recorder = installed::recorder()?;
     let late_sockets = session.late_sockets();
     let answer = in_program(&Asked {
         pid,
@@ -115,6 +128,9 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
     })?;
     let entries = attached(pid, answer.result)?;
     session.joined();
+    if let Some(url) = &args.profile {
+        session.keep_profile(pid, url.clone(), true)?;
+    }
     tell(News::Begun(&format!(
         "recording {} ({pid}) into {}; {entries} entries lead to the recorder; {}; Ctrl-C or `skinflint detach {pid}` \
          leaves it",
@@ -126,6 +142,9 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
         .for_s
         .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let lives = wait(pid, &session, until);
+    if lives {
+        session.leave_now();
+    }
     if lives && args.looks {
         // This comes before it is made to leave: a process has one tracer.
         session.look_now();
@@ -140,7 +159,79 @@ pub fn attach(args: &Target<'_>, tell: &dyn Fn(News<'_>)) -> Result<Vec<Recorded
             Err(trouble) => tell(News::Trouble(&trouble)),
         }
     }
-    Ok(session.finish())
+    let (recorded, news) = session.finish_with_news();
+    news.iter().for_each(|news| tell(News::Trouble(news)));
+    Ok(recorded)
+}
+
+/// How a running program is recorded.
+enum Way {
+    /// By a recorder that is put into it.
+    Recorder,
+    /// None can be: its heap is read from outside.
+    Heap(Box<GoProgram>),
+    /// None can be: the profile that it serves is all that there is.
+    Profile,
+}
+
+/// Finds out how a program can be recorded (G1).
+fn way(args: &Target<'_>) -> Result<Way> {
+    let Err(why) = check(args.pid) else {
+        return Ok(Way::Recorder);
+    };
+    // What is left is of a process that has memory and may be looked at.
+    let is_there = maps_text(args.pid).is_some_and(|maps| !maps.is_empty());
+    let exe = PathBuf::from(format!("/proc/{}/exe", args.pid));
+    let way = match (GoProgram::of(&exe), &args.profile) {
+        _ if !is_there => return Err(why),
+        (_, Some(_)) => Way::Profile,
+        (Some(Ok(program)), None) if !program.calls_c() => Way::Heap(Box::new(program)),
+        _ => return Err(why),
+    };
+    let of_a_recorder = [
+        (args.looks, "--reachable"),
+        (args.sample.is_some(), "--sample"),
+        (args.bounds.is_some(), "a bounded recording"),
+        (args.paused, "--paused"),
+    ];
+    if let Some((_, option)) = of_a_recorder.iter().find(|(is_wanted, _)| *is_wanted) {
+        bail!(
+            "{}: no recorder can be put into it, so its heap profile is read from outside, and {option} has nothing to do; \
+             leave it out",
+            args.pid
+        );
+    }
+    Ok(way)
+}
+
+/// Records a running program from outside until it ends or is left.
+fn from_outside(
+    args: &Target<'_>,
+    way: Way,
+    session: Session,
+    (name, file): (&str, &Path),
+    tell: &dyn Fn(News<'_>),
+) -> Result<Vec<Recorded>> {
+    let pid = args.pid;
+    match (way, &args.profile) {
+        (Way::Heap(program), _) => session.watcher().begin(pid, *program)?,
+        (_, Some(url)) => session.keep_profile(pid, url.clone(), false)?,
+        _ => {}
+    }
+    session.joined();
+    tell(News::Begun(&format!(
+        "recording the heap profile of {name} ({pid}) from outside into {}; Ctrl-C or `skinflint detach {pid}` leaves it",
+        file.display()
+    )));
+    let until = args
+        .for_s
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+    if wait(pid, &session, until) {
+        session.leave_now();
+    }
+    let (recorded, news) = session.finish_with_news();
+    news.iter().for_each(|news| tell(News::Trouble(news)));
+    Ok(recorded)
 }
 
 /// Says how long the program was kept from running.

@@ -52,8 +52,9 @@ impl Outcome {
     /// grow to more than twice its size (a daemon's first process), or a larger one of another file (its launcher). Of the
     /// programs that it was, one after another (`exec`), the largest; the last of several.
     pub fn most_interesting(&self) -> Option<&Recorded> {
-        let sizes: Vec<_> = self.recorded.iter().map(size).collect();
-        let own = self.recorded.iter().zip(&sizes);
+        let recorded: Vec<&Recorded> = self.recorded.iter().filter(|one| !one.beside).collect();
+        let sizes: Vec<_> = recorded.iter().map(|one| size(one)).collect();
+        let own = recorded.iter().zip(&sizes);
         let own = own.filter(|(trace, _)| trace.process.pid == self.pid);
         // What was not written is said of the last one.
         if let Some((last, _)) = own
@@ -63,12 +64,18 @@ impl Outcome {
         {
             return Some(last);
         }
-        let processes = self.recorded.iter().map(|trace| &trace.process);
+        let processes = recorded.iter().map(|trace| &trace.process);
         let all: Vec<_> = processes
             .zip(sizes)
             .map(|(process, size)| (process.pid, process.exe.as_str(), size))
             .collect();
-        most_interesting(self.pid, &self.stayed, &all).map(|index| &self.recorded[index])
+        most_interesting(self.pid, &self.stayed, &all).map(|index| recorded[index])
+    }
+
+    /// Returns what was read from outside of the process of a trace.
+    pub fn beside<'a>(&'a self, trace: &'a Recorded) -> impl Iterator<Item = &'a Recorded> {
+        let all = self.recorded.iter().filter(|one| one.beside);
+        all.filter(|one| one.process.pid == trace.process.pid)
     }
 }
 

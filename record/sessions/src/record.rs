@@ -13,10 +13,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use skinflint_collect::{Bounds, ChildEnd, Options, Sample, Session, Watched};
+use skinflint_collect::{Bounds, ChildEnd, Options, ProfileUrl, Sample, Session, Watched};
 use skinflint_launch::{installed, preflight, preload};
 
 use crate::outcome::Outcome;
+use crate::outside::Way;
 use crate::{child, files, outside, signals};
 
 /// The program to be recorded, and how.
@@ -45,6 +46,8 @@ pub struct Program<'a> {
     pub bounds: Option<Bounds>,
     /// Compression level of traces.
     pub level: i32,
+    /// Where it serves its heap profile, if that is to be kept.
+    pub profile: Option<ProfileUrl>,
     /// Variables that it gets beside those that recording needs.
     pub environment: Vec<(&'static str, OsString)>,
 }
@@ -71,10 +74,12 @@ pub fn record(
         (wanted.mark_signal.is_some(), "--mark-signal"),
         (wanted.paused, "--paused"),
     ];
-    let go = outside::find(program, &of_a_recorder)?;
-    let found = match &go {
-        Some((found, _)) => found.clone(),
-        None => preflight::check(program, &preflight::RECORD)?,
+    let watched = outside::find(program, &of_a_recorder, wanted.profile.is_some())?;
+    // Its pointers are read by another thread of ours, and a program has one tracer.
+    let watched = watched.filter(|(_, way)| !matches!(way, Way::End) || !wanted.looks);
+    let found = match &watched {
+        Some((found, Way::Heap(_) | Way::Profile)) => found.clone(),
+        _ => preflight::check(program, &preflight::RECORD)?,
     };
     let recorder = installed::recorder()?;
     let folder = files::folder_for(wanted.output, wanted.dir)?;
@@ -85,7 +90,9 @@ pub fn record(
     let _held = file.as_deref().map(files::Held::take).transpose()?;
     // Before anything is written: a limit of file size is an error of a write then, and no end.
     signals::install_handlers();
-    let session = Session::start(Options {
+    // Pointers are read by stopping all, and a program has one tracer.
+    let adopts = !wanted.looks && wanted.bounds.is_none();
+    let mut session = Session::start(Options {
         folder,
         apart,
         file,
@@ -98,10 +105,11 @@ pub fn record(
         objects: wanted.objects,
         sample: wanted.sample,
         bounds: wanted.bounds,
+        served: wanted.profile.is_some(),
     })
     .map_err(files::cannot_start)?;
     let preload = preload::to_record(&recorder, wanted.preload)?;
-    let is_outside = go.is_some();
+    let is_outside = matches!(watched, Some((_, Way::Heap(_) | Way::Profile)));
     let ready = |mut command: Command| {
         command.args(&wanted.command[1..]);
         if !is_outside {
@@ -113,8 +121,8 @@ pub fn record(
     };
     let mut own = Command::new(program);
     own.arg0(program);
-    let started = match go {
-        Some((_, go)) => outside::start(ready(own), go, session.watcher())
+    let started = match watched {
+        Some((_, way)) => outside::start(ready(own), way, session.watcher())
             .map(|(child, thread)| (child, Some(thread))),
         None => start(own, &found, &ready).map(|child| (child, None)),
     };
@@ -123,19 +131,28 @@ pub fn record(
     let pid = child.id();
     signals::set_child(Some(pid));
     session.child_started(pid);
-    let end = wait(pid, &session, meanwhile);
+    if let Some(strays) = session.take_strays().filter(|_| adopts) {
+        outside::adopt(session.watcher(), strays)?;
+    }
+    if let Some(url) = wanted.profile {
+        session.keep_profile(pid, url, !is_outside)?;
+    }
+    let end = wait(pid, &session, meanwhile, tell);
     signals::set_child(None);
     // It has ended with the program.
     let _ = watching.map(std::thread::JoinHandle::join);
     let _ = child.try_wait();
     session.child_ended(end);
     let stayed = wait_for_the_rest(pid, &session, meanwhile, tell);
+    let refused = session.refused();
+    let (recorded, news) = session.finish_with_news();
+    news.iter().for_each(|news| tell(news));
     Ok(Outcome {
         status: end.status,
         pid,
         stayed,
-        refused: session.refused(),
-        recorded: session.finish(),
+        refused,
+        recorded,
     })
 }
 
@@ -164,8 +181,16 @@ fn name_of(program: &OsString) -> String {
 }
 
 /// Waits for the program, and meanwhile makes marks.
-fn wait(pid: u32, session: &Session, meanwhile: &mut dyn FnMut(&Session, u32)) -> ChildEnd {
+fn wait(
+    pid: u32,
+    session: &Session,
+    meanwhile: &mut dyn FnMut(&Session, u32),
+    tell: &dyn Fn(&str),
+) -> ChildEnd {
     loop {
+        if let Some(news) = session.profile_news() {
+            tell(&news);
+        }
         let ended = child::has_ended(pid);
         signals::pass_on_marks(session);
         if ended {

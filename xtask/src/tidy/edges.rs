@@ -79,7 +79,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "export",
         ],
     ),
-    ("collect", &["base", "procfs", "trace"]),
+    ("collect", &["base", "frames", "procfs", "trace"]),
     // What is common to all that start programs on a library of ours.
     ("launch", &["base"]),
     // `base`: what a filter of system calls answers; `unwind`: where a thread of another process is.

@@ -316,7 +316,7 @@ pub(crate) const KNOWN: &[Known] = &[
         mapped: &["runtime.sys*", "runtime.mmap*", "x_cgo_mmap*"],
         maps: &["runtime.*"],
         parts: Parts::Untold,
-        change: "Record a build without C (CGO_ENABLED=0): its report has Go's functions and lines, by the samples that Go takes itself. GOMEMLIMIT and GOGC make it collect earlier.",
+        change: "Go's functions and lines are in the report on its own heap, by the samples that Go takes itself: the trace beside this one, with heap in its name. GOMEMLIMIT and GOGC make it collect earlier.",
     },
     Known {
         name: "Erlang's allocators (BEAM)",

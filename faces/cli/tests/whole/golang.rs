@@ -9,7 +9,8 @@
 //! Not here: layouts of other versions than the one that is installed (collect's go/).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -21,8 +22,13 @@ use crate::tool::{Bench, PATIENCE, Running, root, run_within};
 /// How long a build of Go's library may take beside other tests.
 const BUILDS: Duration = Duration::from_secs(600);
 
-/// Builds a program of tests/golang.
-fn built(bench: &Bench, package: &str, options: &[&str]) -> PathBuf {
+/// Builds a program of tests/golang, without C.
+pub fn built(bench: &Bench, package: &str, options: &[&str]) -> PathBuf {
+    built_with(bench, package, options, "0")
+}
+
+/// The same with C if `c` is 1.
+pub fn built_with(bench: &Bench, package: &str, options: &[&str], c: &str) -> PathBuf {
     let out = bench.path("holders");
     let mut command = bench.command("go");
     command.arg("build").args(options).arg("-o").arg(&out);
@@ -30,7 +36,7 @@ fn built(bench: &Bench, package: &str, options: &[&str]) -> PathBuf {
         .arg(package)
         .current_dir(root().join("tests/golang"));
     for (name, value) in [
-        ("CGO_ENABLED", "0"),
+        ("CGO_ENABLED", c),
         ("GOTOOLCHAIN", "local"),
         ("GOPROXY", "off"),
         ("GOFLAGS", ""),
@@ -47,7 +53,7 @@ fn built(bench: &Bench, package: &str, options: &[&str]) -> PathBuf {
 }
 
 /// Live bytes by function and line; a name is the first on a stack that is not the runtime's.
-type Lines = BTreeMap<(String, u64), u64>;
+pub type Lines = BTreeMap<(String, u64), u64>;
 
 fn of_runtime(function: &str) -> bool {
     function.starts_with("runtime.") || function.starts_with("internal/runtime/")
@@ -68,7 +74,7 @@ fn add(lines: &mut Lines, frames: &[(String, u64)], bytes: u64) {
     }
 }
 
-fn of_report(report: &Report) -> Lines {
+pub fn of_report(report: &Report) -> Lines {
     let mut lines = Lines::new();
     for stack in report.list("stacks") {
         let mut frames = Vec::new();
@@ -85,9 +91,11 @@ fn of_report(report: &Report) -> Lines {
     lines
 }
 
-/// Reads what `go tool pprof -raw` says of a profile.
-fn of_profile(bench: &Bench, file: &Path) -> Lines {
+/// Reads what `go tool pprof -raw` says of a profile, a file or an address.
+pub fn of_profile(bench: &Bench, file: impl AsRef<OsStr>) -> Lines {
     let mut command = bench.command("go");
+    // What it fetches it keeps there.
+    command.env("PPROF_TMPDIR", bench.path("fetched"));
     command.args(["tool", "pprof", "-raw"]).arg(file);
     // A Go of today builds its tools when they are first asked for.
     let done = run_within(command, b"", BUILDS);
@@ -254,4 +262,39 @@ fn one_that_is_killed_is_read_at_its_end_and_a_mark_when_it_is_made() {
         .copied()
         .unwrap_or(0);
     assert!((11_000_000..51_000_000).contains(&rows), "{marked:?}");
+}
+
+#[test]
+fn one_that_a_shell_starts_has_a_trace_to_its_end() {
+    if !need::program("go") {
+        return;
+    }
+    let bench = Bench::new();
+    let program = built(&bench, ".", &[]);
+    let mut command = bench.recording(&[], ["sh", "-c", "\"$0\" wait; exit 9"]);
+    command.arg(&program);
+    let mut running = Running::start(command);
+    assert!(running.line().starts_with("churned"));
+    let ready = running.line();
+    let pid = ready.strip_prefix("ready ").expect("its process id");
+    // It is found some time after it began.
+    let is_met = || bench.tool(["ctl", pid, "status"]).status.success();
+    assert!((0..600).any(|_| is_met()), "{pid} was not found");
+    let done = running.finish(PATIENCE);
+    assert_eq!(done.shell_status(), 9, "{done:#?}");
+    let traces = bench.traces();
+    let own = traces.iter().find(|trace| trace.contains("holders"));
+    let report = bench.report_at(own.expect("its trace"), "end");
+    let kept = of_report(&report);
+    let rows = kept
+        .get(&("main.rows".to_owned(), 34))
+        .copied()
+        .unwrap_or(0);
+    assert!((11_000_000..51_000_000).contains(&rows), "{kept:?}");
+    assert!(report.number("in_use_bytes") > 70 << 20, "its end was read");
+    let missing = bench.report().list("completeness.notes").to_vec();
+    assert!(
+        !format!("{missing:?}").contains("statically linked"),
+        "{missing:?}"
+    );
 }

@@ -30,6 +30,8 @@ mod fit;
 mod folder;
 mod given_back;
 mod golang;
+mod golang_c;
+mod golang_served;
 mod kept;
 mod limited;
 mod linked;

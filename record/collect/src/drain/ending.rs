@@ -49,6 +49,8 @@ impl Draining {
         ending.exit = self.exit();
         if !self.has_begun() {
             self.notes.push(NEVER_BEGAN.into());
+        } else if self.process.beside {
+            self.notes.extend(self.read_before(ending.time_ns));
         } else if matches!(ending.exit, Exit::Exited(_)) && !self.exit_asked {
             self.notes.push(
                 "it ended without passing through exit: by a system call of its own, or it became \
@@ -85,6 +87,19 @@ impl Draining {
             };
         }
         ending
+    }
+
+    /// Returns what is said of a heap whose last reading is not of its end.
+    fn read_before(&self, ended_ns: u64) -> Option<String> {
+        const NEAR_NS: u64 = 50_000_000;
+        let outside = self.process.outside.as_ref()?;
+        let before_ns = ended_ns.saturating_sub(outside.read_ns());
+        (before_ns > NEAR_NS).then(|| {
+            format!(
+                "its heap was read for the last time {:.1} s before its end: what came and went later is not known",
+                before_ns as f64 / 1e9
+            )
+        })
     }
 
     /// Reports whether the recorder in the process could begin after its hello.
@@ -183,8 +198,11 @@ impl Draining {
         self.notes.extend(linked::uncounted(plans, header));
         drop(libraries);
         let outside = self.process.outside.as_ref();
-        self.notes
-            .extend(outside.map(|one| one.notes()).unwrap_or_default());
+        self.notes.extend(
+            outside
+                .map(|one| one.notes(self.process.info.origin.is_some()))
+                .unwrap_or_default(),
+        );
         if let Some(note) = frames::note(header) {
             self.notes.push(note);
         }

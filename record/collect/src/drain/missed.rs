@@ -9,7 +9,8 @@ use crate::output::Job;
 impl Drain {
     /// Calls `with` what is known of missed processes, and the processes that are being recorded.
     pub(super) fn with_kin<R>(&mut self, with: impl FnOnce(&mut Kin, &[Living<'_>]) -> R) -> R {
-        let living = self.living.values().map(|draining| Living {
+        let own = self.living.values().filter(|one| !one.process.beside);
+        let living = own.map(|draining| Living {
             token: draining.process.token,
             process: &draining.process,
         });
@@ -49,6 +50,10 @@ impl Drain {
     /// Looks for processes that came out of recorded ones and never said hello; writes what is known about them.
     pub(super) fn look_for_kin(&mut self) {
         self.with_kin(Kin::look);
+        for pid in self.kin.take_static() {
+            // Nobody may want them.
+            let _ = self.strays.send(pid);
+        }
         for index in self.kin.have_verdicts() {
             let lost = self.kin.take(index);
             if !lost.is_empty() {

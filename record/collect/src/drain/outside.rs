@@ -9,16 +9,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{SendError, Sender};
 
-use skinflint_base::sys;
 use skinflint_trace::{Mark, SnapshotCause, Thread, ThreadId};
 
 use super::{Draining, send_block};
 use crate::output::{Job, Output};
-use crate::outside::Profile;
+use crate::outside::{Outside, Profile};
 use crate::process::Process;
 use crate::sampler::Ask;
+use crate::served::Errand;
 use crate::stream::Stream;
 
 /// Returns a stream of events that no thread of the process made.
@@ -33,7 +33,56 @@ fn stream(threads: &mut Vec<Thread>, process: &Process, name: &str) -> Stream {
     Stream::new(id, 0)
 }
 
+/// Has what is beside a process read for the last time, before the request of the process itself, which waits at its end.
+pub(super) fn before_its_end(beside: &Arc<Process>, sampler: &Sender<Ask>, ask: Ask) {
+    let Some(keeper) = beside.outside.as_ref().and_then(Outside::keeper) else {
+        beside.ends_now();
+        // ORDER: Relaxed; put back as it is.
+        let done = beside.first.header().snapshot_done.load(Ordering::Relaxed);
+        let last = Ask::Snapshot(Arc::clone(beside), SnapshotCause::Exit, done, None);
+        let _ = sampler.send(last).and_then(|()| sampler.send(ask));
+        return;
+    };
+    let sampler = sampler.clone();
+    let goes_on = move || drop(sampler.send(ask));
+    // If the thread is gone, it comes back.
+    if let Err(SendError(Errand::Last(goes_on))) = keeper.send(Errand::Last(Box::new(goes_on))) {
+        goes_on();
+    }
+}
+
 impl Draining {
+    /// Makes a mark; of a profile that is served, once that has been fetched.
+    pub(super) fn mark_or_ask(
+        &mut self,
+        name: &str,
+        output: &Output,
+        sampler: &Sender<Ask>,
+        waiting: Option<Sender<()>>,
+    ) {
+        let keeper = self.process.outside.as_ref().and_then(Outside::keeper);
+        match keeper {
+            Some(keeper) => drop(keeper.send(Errand::Mark(name.to_owned(), waiting))),
+            None => self.mark_from_outside(name, output, sampler, waiting),
+        }
+    }
+
+    /// Has what is read from outside read for the last time, of a process that goes on; a profile is fetched by its thread.
+    pub(super) fn leave(&mut self, sampler: &Sender<Ask>, waiting: &Sender<()>) {
+        let Some(outside) = &self.process.outside else {
+            return;
+        };
+        if outside.keeper().is_none() {
+            self.ends(sampler, waiting.clone());
+        }
+    }
+
+    /// Reports whether it is a profile that is served.
+    pub(super) fn is_served(&self) -> bool {
+        let outside = self.process.outside.as_ref();
+        outside.is_some_and(|outside| outside.keeper().is_some())
+    }
+
     /// Takes what was read of its heap from outside since the last time.
     pub(super) fn take_outside(&mut self, output: &Output) {
         let Some(outside) = &self.process.outside else {
@@ -58,10 +107,8 @@ impl Draining {
     pub(super) fn ends(&mut self, sampler: &Sender<Ask>, waiting: Sender<()>) {
         let header = self.process.first.header();
         self.exit_asked = true;
-        // ORDER: Relaxed for both; read by the sampler when it answers, and the queue orders them.
-        header
-            .asked_ns
-            .store(sys::monotonic_ns(), Ordering::Relaxed);
+        self.process.ends_now();
+        // ORDER: Relaxed; put back as it is.
         let done = header.snapshot_done.load(Ordering::Relaxed);
         let process = Arc::clone(&self.process);
         let ask = Ask::Snapshot(process, SnapshotCause::Exit, done, Some(waiting));

@@ -130,8 +130,15 @@ impl GoProgram {
     }
 
     /// Returns where a process has the byte that says that the linker left the profile out.
-    pub fn switch(&self, pid: u32) -> Option<u64> {
+    fn switch(&self, pid: u32) -> Option<u64> {
         Some(self.disabled?.wrapping_add(self.bias(pid)))
+    }
+
+    /// Has a process that has not begun to run Go code take samples, if the linker left that out: sets the byte to zero.
+    pub fn switch_on(&self, pid: u32) {
+        if let Some(at) = self.switch(pid) {
+            Remote { pid }.clear(at);
+        }
     }
 
     /// Returns the mean distance of samples, in bytes, as the process has it now.

@@ -15,6 +15,7 @@
 use rustc_hash::FxHashSet;
 
 use super::binary::GoProgram;
+use crate::counted::Counts;
 use crate::remote::{Remote, words};
 
 /// The bytes in front of a bucket's addresses, and of its counts behind them.
@@ -34,13 +35,6 @@ pub(super) struct Bucket {
     pub(super) size: u64,
     /// Return addresses, innermost first.
     pub(super) frames: Vec<u64>,
-}
-
-/// What was counted of a bucket: samples, from the beginning.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Counts {
-    pub(super) allocated: u64,
-    pub(super) freed: u64,
 }
 
 impl Counts {

@@ -111,6 +111,32 @@ impl Pclntab {
         Some((self.at(4, index * EACH + 4, 4)?, entry(index)?))
     }
 
+    /// Returns the address of a function of this name in the process, and its bytes.
+    pub(super) fn named(&self, name: &str) -> Option<(u64, u64)> {
+        const EACH: u64 = 8;
+        let entry = |index: u64| self.at(4, index * EACH, 4);
+        let is_it = |index: &u64| {
+            let record = self.at(4, index * EACH + 4, 4);
+            let at = record.and_then(|record| self.field(record, NAME));
+            at.is_some_and(|at| self.is_text_at(0, at, name))
+        };
+        let index = (0..self.functions).find(is_it)?;
+        let start = entry(index)?;
+        Some((
+            self.text.checked_add(start)?,
+            entry(index + 1)?.checked_sub(start)?,
+        ))
+    }
+
+    fn is_text_at(&self, part: usize, offset: u64, text: &str) -> bool {
+        let from = self.parts[part].checked_add(offset);
+        let from = from.and_then(|from| usize::try_from(from).ok());
+        let bytes = from.and_then(|from| self.bytes.get(from..));
+        bytes.is_some_and(|bytes| {
+            bytes.starts_with(text.as_bytes()) && bytes.get(text.len()) == Some(&0)
+        })
+    }
+
     fn field(&self, function: u64, offset: u64) -> Option<u64> {
         self.at(4, function.checked_add(offset)?, 4)
     }

@@ -40,6 +40,7 @@ fn process(index: usize, pid: u32, exe: &str) -> Process {
         linked: Arc::default(),
         libraries: std::sync::Mutex::default(),
         outside: None,
+        beside: false,
     }
 }
 

@@ -36,6 +36,7 @@ use skinflint_base::ring::{
 use skinflint_trace::ProcessInfo;
 
 use crate::elf::{DYNSYM, Elf, SYMTAB, Symbol, X86_64};
+use crate::go::GoProgram;
 use crate::memory::Region;
 use families::FAMILIES;
 
@@ -141,9 +142,17 @@ impl Whose<'_> {
     }
 }
 
+/// A file, as it was.
+type File = (u64, u64, i64, u64);
+
 /// The plans of programs that were met.
 #[derive(Default)]
-pub struct Plans(HashMap<(u64, u64, i64, u64, bool), Arc<Plan>>);
+pub struct Plans {
+    /// By file, and whether it is the program itself.
+    plans: HashMap<(File, bool), Arc<Plan>>,
+    /// Those of Go that call C.
+    go: HashMap<File, Option<GoProgram>>,
+}
 
 impl Plans {
     /// Puts the plan for a process that waits for its welcome into its region, and returns it.
@@ -159,27 +168,47 @@ impl Plans {
     }
 
     pub(crate) fn of_file(&mut self, pid: u32, file: &Path, whose: Whose<'_>) -> Arc<Plan> {
-        let Ok(about) = std::fs::metadata(file) else {
+        let Some(about) = about(file) else {
             return Arc::default();
         };
-        let is_program = whose == Whose::Program;
-        let key = (
-            about.dev(),
-            about.ino(),
-            about.mtime_nsec(),
-            about.size(),
-            is_program,
-        );
-        if let Some(known) = self.0.get(&key) {
+        let key = (about, whose == Whose::Program);
+        if let Some(known) = self.plans.get(&key) {
             return Arc::clone(known);
         }
-        if self.0.len() >= MOST_KEPT {
-            self.0.clear();
+        if self.plans.len() >= MOST_KEPT {
+            self.plans.clear();
         }
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         let plan = Arc::new(plan(file, &root, whose).unwrap_or_default());
-        Arc::clone(self.0.entry(key).or_insert(plan))
+        Arc::clone(self.plans.entry(key).or_insert(plan))
     }
+
+    /// Returns the Go program that calls C which a process is, if it is one whose heap can be read.
+    pub fn go(&mut self, pid: u32) -> Option<GoProgram> {
+        let (program, key) = file_of(pid)?;
+        if let Some(known) = self.go.get(&key) {
+            return known.clone();
+        }
+        if self.go.len() >= MOST_KEPT {
+            self.go.clear();
+        }
+        let found = GoProgram::of(&program).and_then(Result::ok);
+        let found = found.filter(GoProgram::calls_c);
+        self.go.entry(key).or_insert(found).clone()
+    }
+}
+
+/// Returns a way to the file of a process, and which it is.
+fn file_of(pid: u32) -> Option<(PathBuf, File)> {
+    let program = PathBuf::from(format!("/proc/{pid}/exe"));
+    let about = about(&program)?;
+    Some((program, about))
+}
+
+/// Returns which file it is, as it is now.
+fn about(file: &Path) -> Option<File> {
+    let about = std::fs::metadata(file).ok()?;
+    Some((about.dev(), about.ino(), about.mtime_nsec(), about.size()))
 }
 
 /// A function of an allocator, and the number of its family and prefix.

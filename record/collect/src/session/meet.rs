@@ -8,17 +8,18 @@
 //! Not here: connections (server.rs), what becomes of a process (drain.rs).
 
 use std::io;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use skinflint_base::ring::{HELLO_MODULE, HELLO_PROCESS, HELLO_REGION, LAYOUT};
 use skinflint_base::sys;
 use skinflint_procfs::process::{arguments, link};
 use skinflint_procfs::processes::parent;
-use skinflint_procfs::status;
+use skinflint_procfs::{stat, status};
 use skinflint_trace::{Origin, OriginKind, ProcessInfo};
 
-use super::{Known, Meeting, Met, SNAPSHOT_PATIENCE, Watcher};
+use super::{Known, Meeting, Met, SNAPSHOT_PATIENCE, Watcher, spawn};
 use crate::allocator;
 use crate::descent;
 use crate::drain::Message;
@@ -30,8 +31,12 @@ use crate::names::{process_name, text};
 use crate::output::Job;
 use crate::outside::Outside;
 use crate::process::{Process, lock};
+use crate::served::{Errand, Profile};
 use crate::server::{self, Caller};
 use crate::system::{page_bytes, system};
+
+/// How long a Go program runs before its trace begins: it sets the profile's rate, if it does, when it begins.
+const SETTLES: Duration = Duration::from_millis(10);
 
 impl Watcher {
     /// Records a process that runs a Go program, from outside.
@@ -39,44 +44,77 @@ impl Watcher {
     /// # Errors
     /// If there is no shared memory for it.
     pub fn begin(&self, pid: u32, program: GoProgram) -> io::Result<()> {
-        let meeting = &self.0;
-        let region = Arc::new(Region::create()?);
-        // ORDER: Relaxed; no other thread has it yet. It has begun: by us.
-        region
-            .header()
-            .layout
-            .store(LAYOUT, std::sync::atomic::Ordering::Relaxed);
-        let start_ns = sys::monotonic_ns();
-        let mut known = lock(&meeting.known);
-        let (mut info, became) = describe(&known, pid, 0, 0);
-        info.started_unix_ns = meeting.unix_offset_ns.saturating_add(start_ns);
-        info.allocator = format!("Go's heap ({})", program.version);
+        let allocator = format!("Go's heap ({})", program.version);
         let outside = Outside::new(GoHeap::new(pid, program));
-        info.sample_bytes = outside.rate();
-        enter(meeting, &mut known, became, |index, token| Process {
-            start_ns,
-            outside: Some(outside),
-            ..process(meeting, (index, pid, token), info, &region)
-        });
-        Ok(())
+        begin(&self.0, pid, allocator, outside, false).map(drop)
     }
 
     /// Reads a process for the last time; it waits.
     pub fn ends(&self, pid: u32) {
+        begin_pending(&self.0, pid);
         let (waiting, done) = channel();
         self.0.send(Message::Ends(pid, waiting));
         let _ = done.recv_timeout(SNAPSHOT_PATIENCE);
     }
 }
 
+/// Begins the trace of what is read of a process from outside. `is_beside`: the process has another trace.
+fn begin(
+    meeting: &Meeting,
+    pid: u32,
+    allocator: String,
+    outside: Outside,
+    is_beside: bool,
+) -> io::Result<Arc<Process>> {
+    let region = Arc::new(Region::create()?);
+    // ORDER: Relaxed; no other thread has it yet. It has begun: by us.
+    region
+        .header()
+        .layout
+        .store(LAYOUT, std::sync::atomic::Ordering::Relaxed);
+    let start_ns = sys::monotonic_ns();
+    let mut known = lock(&meeting.known);
+    let (mut info, became) = describe(&known, pid, 0, 0);
+    info.started_unix_ns = meeting.unix_offset_ns.saturating_add(start_ns);
+    info.allocator = allocator;
+    info.sample_bytes = outside.rate();
+    if is_beside {
+        info.origin = None;
+    }
+    let made = |index, token| Process {
+        start_ns,
+        outside: Some(outside),
+        beside: is_beside,
+        ..process(meeting, (index, pid, token), info, &region)
+    };
+    Ok(match is_beside {
+        true => enter_beside(meeting, &mut known, made),
+        false => enter(meeting, &mut known, became, made).1,
+    })
+}
+
 impl Meeting {
+    /// Begins the trace of a profile that a process serves.
+    pub(super) fn begin_served(
+        &self,
+        pid: u32,
+        profile: &Profile,
+        url: &str,
+        keeper: Sender<Errand>,
+        is_beside: bool,
+    ) -> Option<Arc<Process>> {
+        let outside = Outside::served(profile.period, keeper);
+        let allocator = format!("the profile that it serves ({url})");
+        begin(self, pid, allocator, outside, is_beside).ok()
+    }
+
     /// Returns whether a caller gets rings.
     pub(super) fn is_served(&self, uid: u32, caller: &Caller) -> bool {
         served(self, uid, caller)
     }
 
     /// Answers a caller that is served.
-    pub(super) fn meet(&self, caller: Caller, plans: &mut Plans) {
+    pub(super) fn meet(self: &Arc<Self>, caller: Caller, plans: &mut Plans) {
         met(self, caller, plans);
     }
 
@@ -105,7 +143,7 @@ fn served(meeting: &Meeting, uid: u32, caller: &Caller) -> bool {
     descent::is_from(caller.pid, is_ours)
 }
 
-fn met(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
+fn met(meeting: &Arc<Meeting>, caller: Caller, plans: &mut Plans) {
     if caller.hello.layout != LAYOUT {
         lock(&meeting.known).refused = Some(format!(
             "its recorder library is of another build (layout {}, this program has {LAYOUT}): build or install both anew",
@@ -124,7 +162,13 @@ fn met(meeting: &Meeting, caller: Caller, plans: &mut Plans) {
     };
     let region = Arc::new(region);
     let token = match caller.hello.kind {
-        HELLO_PROCESS => meet_process(meeting, &caller, &region, plans),
+        HELLO_PROCESS => {
+            let token = meet_process(meeting, &caller, &region, plans);
+            if let Some(program) = plans.go(caller.pid) {
+                meet_go(meeting, caller.pid, program, &region);
+            }
+            token
+        }
         HELLO_REGION => {
             let known = lock(&meeting.known);
             let Some(&index) = known.by_token.get(&caller.hello.token) else {
@@ -171,6 +215,49 @@ fn meet_library(
     number.map(|number| number as u64)
 }
 
+/// Tells the recorder in a Go program that calls C where Go passes to it, and has Go's heap read from outside, beside what the
+/// recorder sees: the blocks of C. A bounded recording has none of that. The program waits meanwhile, before Go's runtime begins.
+fn meet_go(meeting: &Arc<Meeting>, pid: u32, program: GoProgram, region: &Region) {
+    if let Some(crossing) = program.crossing(pid) {
+        let words = &region.header().crossing;
+        for (to, word) in words.iter().zip(crossing.encode()) {
+            // ORDER: Relaxed; it is read when the answer has come.
+            to.store(word, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let options = &meeting.options;
+    if options.bounds.is_some() || options.paused || options.served {
+        return;
+    }
+    if !options.attached {
+        program.switch_on(pid);
+    }
+    lock(&meeting.known).pending.insert(pid, program);
+    let weak = Arc::downgrade(meeting);
+    let settles = move || {
+        std::thread::sleep(SETTLES); // CLOCK: the end of the process does not wait for it
+        if let Some(meeting) = weak.upgrade() {
+            begin_pending(&meeting, pid);
+        }
+    };
+    // Without a thread it begins at the end.
+    let _ = spawn("settles", settles);
+}
+
+/// Begins to read the heap of a Go program that calls C, unless that has begun.
+fn begin_pending(meeting: &Meeting, pid: u32) {
+    let Some(program) = lock(&meeting.known).pending.remove(&pid) else {
+        return;
+    };
+    if stat(pid).is_none_or(|stat| stat.is_dead()) {
+        return;
+    }
+    let allocator = format!("Go's heap ({})", program.version);
+    let outside = Outside::new(GoHeap::new(pid, program));
+    // Without shared memory for it the recording is what it would be of any other program.
+    let _ = begin(meeting, pid, allocator, outside, true);
+}
+
 fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mut Plans) -> u64 {
     let linked = plans.give(by.pid, region);
     let mut known = lock(&meeting.known);
@@ -187,12 +274,13 @@ fn meet_process(meeting: &Meeting, by: &Caller, region: &Arc<Region>, plans: &mu
     let parent = known.by_token.get(&hello.token);
     let parent = parent.and_then(|&index| known.processes[index].process.upgrade());
     let libraries = parent.map_or_else(Vec::new, |parent| lock(&parent.libraries).clone());
-    enter(meeting, &mut known, became, |index, token| Process {
+    let made = |index, token| Process {
         start_ns: hello.time_ns,
         linked,
         libraries: Mutex::new(libraries),
         ..process(meeting, (index, pid, token), info, region)
-    })
+    };
+    enter(meeting, &mut known, became, made).0
 }
 
 /// Returns a process of which nothing but its facts is known.
@@ -223,16 +311,59 @@ fn process(
         linked: Arc::default(),
         libraries: Mutex::default(),
         outside: None,
+        beside: false,
     }
 }
 
-/// Begins the trace of a process, and hands it to the drain. Returns its token.
+/// Begins the trace of what is read from outside of a process that has a trace: beside that, with `heap` in its name.
+fn enter_beside(
+    meeting: &Meeting,
+    known: &mut Known,
+    made: impl FnOnce(usize, u64) -> Process,
+) -> Arc<Process> {
+    let index = known.processes.len();
+    let process = Arc::new(made(index, folder::random() | 1));
+    let (pid, info) = (process.pid, &process.info);
+    let own = known.processes.iter().rev();
+    let own = own.filter(|met| met.pid == pid && !met.beside);
+    let own = own.map(|met| met.path.clone()).next();
+    let named = meeting
+        .options
+        .file
+        .clone()
+        .filter(|_| known.is_program(pid));
+    let path = match named.or(own) {
+        Some(own) => own.with_extension("heap.sft"),
+        None => known.fresh_name(&meeting.options.folder, &info.name, pid),
+    };
+    known.names.insert(path.clone());
+    meeting.output.begin(index, info.clone(), path.clone());
+    meeting.output.send(index, Job::Beside);
+    known.processes.push(Met {
+        index,
+        pid,
+        uid: info.uid.clone(),
+        name: info.name.clone(),
+        process: Arc::downgrade(&process),
+        own_path: path.clone(),
+        path,
+        beside: true,
+    });
+    let entered = Message::Process {
+        process: Arc::clone(&process),
+        became: false,
+    };
+    let _ = meeting.messages.send(entered);
+    process
+}
+
+/// Begins the trace of a process, and hands it to the drain. Returns its token, and the process.
 fn enter(
     meeting: &Meeting,
     known: &mut Known,
     became: bool,
     made: impl FnOnce(usize, u64) -> Process,
-) -> u64 {
+) -> (u64, Arc<Process>) {
     let index = known.processes.len();
     let token = folder::random() | 1;
     let process = Arc::new(made(index, token));
@@ -253,12 +384,17 @@ fn enter(
         process: Arc::downgrade(&process),
         own_path: path.clone(),
         path,
+        beside: false,
     });
     if is_program {
         give_name(meeting, known, index);
     }
-    let _ = meeting.messages.send(Message::Process { process, became });
-    token
+    let entered = Message::Process {
+        process: Arc::clone(&process),
+        became,
+    };
+    let _ = meeting.messages.send(entered);
+    (token, process)
 }
 
 /// Gives the trace of process `index`, the program, the name that the user asked for; the trace that had its place
@@ -293,7 +429,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         .processes
         .iter()
         .rev()
-        .find(|process| process.pid == pid);
+        .find(|process| process.pid == pid && !process.beside);
     let forked = known
         .by_token
         .get(&parent_token)
@@ -302,7 +438,7 @@ fn describe(known: &Known, pid: u32, parent_token: u64, fork_ticket: u64) -> (Pr
         .processes
         .iter()
         .rev()
-        .find(|process| process.pid == ppid);
+        .find(|process| process.pid == ppid && !process.beside);
     let origin = |how, process: &Met, fork_ticket| Origin {
         how,
         uid: process.uid.clone(),
