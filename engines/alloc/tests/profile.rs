@@ -81,6 +81,9 @@ struct Row {
     samples: u64,
     all_samples: u64,
     variance: f64,
+    pinned: u64,
+    /// The variance of `pinned`, from its half interval.
+    pinned_variance: f64,
 }
 
 struct Read {
@@ -126,12 +129,19 @@ fn read(what: What) -> Read {
     assert_eq!(kind, "heapprofile");
     let mut rows = Vec::new();
     let mut samples = (0, 0, 0.0);
+    let mut pinned = (0, 0.0);
     for line in lines {
         if let Some(said) = line.strip_prefix("# ") {
             let words: Vec<&str> = said.split([' ', ',']).collect();
-            if let [n, "of", all, "samples", "", "variance", variance] = words[..] {
+            if let [n, "of", all, "samples", "", "variance", variance, ..] = words[..] {
                 let number = |text: &str| text.parse::<u64>().expect("a number");
                 samples = (number(n), number(all), number(variance) as f64);
+                pinned = match words[7..] {
+                    ["", "pinned", bytes, "+-", half] => {
+                        (number(bytes), (number(half) as f64 / 1.96).powi(2))
+                    }
+                    _ => (0, 0.0),
+                };
             }
             continue;
         }
@@ -143,6 +153,8 @@ fn read(what: What) -> Read {
             samples: samples.0,
             all_samples: samples.1,
             variance: samples.2,
+            pinned: pinned.0,
+            pinned_variance: pinned.1,
             ..row
         };
         rows.push((row, frames.collect()));
@@ -169,6 +181,8 @@ impl Read {
             sum.samples += row.samples;
             sum.all_samples += row.all_samples;
             sum.variance += row.variance;
+            sum.pinned += row.pinned;
+            sum.pinned_variance += row.pinned_variance;
         }
         sums
     }
@@ -666,6 +680,51 @@ fn a_small_block_that_stays_has_its_new_size() {
         unsafe { alloc::free(moved) };
         assert_eq!(read(What::InUse).first.bytes, 0);
     });
+}
+
+/// Site 1 keeps every second of 160 bytes, so half of each of its pages is free; site 2 every sixteenth of 256 bytes, so each keeps a
+/// page. What the free bytes of these pages are is plain, whatever lies on which; so is the variance of samples of it.
+#[test]
+fn what_stacks_keep_resident_is_right_within_the_error() {
+    alone(
+        "what_stacks_keep_resident_is_right_within_the_error",
+        || {
+            begin(53, RATE);
+            let sites = sites();
+            let mut blocks = Vec::new();
+            for (site, size, count, one_of) in [(1, 160, 240_000, 2), (2, 256, 256_000, 16)] {
+                let mut dropped = Vec::new();
+                for i in 0..count {
+                    let block = sites[site](size);
+                    let to = if i % one_of == 0 {
+                        &mut blocks
+                    } else {
+                        &mut dropped
+                    };
+                    to.push((block, size, site));
+                }
+                free(&mut dropped);
+            }
+            let now = read(What::InUse).by_site();
+            for (site, size, kept, each) in [(1, 160, 120_000, 160.0), (2, 256, 16_000, 3840.0)] {
+                let row = now[&site];
+                let p = -(-(f64::from(size)) / RATE as f64).exp_m1();
+                let truth = f64::from(kept) * each;
+                let sd = (f64::from(kept) * each * each * (1.0 - p) / p).sqrt();
+                let z = (row.pinned as f64 - truth) / sd;
+                let ratio = row.pinned_variance.sqrt() / sd;
+                println!(
+                    "site {site}: {} of {truth}, z {z:.2}, error {ratio:.2}",
+                    row.pinned
+                );
+                assert!(z.abs() < 3.0, "site {site}: {z}");
+                assert!((0.8..1.25).contains(&ratio), "site {site}: {ratio}");
+            }
+            free(&mut blocks);
+            let then = read(What::InUse);
+            assert!(then.rows.iter().all(|(row, _)| row.pinned == 0));
+        },
+    );
 }
 
 /// More samples than there are places for: the rate doubles, and the figures stay right.

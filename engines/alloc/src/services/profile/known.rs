@@ -46,8 +46,9 @@ pub fn with_books_as<R>(who: Who, work: impl FnOnce(&mut Books) -> R) -> Option<
     Some(result)
 }
 
-/// Notes a block of so many requested bytes that is a sample with this probability. `true`: it is in the books.
-pub fn note(p: *mut u8, requested: usize, probability: f64) -> bool {
+/// Notes a block of so many requested bytes that is a sample with this probability and would lie at `place` if it were none.
+/// `true`: it is in the books.
+pub fn note(p: *mut u8, requested: usize, probability: f64, place: usize) -> bool {
     let mut frames = Frames::new();
     frames.capture();
     let sample = Sample {
@@ -55,6 +56,7 @@ pub fn note(p: *mut u8, requested: usize, probability: f64) -> bool {
         requested,
         probability,
         stack: 0,
+        place,
     };
     let there = with_books(|books| books.add_of(sample, &frames)).unwrap_or(false);
     if there {

@@ -21,8 +21,10 @@
 //! Not sampled: blocks of tenants (`heaps::tenant`), of threads whose destructors have run, and everything while the
 //! hardening checks each call. A small block that grows in place keeps its p, with the bytes it now has.
 //!
-//! Not here: which blocks are met (`points`), stacks (`stack`), files (`malloc-so`).
+//! Not here: which blocks are met (`points`), stacks (`stack`), what samples keep resident beside them (`beside`), files
+//! (`malloc-so`).
 
+mod beside;
 mod books;
 mod known;
 pub(super) mod points;
