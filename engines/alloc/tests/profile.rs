@@ -82,6 +82,8 @@ struct Row {
     all_samples: u64,
     variance: f64,
     pinned: u64,
+    /// Bytes in use for a minute, and for an hour.
+    aged: [u64; 2],
     /// The variance of `pinned`, from its half interval.
     pinned_variance: f64,
 }
@@ -129,7 +131,7 @@ fn read(what: What) -> Read {
     assert_eq!(kind, "heapprofile");
     let mut rows = Vec::new();
     let mut samples = (0, 0, 0.0);
-    let mut pinned = (0, 0.0);
+    let (mut pinned, mut aged) = ((0, 0.0), [0; 2]);
     for line in lines {
         if let Some(said) = line.strip_prefix("# ") {
             let words: Vec<&str> = said.split([' ', ',']).collect();
@@ -137,10 +139,16 @@ fn read(what: What) -> Read {
                 let number = |text: &str| text.parse::<u64>().expect("a number");
                 samples = (number(n), number(all), number(variance) as f64);
                 pinned = match words[7..] {
-                    ["", "pinned", bytes, "+-", half] => {
+                    ["", "pinned", bytes, "+-", half, ..] => {
                         (number(bytes), (number(half) as f64 / 1.96).powi(2))
                     }
                     _ => (0, 0.0),
+                };
+                aged = match words[7..] {
+                    [.., "minute", minute, "", "for", "an", "hour", hour] => {
+                        [number(minute), number(hour)]
+                    }
+                    _ => [0; 2],
                 };
             }
             continue;
@@ -154,6 +162,7 @@ fn read(what: What) -> Read {
             all_samples: samples.1,
             variance: samples.2,
             pinned: pinned.0,
+            aged,
             pinned_variance: pinned.1,
             ..row
         };
@@ -182,6 +191,7 @@ impl Read {
             sum.all_samples += row.all_samples;
             sum.variance += row.variance;
             sum.pinned += row.pinned;
+            sum.aged = [0, 1].map(|age| sum.aged[age] + row.aged[age]);
             sum.pinned_variance += row.pinned_variance;
         }
         sums
@@ -725,6 +735,33 @@ fn what_stacks_keep_resident_is_right_within_the_error() {
             assert!(then.rows.iter().all(|(row, _)| row.pinned == 0));
         },
     );
+}
+
+/// Blocks of a mebibyte are known to the byte, and so are those that are in use for a minute and for an hour.
+#[test]
+fn what_is_in_use_for_long_is_told() {
+    alone("what_is_in_use_for_long_is_told", || {
+        begin(59, RATE);
+        profile::set_seconds(100);
+        let first = site::<5>(1 << 20);
+        profile::set_seconds(160);
+        let second = site::<5>(2 << 20);
+        let third = site::<6>(4 << 20);
+        profile::set_seconds(3_759);
+        let fourth = site::<6>(8 << 20);
+        let told = || {
+            let now = read(What::InUse).by_site();
+            [5, 6].map(|site| now[&site].aged.map(|bytes| bytes >> 20))
+        };
+        assert_eq!(told(), [[3, 1], [4, 0]]);
+        profile::set_seconds(3_819);
+        assert_eq!(told(), [[3, 3], [12, 4]]);
+        assert!(!read(What::Peak).text.contains("for a minute"));
+        for block in [first, second, third, fourth] {
+            // SAFETY: live blocks, freed once each.
+            unsafe { alloc::free(block) };
+        }
+    });
 }
 
 /// More samples than there are places for: the rate doubles, and the figures stay right.

@@ -38,6 +38,8 @@ use super::sample;
 use crate::heaps::slow::{self, HARDENED, PROFILED, Profile};
 use crate::mechanism::lock::Who;
 pub use books::RATES;
+#[doc(hidden)]
+pub use known::set_seconds;
 use known::{LOCK, with_books};
 pub use text::{What, write, write_hidden};
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   heap profile: 812: 40123456 [ 96123: 812345678] @ heapprofile
 //!   # …                                                                  comments: rate, errors, what is missing
-//!   # 12 of 40 samples, variance 5123456789, pinned 81920 +- 31000
+//!   # 12 of 40 samples, variance 5123456789, pinned 81920 +- 31000, for a minute 6000000, for an hour 0
 //!       96:  6291456 [    320: 20971520] @ 0x55d0c0de1234 0x55d0c0de5678 …
 //!   # block 0 3000 3072 262144                                           of the asker's form: row, requested, usable, weight
 //!   MAPPED_LIBRARIES: … /proc/self/maps
@@ -18,6 +18,7 @@
 //!
 //! X5  `pinned`, of what is in use now: the free bytes that the stack's blocks keep resident (`beside`), each sample's for 1/p
 //!     blocks, and half the interval of 95 % that the samples' variance Σ (x/p)² (1 - p) says.
+//! X6  `for a minute` and `for an hour` are the bytes in use that were acquired so long ago, or longer.
 //!
 //! Not here: the file (`malloc-so`).
 
@@ -26,7 +27,7 @@ use skinflint_base::sys;
 
 use super::beside;
 use super::books::{HEAD, Row, SAMPLES, Sum, WORDS, whole};
-use super::known::{LOST, with_books_as};
+use super::known::{LOST, seconds, with_books_as};
 use super::stack::DEPTH;
 use crate::heaps::slow::{self, Sample};
 use crate::heaps::{malloc, tls};
@@ -52,7 +53,8 @@ struct Copied {
     stackless: u64,
     /// Sampled blocks in use, behind the words.
     blocks: usize,
-    /// Whether `peak` of the copied rows says what they pin instead (X5).
+    /// Whether `peak` of the copied rows says what they pin instead (X5), and in its places for blocks and samples what is in use for
+    /// a minute and for an hour (X6).
     has_pinned: bool,
 }
 
@@ -66,6 +68,7 @@ struct Block {
     weight: u64,
     place: u64,
     probability: f64,
+    born_s: u64,
 }
 
 /// Bytes of a copy: the rows, and the sampled blocks.
@@ -146,6 +149,7 @@ unsafe fn copy_blocks(samples: &[Sample], to: *mut Block) -> usize {
                 weight,
                 place: sample.place as u64,
                 probability: sample.probability,
+                born_s: sample.born_s.into(),
             });
         }
         count += 1;
@@ -161,6 +165,7 @@ impl Copied {
 
     /// Writes over each row's peak what it pins (X5). All slow paths stand still.
     fn pin(&mut self) {
+        let now_s = seconds();
         let mut at = 0;
         while let Some(row) = self.row(at) {
             (row.peak, at) = (Sum::default(), at + HEAD + (row.frames as usize).min(DEPTH));
@@ -174,6 +179,13 @@ impl Copied {
             if let Some(row) = self.row(block.row as usize) {
                 row.peak.bytes += kept;
                 row.peak.variance += kept * kept * (1.0 - p);
+                let age_s = now_s.wrapping_sub(block.born_s as u32);
+                if age_s >= 60 {
+                    row.peak.blocks += block.weight as f64;
+                }
+                if age_s >= 3600 {
+                    row.peak.samples += block.weight;
+                }
             }
         }
     }
@@ -237,6 +249,10 @@ impl Copied {
                 out.number(whole(row.peak.bytes) as u64);
                 out.add(b" +- ");
                 out.number(half_width(row.peak.variance));
+                out.add(b", for a minute ");
+                out.number(row.peak.blocks as u64);
+                out.add(b", for an hour ");
+                out.number(row.peak.samples);
             }
             out.add(b"\n ");
             out.figures(figures(&shown, &row.all));
