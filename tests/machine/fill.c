@@ -16,7 +16,7 @@
 static void wait_ms(long ms)
 {
 	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-	nanosleep(&time, NULL);
+	nanosleep(&time, NULL); /* CLOCK: it is to take its time, and no time is judged */
 }
 
 int main(int count, char **words)

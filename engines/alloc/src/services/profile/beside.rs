@@ -12,7 +12,7 @@
 //!     place is wrong wherever the next block lives otherwise than the sample: where a program keeps every second block of
 //!     160 bytes, by 9 % (bench/pinned.py, 2026-11-27).
 //! W2  A page's free bytes are shared equally by the blocks that have a byte on it, as a full recording shares them
-//!     (`skinflint_analysis::fragments`, R1). A page whose span is gone would have been kept by the sample alone.
+//!     (`skinflint_analysis::fragments`). A page whose span is gone would have been kept by the sample alone.
 //! W3  All slow paths stand still meanwhile, so descriptors stay what they are; bits of single slots may change.
 //!
 //! Not here: sums over samples (`text`).
