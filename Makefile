@@ -40,7 +40,7 @@
 #   make bench     the bars: overhead, exactness, cut recordings, analysis (about half an hour)
 #   make bench-alloc  the allocator's bars, beside eight others (about an hour; QUICK=1: some minutes)
 #   make qemu-alloc  the allocator on eight processors and two memory nodes with a swap, in qemu (some minutes, by hand)
-#   make qemu-groups  control groups of the second version, with their memory, in qemu (two minutes, by hand)
+#   make qemu-groups  control groups of the second version, their memory and conditions, in qemu (four minutes, by hand)
 #   make musl      skinflint as one static file of musl, and its tests (some minutes, by hand)
 #   make aarch64   ground crates, allocator and recorder on aarch64, by an emulated process (half an hour, by hand)
 #   make aarch64-machine  the same under kernels of Debian's with pages of 4 and 16 KiB, in qemu (half an hour, by hand)

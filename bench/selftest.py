@@ -23,6 +23,7 @@ import measure
 import script_programs
 import moments
 import overhead
+import pinned
 import planted
 import sampled
 import sampler
@@ -317,6 +318,37 @@ class Sampled(unittest.TestCase):
         self.assertEqual(held(92, 196 * 1.14), [False, True, True])
         self.assertEqual(held(93, 196 * 1.16), [True, False, True])
         self.assertEqual(held(93, 196, 6), [True, True, False])
+
+
+class Pinned(WithTools):
+    """What a profile says that stacks keep resident, beside a recording of every event."""
+
+    def test_both_sides_name_a_function_alike(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = os.path.join(folder, "f.so")
+            subprocess.run(["gcc", "-xc", "-shared", "-o", library, "-"], input=b"int one(void) { return 1; }\nint two(void) { return 2; }\n", check=True)
+            names = pinned.Names()
+            begin = names.table(library)[2]["two"]
+            self.assertEqual(names.of_name(library, "two"), names.of_place(library, begin + 3))
+            self.assertEqual(names.of_name(library, f"f.so+{begin + 3:#x}"), ("f.so", begin))
+            self.assertNotEqual(names.of_name(library, "one"), names.of_name(library, "two"))
+            text = (f"# 7 of 9 samples, variance 5, row 3, pinned 300 +- 30\n 1: 2 [3: 4] @ {0x7000 + begin + 4:#x} 0x10\n"
+                    f"# 2 of 2 samples, variance 5, row 9, pinned 100 +- 40\n 1: 2 [3: 4] @ {0x7000 + begin + 5:#x}\n"
+                    f"\nMAPPED_LIBRARIES:\n7000-8000 r--p 00000000 00:00 1 {library}\n8000-9000 r-xp 00001000 00:00 1 {library}\n")
+            said = pinned.of_text(text, names)
+            self.assertEqual(said, {(("f.so", begin),): pinned.Estimate(400, 50, 9)}, "two calls of one function")
+
+    def test_bars_are_exact(self):
+        def verdicts(within, inside, half=9):
+            rows = [pinned.Row(100, pinned.Estimate(100 if n < within else 111, half, 20)) for n in range(100)]
+            # Those that the interval does not allow are judged by it alone.
+            rows += [pinned.Row(100, pinned.Estimate(100 if n < inside else 200, 50, 20)) for n in range(100)]
+            return [held for held, _ in pinned.judge(rows)]
+        self.assertEqual(verdicts(93, 93), [True, True])
+        self.assertEqual(verdicts(92, 94), [False, True])
+        self.assertEqual(verdicts(93, 92), [True, False])
+        self.assertEqual(verdicts(93, 100, half=11), [False, True], "no row is allowed: nothing was shown")
+        self.assertEqual([held for held, _ in pinned.judge([pinned.Row(100, pinned.Estimate(100, 1, 9))])], [False, False], "too few samples")
 
 
 class Measuring(WithTools):

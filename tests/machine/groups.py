@@ -1,7 +1,8 @@
-"""`skinflint memory --cgroup` on control groups of the second version, with the memory controller: a small machine in qemu.
+"""Control groups of the second version, with the memory controller and PSI: a small machine in qemu.
 
     kernel of Debian's, busybox, skinflint, hold.c ─► qemu ─► groups app/one, app/two, small ─► the kernel's files, and ours
                                                                     as JSON, on the console ─► judged here (JUDGES)
+                           fill.c ─► groups near, slow, tight, calm ─► record --when … ─► what was put aside, and its marks
 
         python3 tests/machine/groups.py [--work DIR] [--judge]
 
@@ -27,6 +28,10 @@ GROUPS = "/sys/fs/cgroup"
 FILES = ("memory.current", "memory.stat", "memory.max", "memory.events", "memory.peak", "memory.pressure")
 TOLD = {"app": ["memory", "--cgroup", "/app"], "one": ["memory", "--cgroup", GROUPS + "/app/one"], "small": ["memory", "--cgroup", "/small"],
         "process": ["memory", "PID", "--cgroup"]}
+# Groups, their bounds, what fill.c is given, and the conditions that have to come true there, and that may: all are asked for everywhere.
+CONDITIONS = ("rss>80%limit", "psi>5%", "oom")
+FILLED = {"near": ({"memory.max": "96M"}, "84 40", {"rss>80%limit"}, set()), "slow": ({"memory.high": "16M"}, "22 5", {"psi>5%"}, {"rss>80%limit"}),
+          "tight": ({"memory.max": "32M"}, "64 40", {"oom", "rss>80%limit"}, {"psi>5%"}), "calm": ({"memory.max": "200M"}, "40 5", set(), set())}
 
 
 def init():
@@ -47,12 +52,22 @@ def init():
         folder = {"app": "app", "small": "small"}.get(name, "app/one")
         lines += [f"echo file {name} {file} $(tr '\\n' ';' < {folder}/{file} | tr ' ' '=')" for file in FILES]
         lines.append(f"printf 'json {name} %s\\n' \"$(skinflint {' '.join(words)} --json 2> /tmp/error | tr -d '\\n')\"; cat /tmp/error".replace("PID", "$PID"))
+    for name, (bounds, amounts, *_) in FILLED.items():
+        asked = " ".join(f"--when '{one}'" for one in CONDITIONS)
+        lines += [f"mkdir {name}", *(f"echo {bound} > {name}/{file}" for file, bound in bounds.items()),
+                  f"skinflint record --quiet --keep 10m {asked} -o /tmp/{name}.sft -- /bin/fill {GROUPS}/{name} {amounts}",
+                  f"echo filled {name} $?",
+                  f"echo pressure {name} $(head -n 1 {name}/memory.pressure) events $(tr '\\n' ' ' < {name}/memory.events)",
+                  f"for kept in /tmp/{name}.kept-*.sft; do test -f $kept && skinflint report --json $kept | tr -d '\\n' | "
+                  f"grep -o '\"name\": *\"when [^\"]*\"' | cut -d '\"' -f 4 | sort -u | sed 's/^when/kept {name}/'; done",
+                  f"rm -f /tmp/{name}.*"]
     lines += ["printf 'json doctor %s\\n' \"$(skinflint doctor --json | tr -d '\\n')\"", "echo top $(skinflint memory --cgroup /app --openmetrics | grep -c '^skinflint_memory_bytes')",
               "echo all was said", "poweroff -f", ""]
     return "\n".join(lines).encode()
 
 
 def programs(work):
+    """Programs, and the libraries that they need; the recorder lies beside its program."""
     out = os.path.join(work, "programs")
     os.makedirs(out, exist_ok=True)
     hold = os.path.join(out, "hold")
@@ -60,9 +75,12 @@ def programs(work):
     built = os.path.join(ROOT, "target/release/skinflint")
     if not os.path.exists(built):
         sys.exit("groups: no target/release/skinflint: run cargo build --release")
-    skinflint = os.path.join(out, "skinflint")
+    skinflint, recorder, fill = (os.path.join(out, name) for name in ("skinflint", "libskinflint_record.so", "fill"))
     machine.run(["strip", "-o", skinflint, built])
-    return [hold, skinflint], machine.libraries_of([skinflint])
+    machine.run(["strip", "--strip-debug", "-o", recorder, os.path.join(os.path.dirname(built), "libskinflint_record.so")])
+    # The C library's functions are to be recorded, so this one is linked with it.
+    machine.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", fill, os.path.join(machine.HERE, "fill.c")])
+    return [hold, skinflint, recorder, fill], machine.libraries_of([skinflint, recorder, fill])
 
 
 class Said:
@@ -154,13 +172,30 @@ def doctor(said):
     assert group["allowed"] == "yes" and "control groups 2" in group["said"], group
 
 
+def conditions(said):
+    for name, (_, _, wanted, possible) in FILLED.items():
+        kept = {line.split()[2] for line in said.lines if line.startswith(f"kept {name} ")}
+        assert wanted <= kept <= wanted | possible, f"{name}: kept for {kept}, not {wanted}"
+
+
+def the_kernel_says_so(said):
+    # What the conditions were is the kernel's word: it killed in one group, and some task stood still in another.
+    assert "filled tight 137" in said.lines and "filled near 0" in said.lines and "filled calm 0" in said.lines
+    words = {line.split()[1]: line.split() for line in said.lines if line.startswith("pressure ")}
+    counts = {name: dict(zip(of[of.index("low"):][::2], of[of.index("low") + 1:][::2])) for name, of in words.items()}
+    assert int(counts["tight"]["oom_kill"]) == 1 and int(counts["near"]["oom_kill"]) == 0
+    total = {name: int(next(word for word in of if word.startswith("total="))[6:]) for name, of in words.items()}
+    assert total["slow"] > 100_000 and total["calm"] < total["slow"] / 10, total
+
+
 def metrics(said):
     assert any(line.startswith("top ") and int(line.split()[1]) > 5 for line in said.lines)
 
 
 JUDGES = {"rows add up to what is charged": adds_up, "anonymous memory by process": by_process, "shared memory is its writer's": shared,
           "limits and working set": limits, "kills for want of memory": kills, "parts of the kernel's memory": kernel_parts,
-          "groups below": groups_below, "doctor": doctor, "OpenMetrics": metrics}
+          "groups below": groups_below, "doctor": doctor, "OpenMetrics": metrics,
+          "conditions of record --when": conditions, "what the kernel says of them": the_kernel_says_so}
 
 
 def judged(said, names):
@@ -186,7 +221,7 @@ def main():
         os.makedirs(arguments.work, exist_ok=True)
         vmlinuz, _ = machine.kernel(arguments.work)
         built, libraries = programs(arguments.work)
-        lines = machine.boot(vmlinuz, machine.image(arguments.work, "initramfs-groups", built, libraries, [], init()), cpus=2, nodes=1)
+        lines = machine.boot(vmlinuz, machine.image(arguments.work, "initramfs-groups", built, libraries, [], init()), cpus=2, nodes=1, more="psi=1")
         with open(log, "w", encoding="utf-8") as out:
             out.write("\n".join(lines))
     with open(log, encoding="utf-8") as words:
@@ -194,7 +229,8 @@ def main():
     lost = judged(Said(lines), JUDGES) if "all was said" in lines else dict.fromkeys(JUDGES, "the machine did not come to its end")
     for name in JUDGES:
         print(f"  {name}: " + (f"NOT HELD: {lost[name]!r}" if name in lost else "held"))
-    spoilt = [line.replace("control groups 2", "control groups 1").replace("top ", "top 0 ") for line in lines]
+    spoilt = [line.replace("control groups 2", "control groups 1").replace("top ", "top 0 ")
+              .replace("kept ", "kept no-").replace("filled tight", "filled loose") for line in lines]
     blind = set(JUDGES) - set(judged(Said(spoilt, 8 * MIB), JUDGES))
     for name in sorted(blind):
         print(f"  {name}: holds on words that are spoilt, too")

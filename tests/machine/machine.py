@@ -151,12 +151,12 @@ def modules(folders):
     return [(f"modules/{name}.ko", path) for name, paths in found for path in paths]
 
 
-def boot(vmlinuz, initramfs, cpus=CPUS, nodes=NODES):
+def boot(vmlinuz, initramfs, cpus=CPUS, nodes=NODES, more=""):
     """Runs the machine; its console's lines, printed as they come."""
     memory, each = f"{MIB}M", MIB // nodes
     command = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(cpus), "-m", memory, "-nographic",
                "-no-reboot", "-nic", "none", "-kernel", vmlinuz, "-initrd", initramfs,
-               "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off"]
+               "-append", "console=ttyS0 loglevel=5 panic=-1 mitigations=off " + more]
     for node in range(nodes):
         first = node * cpus // nodes
         command += ["-object", f"memory-backend-ram,id=m{node},size={each}M",

@@ -2,7 +2,7 @@
  * kept.c: blocks that outlive the segments of a bounded recording.
  *
  * With an argument, the trace's path, it goes on in each of its four phases until a further segment has begun (a file with a new
- * number beside the trace); without one each phase is over at once. What lives at the end does not depend on that:
+ * number beside the trace), or so many as a second argument says; without one each phase is over at once. What lives at the end does not depend on that:
  *   early      400 blocks of 100, of which phase 2 releases every other one: 200 live, 20,000 bytes
  *   grown      100 blocks of 50, which phase 3 makes 70 by realloc in `grow`, in another thread: 100 live, 7,000 bytes
  *   second     300 blocks of 24, in a thread that ends before the next phase: 300 live, 7,200 bytes
@@ -115,7 +115,7 @@ static long newest(const char *trace)
 }
 
 /* Churns until a further segment has begun; at most 5,000 times. */
-static void go_on(const char *trace)
+static void go_on_once(const char *trace)
 {
     long before = trace != NULL ? newest(trace) : 0;
     for (int turn = 0; turn < 5000; turn++) {
@@ -132,9 +132,19 @@ static void go_on(const char *trace)
     CHECK(!"a further segment");
 }
 
+static int segments = 1;
+
+static void go_on(const char *trace)
+{
+    for (int n = 0; n < segments; n++)
+        go_on_once(trace);
+}
+
 int main(int argc, char **argv)
 {
     const char *trace = argc > 1 ? argv[1] : NULL;
+    if (argc > 2)
+        segments = atoi(argv[2]);
     early();
     grown();
     char *pages = mapped();

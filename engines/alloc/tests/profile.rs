@@ -81,6 +81,11 @@ struct Row {
     samples: u64,
     all_samples: u64,
     variance: f64,
+    pinned: u64,
+    /// Bytes in use for a minute, and for an hour.
+    aged: [u64; 2],
+    /// The variance of `pinned`, from its half interval.
+    pinned_variance: f64,
 }
 
 struct Read {
@@ -126,12 +131,25 @@ fn read(what: What) -> Read {
     assert_eq!(kind, "heapprofile");
     let mut rows = Vec::new();
     let mut samples = (0, 0, 0.0);
+    let (mut pinned, mut aged) = ((0, 0.0), [0; 2]);
     for line in lines {
         if let Some(said) = line.strip_prefix("# ") {
             let words: Vec<&str> = said.split([' ', ',']).collect();
-            if let [n, "of", all, "samples", "", "variance", variance] = words[..] {
+            if let [n, "of", all, "samples", "", "variance", variance, ..] = words[..] {
                 let number = |text: &str| text.parse::<u64>().expect("a number");
                 samples = (number(n), number(all), number(variance) as f64);
+                pinned = match words[7..] {
+                    ["", "pinned", bytes, "+-", half, ..] => {
+                        (number(bytes), (number(half) as f64 / 1.96).powi(2))
+                    }
+                    _ => (0, 0.0),
+                };
+                aged = match words[7..] {
+                    [.., "minute", minute, "", "for", "an", "hour", hour] => {
+                        [number(minute), number(hour)]
+                    }
+                    _ => [0; 2],
+                };
             }
             continue;
         }
@@ -143,6 +161,9 @@ fn read(what: What) -> Read {
             samples: samples.0,
             all_samples: samples.1,
             variance: samples.2,
+            pinned: pinned.0,
+            aged,
+            pinned_variance: pinned.1,
             ..row
         };
         rows.push((row, frames.collect()));
@@ -169,6 +190,9 @@ impl Read {
             sum.samples += row.samples;
             sum.all_samples += row.all_samples;
             sum.variance += row.variance;
+            sum.pinned += row.pinned;
+            sum.aged = [0, 1].map(|age| sum.aged[age] + row.aged[age]);
+            sum.pinned_variance += row.pinned_variance;
         }
         sums
     }
@@ -731,3 +755,6 @@ fn the_estimate_of_slop_is_not_disturbed() {
         assert_eq!(figures.small_blocks, 0);
     });
 }
+
+#[path = "profile/held.rs"]
+mod held;

@@ -10,13 +10,12 @@
 //!     allocator's figures.
 //! B2  A stack's row is an estimate; the sum over a type is exact, since the row (sampling) takes the rest, below zero if the
 //!     samples say too much. Live bytes that were never touched are a row below zero, too: (live, not resident).
-//! B3  A stack's part of the pinned bytes is that of its blocks in the bytes of their size: what is free in spans of a size is
-//!     shared by the live blocks of that size. Samples lie in spans of their own, so their neighbours tell nothing.
+//! B3  A stack's pinned bytes are those that the profile says (`alloc::profile`): each page's free bytes, shared by the blocks on
+//!     it. Beside them the row (sampling) has what no block keeps: pages without one that were not given back yet, and what
+//!     spans of samples have free.
 //! B4  `alloc` is what was requested of all time, and no part of the sum.
 //!
 //! Not here: asking (`watch`), which blocks are samples (`alloc::profile`).
-
-use std::collections::HashMap;
 
 use serde_json::Value;
 use skinflint_procfs::Memory;
@@ -71,22 +70,6 @@ impl Figures<'_> {
         let is_sane = |figure: &i64| (0..1 << 56).contains(figure);
         from.get(name)?.as_i64().filter(is_sane)
     }
-
-    /// Returns for each size the bytes that are free in its spans, and those that are live.
-    fn sizes(&self) -> HashMap<u64, (f64, f64)> {
-        let classes = self.0.get("classes").and_then(Value::as_array);
-        let sizes = classes.into_iter().flatten().filter_map(|class| {
-            let number = |name: &str| class.get(name)?.as_u64();
-            let live = number("live_bytes")?;
-            let pages = number("pages")?.saturating_sub(number("hole_pages")?);
-            let resident = pages.saturating_mul(4096);
-            Some((
-                number("size_bytes")?,
-                (resident.saturating_sub(live) as f64, live as f64),
-            ))
-        });
-        sizes.collect()
-    }
 }
 
 /// Closes the books of a process. `None`: the figures are not those of an allocator that this program knows.
@@ -112,7 +95,7 @@ pub fn close(heap: &Heap, figures: &Value, kernel: &Memory) -> Option<Books> {
     let untouched = usable - live_resident;
     let mapped = rss - live_resident - pinned - free - reserve - metadata;
 
-    let stacks = estimated(heap, &figures.sizes(), pinned);
+    let stacks = estimated(heap);
     let sum = |of: usize| stacks.iter().map(|row| row[of]).sum::<i64>();
     let mut named = Vec::new();
     let mut add = |name, parts: &[(usize, i64)]| {
@@ -142,7 +125,7 @@ pub fn close(heap: &Heap, figures: &Value, kernel: &Memory) -> Option<Books> {
 }
 
 /// Returns the rows of stacks by their samples.
-fn estimated(heap: &Heap, sizes: &HashMap<u64, (f64, f64)>, pinned: i64) -> Vec<Row> {
+fn estimated(heap: &Heap) -> Vec<Row> {
     let mut rows: Vec<Row> = heap
         .rows
         .iter()
@@ -150,27 +133,17 @@ fn estimated(heap: &Heap, sizes: &HashMap<u64, (f64, f64)>, pinned: i64) -> Vec<
             let mut values = Row::default();
             values[INUSE] = row.figures[1] as i64;
             values[ALLOC] = row.figures[3] as i64;
+            values[PINNED] = row.pinned.min(1 << 56) as i64;
             values
         })
         .collect();
-    let all: f64 = sizes.values().map(|(free, _)| free).sum();
-    let scale = if all > 0.0 { pinned as f64 / all } else { 0.0 };
     for block in &heap.blocks {
         let Some(row) = rows.get_mut(block.row).filter(|_| block.requested > 0) else {
             continue;
         };
         let blocks = block.weight as f64 / block.requested as f64;
-        let add = |to: &mut i64, bytes: f64| *to = to.saturating_add(bytes as i64).min(1 << 56);
-        add(
-            &mut row[SLOP],
-            blocks * block.usable.saturating_sub(block.requested) as f64,
-        );
-        if let Some((free, live)) = sizes.get(&block.usable).filter(|(_, live)| *live > 0.0) {
-            add(
-                &mut row[PINNED],
-                scale * free * (blocks * block.usable as f64 / live),
-            );
-        }
+        let slop = blocks * block.usable.saturating_sub(block.requested) as f64;
+        row[SLOP] = row[SLOP].saturating_add(slop as i64).min(1 << 56);
     }
     rows
 }
@@ -237,26 +210,18 @@ mod tests {
                 "reserve_bytes": 30, "free_dirty_bytes": 20, "free_clean_bytes": 1},
             "metadata_resident_bytes": 40, "process_resident_bytes": 2_000,
             "live": {"usable_bytes": 900, "requested_bytes": 750},
-            "classes": [
-                {"size_bytes": 224, "live_bytes": 4096, "pages": 3, "hole_pages": 1},
-                {"size_bytes": 112, "live_bytes": 0, "pages": 0, "hole_pages": 0},
-                {"size_bytes": 64, "live_bytes": 128, "pages": 1, "hole_pages": 0},
-            ],
         })
     }
 
-    /// Every figure on paper: spans of 224 have 4,096 bytes free and as many live, those of 64 have 3,968 and 128.
+    /// Every figure on paper: 400 bytes are pinned, of which the profile's rows say 300 and 60.
     #[test]
     fn rows_add_up_to_rss_and_samples_to_what_the_allocator_counts() {
         let heap = Heap::read(TEXT).expect("a profile");
         let books = close(&heap, &figures(), &KERNEL).expect("closed");
-        let scale = 400.0 / (4096.0 + 3968.0);
-        // 400 / 200 = 2 blocks of 224, 200 / 100 = 2 of 112, which no span has free bytes for; 2 of 64.
-        let first = (scale * 4096.0 * (448.0 / 4096.0)) as i64;
-        let second = (scale * 3968.0 * (128.0 / 128.0)) as i64;
-        assert_eq!(books.stacks[0], [1200, 0, 0, first, 48 + 24, 600]);
-        assert_eq!(books.stacks[1], [100, 0, 0, second, 28, 100]);
-        let sampling = [0, 0, 0, 400 - first - second, 150 - 100, 750 - 700];
+        // 400 / 200 = 2 blocks of 224, 200 / 100 = 2 of 112; 2 of 64.
+        assert_eq!(books.stacks[0], [1200, 0, 0, 300, 48 + 24, 600]);
+        assert_eq!(books.stacks[1], [100, 0, 0, 60, 28, 100]);
+        let sampling = [0, 0, 0, 400 - 300 - 60, 150 - 100, 750 - 700];
         assert_eq!(books.named[0], (SAMPLING, sampling));
         assert_eq!(books.sampling(), 50);
         let [alloc, mapped, retained, pinned, slop, inuse] = books.totals();

@@ -3,7 +3,7 @@
 //! ```text
 //!   heap profile: 4112: 12288000 [ 8103: 24190976] @ heapprofile
 //!   # one sample in 16384 bytes; without a stack 0, without room 0, …      ─► rate, what is missing
-//!   # 734 of 734 samples, variance 196608000000, row 18
+//!   # 734 of 734 samples, variance 196608000000, row 18, pinned 81920 +- 31000
 //!    4112: 12288000 [4112: 12288000] @ 0x55d0c0de1234 0x55d0c0de5678       ─► Row
 //!   # block 18 3000 3072 262144                                            ─► Block
 //!   MAPPED_LIBRARIES: …                                                    ─► the modules
@@ -28,6 +28,8 @@ pub struct Row {
     pub figures: [u64; 4],
     /// Variance of the bytes in use.
     pub variance: u64,
+    /// Free bytes that its blocks keep resident.
+    pub pinned: u64,
     /// The number that blocks name it by.
     pub number: u64,
     /// Return addresses, the innermost first; none: not known.
@@ -87,7 +89,7 @@ impl Heap {
         let total: [u64; 4] = few(first)?;
         let mut heap = Heap::default();
         let mut places = HashMap::new();
-        let mut said = (0, 0);
+        let mut said = [0; 3];
         for line in lines {
             if let Some(rest) = line.strip_prefix("# block ") {
                 let [row, requested, usable, weight] = few(rest)?;
@@ -102,7 +104,12 @@ impl Heap {
                 (heap.rate, heap.missing) = (rate, missing);
             } else if let Some((_, rest)) = line.split_once(" samples, variance ") {
                 let mut found = numbers(rest);
-                said = (found.next()?, found.next().unwrap_or(0));
+                // An older library says less.
+                said = [
+                    found.next()?,
+                    found.next().unwrap_or(0),
+                    found.next().unwrap_or(0),
+                ];
             } else if let Some((figures, frames)) = line.split_once("] @ ") {
                 let frames = frames.split(' ').map(|frame| {
                     let digits = frame.strip_prefix("0x")?;
@@ -110,11 +117,13 @@ impl Heap {
                 });
                 let mut frames = frames.collect::<Option<Vec<u64>>>()?;
                 frames.retain(|frame| *frame != 0);
-                places.insert(said.1, heap.rows.len());
+                let [variance, number, pinned] = said;
+                places.insert(number, heap.rows.len());
                 heap.rows.push(Row {
                     figures: few(figures)?,
-                    variance: said.0,
-                    number: said.1,
+                    variance,
+                    pinned,
+                    number,
                     frames,
                 });
             }
@@ -162,9 +171,9 @@ pub(crate) mod tests {
 heap profile: 5: 700 [ 9: 1300] @ heapprofile
 # skinflint heap profile 1, process 42, in use now: 3 samples, 700 bytes +- 300 (19 of 20 times)
 # one sample in 16384 bytes; without a stack 1, without room 2, lost in signal handlers 3
-# 2 of 3 samples, variance 90, row 18
+# 2 of 3 samples, variance 90, row 18, pinned 300 +- 200
  3: 600 [6: 1200] @ 0x1010 0x2020
-# 1 of 1 samples, variance 10, row 0
+# 1 of 1 samples, variance 10, row 0, pinned 60 +- 60
  2: 100 [3: 100] @ 0x0
 # block 18 200 224 400
 # block 18 100 112 200
@@ -185,6 +194,7 @@ MAPPED_LIBRARIES:
             (heap.rows[0].variance, &*heap.rows[1].frames),
             (90, &[][..])
         );
+        assert_eq!((heap.rows[0].pinned, heap.rows[1].pinned), (300, 60));
         let block = Block {
             row: 1,
             requested: 50,

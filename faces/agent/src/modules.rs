@@ -231,6 +231,7 @@ mod tests {
         Row {
             figures: [1; 4],
             variance: 0,
+            pinned: 0,
             number: 0,
             frames: frames.to_vec(),
         }

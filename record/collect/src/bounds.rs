@@ -5,9 +5,25 @@
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::triggers::Trigger;
+
+/// By so many nanoseconds the clock that says how old segments are is ahead of the machine's; a test moves it on.
+static AHEAD_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Moves the clock of segments on, for tests of days: all recordings of this process are that much older.
+#[doc(hidden)]
+pub fn move_on(by: Duration) {
+    // ORDER: Relaxed; a number by itself.
+    AHEAD_NS.fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+}
+
+/// Returns the time by the clock of segments.
+pub(crate) fn now() -> Instant {
+    // ORDER: Relaxed; as above.
+    Instant::now() + Duration::from_nanos(AHEAD_NS.load(Ordering::Relaxed))
+}
 
 /// The segments that what is kept is divided into: what is kept is a segment more or less.
 const PARTS: u32 = 4;

@@ -65,7 +65,7 @@ mod triggers;
 mod turning;
 mod v8;
 
-pub use bounds::Bounds;
+pub use bounds::{Bounds, move_on};
 pub use go::GoProgram;
 pub use held::{Held, Watched};
 pub use output::{Recorded, plain_name};

@@ -22,7 +22,7 @@ use skinflint_trace::{
     older_segments, segment_path,
 };
 
-use crate::bounds::{Bounds, Progress};
+use crate::bounds::{Bounds, Progress, now};
 
 /// A segment that begins, and how the one before ends.
 pub struct Turn {
@@ -195,7 +195,7 @@ impl Segments {
                 self.older.push_back(Older {
                     number,
                     bytes,
-                    ended: Instant::now(),
+                    ended: now(),
                 });
             }),
             None => Ok(()),
@@ -246,7 +246,7 @@ impl Segments {
         while self
             .older
             .front()
-            .is_some_and(|one| one.ended.elapsed() > keep)
+            .is_some_and(|one| now().saturating_duration_since(one.ended) > keep)
         {
             self.drop_oldest(trace);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use crate::bounds::{Bounds, Progress};
+use crate::bounds::{Bounds, Progress, now};
 use crate::live::Live;
 use crate::output::Output;
 use crate::process::Process;
@@ -30,7 +30,7 @@ pub struct Turning {
     pub bounds: Bounds,
     /// How far the writer is.
     pub progress: Arc<Progress>,
-    /// When the present segment began.
+    /// When the present segment began, by the clock of segments.
     pub since: Instant,
     /// Its number.
     pub number: u64,
@@ -65,7 +65,7 @@ impl Turning {
             kept: 0,
             bounds,
             progress,
-            since: Instant::now(),
+            since: now(),
             number: 0,
             before: 0,
             repeated: 0,

@@ -9,15 +9,17 @@
 //! B1  Bytes are compared with a whole recording: by stack the requested ones with that of another run, and the usable ones, which glibc
 //!     decides by what lies free, with all segments of the same run. What lives is worked out by a plain reading of events here, and by hand in the head of kept.c.
 //! B2  The program goes on until segments have begun: no clock decides.
+//! B3  Of a day the clock is simulated: it is moved on by a segment's time whenever the segment before has its number. The process
+//!     that does it does nothing else, since the clock is that of all its recordings.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use skinflint_collect::{Bounds, ChildEnd, Options, Recorded, Sample, Session};
+use skinflint_collect::{Bounds, ChildEnd, Options, Recorded, Sample, Session, move_on};
 use skinflint_test_support::artifact;
 use skinflint_trace::{EventKind, NodeId, SnapshotCause, Trace, older_segments, segment_path};
 
@@ -39,11 +41,22 @@ fn program() -> &'static Path {
     &BUILT.get_or_init(build).1
 }
 
-/// Records kept.c to its end; with bounds it goes on until segments have begun.
+/// Records kept.c to its end; with bounds it goes on until a segment has begun in each of its four phases.
 fn record(
     folder: &Path,
     sample: Option<Sample>,
     bounds: Option<Bounds>,
+    meanwhile: impl Fn(),
+) -> Recorded {
+    record_segments(folder, sample, bounds, 1, meanwhile)
+}
+
+/// Does what `record` does, with so many segments in each phase.
+fn record_segments(
+    folder: &Path,
+    sample: Option<Sample>,
+    bounds: Option<Bounds>,
+    segments: u32,
     meanwhile: impl Fn(),
 ) -> Recorded {
     let recorder = artifact::released("skinflint-record-so");
@@ -67,6 +80,7 @@ fn record(
     let session = session.expect("a session");
     let mut command = Command::new(program());
     command.args(is_bounded.then_some(&trace));
+    command.args(is_bounded.then(|| segments.to_string()));
     command
         .env("LD_PRELOAD", recorder)
         .envs(session.environment());
@@ -380,6 +394,165 @@ fn files_stay_within_their_bound() {
     assert_eq!(recorded.bytes, bytes);
     is_the_same(&lives(&alone(&recorded)), "the newest segment");
     is_the_same(&lives(&open(&recorded.path)), "all that is left");
+}
+
+/// What is kept of the simulated day.
+const KEPT: Duration = Duration::from_secs(600);
+/// Set where a test is to be done by a process of its own: its folder, and its segments for each phase.
+const DAY: &str = "SKINFLINT_TEST_DAY";
+
+/// Returns the segments for each of the four phases: 24 hours of quarters of ten minutes, or two hours.
+fn of_a_day() -> u32 {
+    match std::env::var_os("SKINFLINT_LONG") {
+        Some(_) => 144,
+        None => 12,
+    }
+}
+
+/// Returns a command that does a test in a process and a process group of its own.
+fn apart(test: &str, folder: &Path, segments: u32) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(DAY, format!("{} {segments}", folder.display()))
+        .process_group(0);
+    command
+}
+
+/// Records as the process that `apart` began, and looks at the files after each segment.
+fn day_of(given: &str) {
+    let (folder, segments) = given.rsplit_once(' ').expect("two words");
+    let trace = Path::new(folder).join("main.sft");
+    let bounds = Bounds {
+        keep: Some(KEPT),
+        ..Bounds::default()
+    };
+    let next = std::cell::Cell::new(0);
+    let segments = segments.parse().expect("a number");
+    let recorded = record_segments(Path::new(folder), None, Some(bounds), segments, || {
+        // A segment has its number once the next one has begun; the first has begun once events are in it.
+        let has_begun = match next.get() {
+            0 => trace.metadata().is_ok_and(|about| about.len() > 256 << 10),
+            number => segment_path(&trace, number - 1).exists(),
+        };
+        if !has_begun {
+            return;
+        }
+        move_on(KEPT / 4);
+        next.set(next.get() + 1);
+        let older = older_segments(&trace).len();
+        // Four quarters, and those that end while the folder is read.
+        assert!(older <= 6, "{older} older segments");
+    });
+    let newest = alone(&recorded);
+    let number = newest.process.segment.as_ref().map(|one| one.number);
+    assert!(number >= Some(u64::from(4 * segments)), "{number:?}");
+    is_the_same(&lives(&newest), "the newest segment");
+    is_the_same(&lives(&open(&recorded.path)), "all that is left");
+    let older = older_segments(&recorded.path).len();
+    assert!(
+        (4..=5).contains(&older),
+        "{older} older segments: ten minutes are kept"
+    );
+}
+
+/// By a clock that is simulated: ten minutes of a day are kept all the time, and each segment is complete by itself.
+#[test]
+fn a_day_keeps_its_last_ten_minutes() {
+    if let Ok(given) = std::env::var(DAY) {
+        return day_of(&given);
+    }
+    whole();
+    let folder = tempfile::tempdir().expect("a folder");
+    let child = apart(
+        "a_day_keeps_its_last_ten_minutes",
+        folder.path(),
+        of_a_day(),
+    )
+    .output();
+    let child = child.expect("runs");
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+/// Killed with its program after any of the day's segments, a collector leaves what it had: the newest segment is complete by itself, but
+/// for its end, and those before it follow each other.
+#[test]
+fn a_day_that_is_killed_leaves_what_it_had() {
+    if let Ok(given) = std::env::var(DAY) {
+        return day_of(&given);
+    }
+    let moments = if std::env::var_os("SKINFLINT_LONG").is_some() {
+        100
+    } else {
+        4
+    };
+    let mut random = skinflint_base::random::Random::new(24);
+    for moment in 0..moments {
+        let folder = tempfile::tempdir().expect("a folder");
+        let trace = folder.path().join("main.sft");
+        let wanted = random.below(20);
+        let mut day = apart("a_day_that_is_killed_leaves_what_it_had", folder.path(), 12);
+        let mut day = day
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("runs");
+        let begun = Instant::now();
+        // Ten minutes are kept, so a segment that was missed is seen by a later one.
+        while !(wanted..wanted + 4).any(|number| segment_path(&trace, number).exists()) {
+            assert_eq!(
+                day.try_wait().expect("a child"),
+                None,
+                "moment {moment}: the day ended"
+            );
+            // CLOCK: a bounded wait, and its bound ends it
+            assert!(
+                begun.elapsed() < Duration::from_secs(600),
+                "no segment {wanted}"
+            );
+            // CLOCK: as above; the condition is asked again and again
+            std::thread::sleep(Duration::from_micros(200 + random.below(9_000)));
+        }
+        // SAFETY: a system call on the group that was begun here: the collector and its program.
+        assert_eq!(unsafe { libc::kill(-(day.id() as i32), libc::SIGKILL) }, 0);
+        day.wait().expect("killed");
+        let older = older_segments(&trace);
+        assert!(
+            (1..=6).contains(&older.len()),
+            "moment {moment}: {} older segments",
+            older.len()
+        );
+        for path in &older {
+            let whole = open(path);
+            assert_eq!(
+                whole.ending.as_ref().map(|end| end.events),
+                Some(whole.event_count()),
+                "moment {moment}"
+            );
+        }
+        let newest = folder.path().join("newest");
+        std::fs::copy(&trace, &newest).expect("copied");
+        let newest = Trace::open(&newest).expect("a trace");
+        let segment = newest.process.segment.as_ref().expect("a segment");
+        assert!(
+            segment.number >= wanted && newest.event_count() >= segment.events,
+            "moment {moment}: {segment:?}"
+        );
+        assert!(early(&newest) >= 200, "moment {moment}: {segment:?}");
+        let joined = Trace::open(&trace).expect("a trace");
+        let first = joined.process.segment.as_ref().map_or(0, |one| one.number);
+        assert_eq!(
+            segment.number - first,
+            older.len() as u64,
+            "moment {moment}: all that is left is one recording"
+        );
+    }
 }
 
 #[test]

@@ -119,6 +119,10 @@ pub struct Sample {
     pub probability: f64,
     /// The number of its stack.
     pub stack: u32,
+    /// When it was acquired, in seconds (`services::profile::known::seconds`).
+    pub born_s: u32,
+    /// Where it would lie if it were no sample (`services::profile::beside`); 0: not known, or it lies there.
+    pub place: usize,
 }
 
 // The definition is `services::table::PATHS`, of this very type.

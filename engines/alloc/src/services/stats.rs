@@ -307,7 +307,7 @@ impl Snapshot {
 }
 
 /// Runs `work` while all slow paths stand still (B1). `None`: this thread is in the middle of one (a signal handler).
-fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
+pub(super) fn standing_still<R>(who: Who, work: impl FnOnce(&mut Pool) -> R) -> Option<R> {
     if !PURGE_LOCK.lock(who) {
         return None;
     }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use skinflint_trace::{Ending, Exit, Segment};
 
 use super::Draining;
+use crate::bounds::now;
 use crate::output::{Job, Output};
 use crate::process::lock;
 use crate::sampler::Ask;
@@ -79,7 +80,8 @@ impl Draining {
             return;
         }
         let bytes = turning.progress.bytes();
-        let is_due = |(bytes, first)| turning.bounds.is_due(turning.since.elapsed(), bytes, first);
+        let age = now().saturating_duration_since(turning.since);
+        let is_due = |(bytes, first)| turning.bounds.is_due(age, bytes, first);
         if bytes.is_some_and(is_due) {
             self.turn(output, None);
         }
@@ -137,7 +139,7 @@ impl Draining {
         turning.number += 1;
         turning.before = decoded;
         turning.repeated = beginning.events;
-        turning.since = Instant::now();
+        turning.since = now();
         let mut process = self.process.info.clone();
         process.segment = Some(Segment {
             number: turning.number,

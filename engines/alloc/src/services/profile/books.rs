@@ -26,9 +26,9 @@ use crate::services::sample::probability;
 
 /// The least and the most bytes between two samples that may be chosen.
 pub const RATES: (usize, usize) = (1024, 1 << 30);
-/// Places for samples, of which three quarters are used: 1 MiB, touched as it is used (B1). At 512 KiB so many stand for 12 GiB.
+/// Places for samples, of which three quarters are used: 1.25 MiB, touched as it is used (B1). At 512 KiB so many stand for 12 GiB.
 pub const SAMPLES: usize = 32 * 1024;
-/// Places at first, 16 KiB.
+/// Places at first, 20 KiB.
 const FIRST: usize = 512;
 /// Words of rows: 4 MiB, touched as they are used; some 11,000 stacks of thirty frames.
 pub const WORDS: usize = 512 * 1024;

@@ -21,8 +21,10 @@
 //! Not sampled: blocks of tenants (`heaps::tenant`), of threads whose destructors have run, and everything while the
 //! hardening checks each call. A small block that grows in place keeps its p, with the bytes it now has.
 //!
-//! Not here: which blocks are met (`points`), stacks (`stack`), files (`malloc-so`).
+//! Not here: which blocks are met (`points`), stacks (`stack`), what samples keep resident beside them (`beside`), files
+//! (`malloc-so`).
 
+mod beside;
 mod books;
 mod known;
 pub(super) mod points;
@@ -36,6 +38,8 @@ use super::sample;
 use crate::heaps::slow::{self, HARDENED, PROFILED, Profile};
 use crate::mechanism::lock::Who;
 pub use books::RATES;
+#[doc(hidden)]
+pub use known::set_seconds;
 use known::{LOCK, with_books};
 pub use text::{What, write, write_hidden};
 

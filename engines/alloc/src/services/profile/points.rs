@@ -14,6 +14,7 @@
 use skinflint_base::random;
 use skinflint_base::sync::Ordering;
 
+use super::beside;
 use super::known::note;
 use crate::heaps::requests::{count, set_budget};
 use crate::heaps::{slow, tls};
@@ -46,7 +47,7 @@ fn chosen(heap: &Heap, n: usize, class: usize, by: u64, has_slop: bool) -> Optio
     }
     let block = sample::block_of(n, class, for_slop)?;
     if let Some(p) = for_profile {
-        note(block, n, p);
+        note(block, n, p, beside::place(heap, class));
     }
     Some(block)
 }
@@ -93,7 +94,7 @@ pub fn aligned(heap: &Heap, n: usize, size: usize) -> Option<*mut u8> {
 
 /// Notes a large block of so many requested bytes if it is a sample of the profile. `true`: it is.
 pub fn note_large(heap: &Heap, p: *mut u8, n: usize) -> bool {
-    large(heap, n).is_some_and(|probability| note(p, n, probability))
+    large(heap, n).is_some_and(|probability| note(p, n, probability, 0))
 }
 
 /// Returns the probability with which a large block of `n` bytes is a sample of the profile, if this one is. What is as long

@@ -21,6 +21,8 @@ fn sample(address: usize, requested: usize, probability: f64) -> Sample {
         requested,
         probability,
         stack: 0,
+        born_s: 0,
+        place: 0,
     }
 }
 

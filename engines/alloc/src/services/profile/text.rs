@@ -3,7 +3,7 @@
 //! ```text
 //!   heap profile: 812: 40123456 [ 96123: 812345678] @ heapprofile
 //!   # …                                                                  comments: rate, errors, what is missing
-//!   # 12 of 40 samples, variance 5123456789
+//!   # 12 of 40 samples, variance 5123456789, pinned 81920 +- 31000, for a minute 6000000, for an hour 0
 //!       96:  6291456 [    320: 20971520] @ 0x55d0c0de1234 0x55d0c0de5678 …
 //!   # block 0 3000 3072 262144                                           of the asker's form: row, requested, usable, weight
 //!   MAPPED_LIBRARIES: … /proc/self/maps
@@ -12,21 +12,27 @@
 //! X1  The figures are estimates already. So the form is the one without a rate in its first line, which no reader scales:
 //!     those that scale do it by a row's mean size, which is wrong where a stack asks for several sizes.
 //! X2  The first line's figures are the sums of the rows below.
-//! X3  The lock is held for a copy of the rows, not while anything is written.
+//! X3  The lock is held for a copy of the rows and the samples, not while anything is written.
 //! X4  What is asked for from outside (`skinflint agent`) has a comment more for each sampled block in use: from its usable
 //!     bytes the asker works out what the stack wastes. A row is known by the number in its own comment.
+//!
+//! X5  `pinned`, of what is in use now: the free bytes that the stack's blocks keep resident (`beside`), each sample's for 1/p
+//!     blocks, and half the interval of 95 % that the samples' variance Σ (x/p)² (1 - p) says.
+//! X6  `for a minute` and `for an hour` are the bytes in use that were acquired so long ago, or longer.
 //!
 //! Not here: the file (`malloc-so`).
 
 use skinflint_base::sync::Ordering;
 use skinflint_base::sys;
 
+use super::beside;
 use super::books::{HEAD, Row, SAMPLES, Sum, WORDS, whole};
-use super::known::{LOST, with_books_as};
+use super::known::{LOST, seconds, with_books_as};
 use super::stack::DEPTH;
 use crate::heaps::slow::{self, Sample};
 use crate::heaps::{malloc, tls};
 use crate::mechanism::lock::{ASKER, Who};
+use crate::services::stats::standing_still;
 
 /// Which of the blocks a profile tells of, beside all that were ever asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +51,11 @@ struct Copied {
     shown: Sum,
     refused: u64,
     stackless: u64,
-    /// Sampled blocks in use, behind the words; 0 unless they were asked for (X4).
+    /// Sampled blocks in use, behind the words.
     blocks: usize,
+    /// Whether `peak` of the copied rows says what they pin instead (X5), and in its places for blocks and samples what is in use for
+    /// a minute and for an hour (X6).
+    has_pinned: bool,
 }
 
 /// A sampled block in use.
@@ -57,6 +66,9 @@ struct Block {
     requested: u64,
     usable: u64,
     weight: u64,
+    place: u64,
+    probability: f64,
+    born_s: u64,
 }
 
 /// Bytes of a copy: the rows, and the sampled blocks.
@@ -83,12 +95,9 @@ fn write_as(who: Who, what: What, with_blocks: bool, put: &mut dyn FnMut(&[u8]))
     }
     let words = memory.cast();
     let copied = with_books_as(who, |books| {
-        let blocks = if with_blocks {
-            // SAFETY: the mapping has room for as many behind the words.
-            unsafe { copy_blocks(books.samples(), memory.add(WORDS * size_of::<u64>()).cast()) }
-        } else {
-            0
-        };
+        // SAFETY: the mapping has room for as many behind the words.
+        let blocks =
+            unsafe { copy_blocks(books.samples(), memory.add(WORDS * size_of::<u64>()).cast()) };
         let from = books.words();
         // SAFETY: a fresh mapping of as many words.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), words, from.len()) };
@@ -103,7 +112,12 @@ fn write_as(who: Who, what: What, with_blocks: bool, put: &mut dyn FnMut(&[u8]))
             refused: books.refused,
             stackless: books.stackless,
             blocks,
+            has_pinned: false,
         }
+    });
+    let copied = copied.map(|mut copied| {
+        copied.has_pinned = what == What::InUse && standing_still(who, |_| copied.pin()).is_some();
+        copied
     });
     if let Some(copied) = &copied {
         let mut out = Out::through(put);
@@ -133,6 +147,9 @@ unsafe fn copy_blocks(samples: &[Sample], to: *mut Block) -> usize {
                 requested: sample.requested as u64,
                 usable: usable as u64,
                 weight,
+                place: sample.place as u64,
+                probability: sample.probability,
+                born_s: sample.born_s.into(),
             });
         }
         count += 1;
@@ -144,6 +161,39 @@ impl Copied {
     fn blocks(&self) -> &[Block] {
         // SAFETY: so many were copied behind the words.
         unsafe { core::slice::from_raw_parts(self.words.add(WORDS).cast(), self.blocks) }
+    }
+
+    /// Writes over each row's peak what it pins (X5). All slow paths stand still.
+    fn pin(&mut self) {
+        let now_s = seconds();
+        let mut at = 0;
+        while let Some(row) = self.row(at) {
+            (row.peak, at) = (Sum::default(), at + HEAD + (row.frames as usize).min(DEPTH));
+        }
+        for i in 0..self.blocks {
+            let Some(&block) = self.blocks().get(i) else {
+                break;
+            };
+            let p = block.probability;
+            let kept = beside::share(block.place as usize, block.usable as usize) as f64 / p;
+            if let Some(row) = self.row(block.row as usize) {
+                row.peak.bytes += kept;
+                row.peak.variance += kept * kept * (1.0 - p);
+                let age_s = now_s.wrapping_sub(block.born_s as u32);
+                if age_s >= 60 {
+                    row.peak.blocks += block.weight as f64;
+                }
+                if age_s >= 3600 {
+                    row.peak.samples += block.weight;
+                }
+            }
+        }
+    }
+
+    /// Returns the row at a word.
+    fn row(&mut self, at: usize) -> Option<&mut Row> {
+        // SAFETY: rows follow each other from the first word on (books), and the copy is this call's.
+        (at + HEAD <= self.used).then(|| unsafe { &mut *self.words.add(at).cast::<Row>() })
     }
 
     fn words(&self) -> &[u64] {
@@ -194,6 +244,16 @@ impl Copied {
                 out.add(b", row ");
                 out.number(word as u64);
             }
+            if self.has_pinned {
+                out.add(b", pinned ");
+                out.number(whole(row.peak.bytes) as u64);
+                out.add(b" +- ");
+                out.number(half_width(row.peak.variance));
+                out.add(b", for a minute ");
+                out.number(row.peak.blocks as u64);
+                out.add(b", for an hour ");
+                out.number(row.peak.samples);
+            }
             out.add(b"\n ");
             out.figures(figures(&shown, &row.all));
             for (i, &frame) in frames.iter().enumerate() {
@@ -205,7 +265,7 @@ impl Copied {
             }
             out.add(b"\n");
         });
-        for block in self.blocks() {
+        for block in self.blocks().iter().filter(|_| with_blocks) {
             out.add(b"# block");
             for number in [block.row, block.requested, block.usable, block.weight] {
                 out.add(b" ");
