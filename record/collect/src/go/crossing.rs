@@ -15,8 +15,8 @@ use std::path::Path;
 use skinflint_frames::Crossing;
 
 use super::binary::GoProgram;
-use crate::remote::Remote;
 use crate::elf::{Elf, SYMTAB, X86_64};
+use crate::remote::Remote;
 
 /// The most bytes of the function.
 const MOST_CODE: u64 = 4096;
