@@ -141,7 +141,7 @@ pub(crate) const KNOWN: &[Known] = &[
             "_Py*",
         ],
         parts: Parts::Untold,
-        change: "Record with --python-objects: every object is then a block with its own stack, of functions and lines with Python 3.11 to 3.13. PYTHONMALLOC=malloc in the environment does so, too, and changes how the program allocates.",
+        change: "Record with --python-objects: every object is then a block with its own stack, of functions and lines with Python 3.9 to 3.14. PYTHONMALLOC=malloc in the environment does so, too, and changes how the program allocates.",
     },
     Known {
         name: "PHP's request heap (Zend)",

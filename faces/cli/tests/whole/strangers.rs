@@ -36,7 +36,7 @@ for name in (path, "\0" + path):
         print("kept out")
         continue
     s.settimeout(20)
-    s.send(struct.pack("<8sIIQQQ256s32s", b"SKFLHELO", 4, 1, 0, 0, 1, b"/x", b"9"))
+    s.send(struct.pack("<8sIIQQQQ256s32s", b"SKFLHELO", 4, 1, 0, 0, 0, 1, b"/x", b"9"))
     data, more, _, _ = s.recvmsg(64, socket.CMSG_SPACE(12))
     refused = struct.unpack("<8sQQ", data)[2]
     print("refused" if refused and not more else "served", flush=True)

@@ -71,7 +71,10 @@ fn main() {
     let bytes = read(c"stats.allocated");
     // 4096 stands for all arenas (MALLCTL_ARENAS_ALL).
     let blocks = sum(c"arenas.nbins", c"stats.arenas.4096.bins.0.curregs")
-        + sum(c"arenas.nlextents", c"stats.arenas.4096.lextents.0.curlextents");
+        + sum(
+            c"arenas.nlextents",
+            c"stats.arenas.4096.lextents.0.curlextents",
+        );
     std::mem::forget(kept);
     linked::end(blocks, bytes)
 }
