@@ -27,7 +27,7 @@ use crate::args::{
 };
 use crate::engine::Engine;
 use crate::engines;
-use crate::questions::regressions::FEWEST;
+use crate::questions::regressions::{FEWEST, Regression};
 use crate::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
 use crate::rows::Answer;
 use crate::serve::Serving;
@@ -180,11 +180,7 @@ fn show_regressions(
     }
     let found = regressions::ask(engine, &scope, from, to, words.asked.rows)?;
     if words.asked.json {
-        let rows: Vec<Json> = found
-            .rows
-            .iter()
-            .map(regressions::Regression::json)
-            .collect();
+        let rows: Vec<Json> = found.rows.iter().map(Regression::json).collect();
         let all = json!({"days": scope.words(), "comparisons": found.comparisons, "left_out": found.left_out, "rows": rows});
         return print_json(out, &all);
     }
@@ -194,29 +190,11 @@ fn show_regressions(
         scope.words(),
         found.comparisons
     )?;
-    let columns = [
-        ("more", Side::Right),
-        ("±", Side::Right),
-        ("from", Side::Right),
-        ("to", Side::Right),
-        ("grows an hour", Side::Right),
-        ("what", Side::Left),
-        ("service", Side::Left),
-        ("stack", Side::Left),
-    ];
-    let cells = |row: &regressions::Regression| {
-        vec![
-            bytes(row.difference.change()),
-            bytes(row.half),
-            bytes(row.difference.from),
-            bytes(row.difference.to),
-            bytes(row.growth),
-            row.figure.word().to_owned(),
-            row.service.clone(),
-            row.name.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = found.rows.iter().map(cells).collect();
+    let columns = regressions::COLUMNS.map(|(name, is_number)| match is_number {
+        true => (name, Side::Right),
+        false => (name, Side::Left),
+    });
+    let rows: Vec<Vec<String>> = found.rows.iter().map(Regression::cells).collect();
     match rows.is_empty() {
         true => writeln!(out, "nothing grew for certain")?,
         false => table(out, &columns, &rows)?,

@@ -22,11 +22,24 @@ use super::{Scope, quoted};
 use crate::certainty::{Difference, Group};
 use crate::engine::Engine;
 use crate::names::Names;
+use crate::show::bytes;
 
 /// The fewest processes of a build that can be compared.
 pub const FEWEST: f64 = 5.0;
 /// The chance with which an interval misses.
 const MISS: f64 = 0.05;
+
+/// What a row of the answer is shown as: the name of each cell, and whether it is a number.
+pub const COLUMNS: [(&str, bool); 8] = [
+    ("more", true),
+    ("±", true),
+    ("from", true),
+    ("to", true),
+    ("grows an hour", true),
+    ("what", false),
+    ("service", false),
+    ("stack", false),
+];
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -206,6 +219,20 @@ fn judge(
 }
 
 impl Regression {
+    /// Returns the row's cells below [`COLUMNS`].
+    pub fn cells(&self) -> Vec<String> {
+        vec![
+            bytes(self.difference.change()),
+            bytes(self.half),
+            bytes(self.difference.from),
+            bytes(self.difference.to),
+            bytes(self.growth),
+            self.figure.word().to_owned(),
+            self.service.clone(),
+            self.name.clone(),
+        ]
+    }
+
     /// Returns the row as JSON.
     pub fn json(&self) -> Json {
         json!({
