@@ -67,7 +67,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Read in reports (skinflint report --json), heap profiles (exec --profile) and pprof files
     Ingest(IngestArgs),
-    /// Merge minutes to hours and hours to days, and drop old days
+    /// Pack what is written, merge minutes to hours and hours to days, and drop old days
     Retain(RetainArgs),
     /// Make the tables of a simulated fleet
     Generate(GenerateArgs),

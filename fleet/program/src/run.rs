@@ -448,8 +448,8 @@ fn keep(root: &Locked, words: &RetainArgs, out: &mut dyn Write) -> Result<()> {
     let done = retain(root, keep, now)?;
     writeln!(
         out,
-        "{} files merged, {} rows became {}; {} days of a service and table dropped",
-        done.merged, done.rows, done.became, done.dropped
+        "{} files merged, {} rows became {}; {} files packed; {} days of a service and table dropped",
+        done.merged, done.rows, done.became, done.packed, done.dropped
     )?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a build changed: for each stack, the mean of its processes under one build and under the other.
 //!
 //! ```text
-//!   profiles ─► per process: mean in use, mean pinned ─► per build: count, sum, sum of squares ─► Welch ─► interval
+//!   profile_days ─► per process: mean in use, mean pinned ─► per build: count, sum, sum of squares ─► Welch ─► interval
 //!   processes ─► how many there are, those without the stack included ─┘
 //! ```
 //!
@@ -103,7 +103,7 @@ pub fn sql(scope: &Scope, from: &str, to: &str) -> String {
          sum((x.pinned / m.minutes) * (x.pinned / m.minutes)) AS pinned2, sum(x.grown * 60.0 / m.minutes) AS grown \
          FROM (SELECT service, stack, build, process, CAST(sum(live_byte_min) AS DOUBLE) AS live, \
          CAST(sum(pinned_byte_min) AS DOUBLE) AS pinned, CAST(sum(born_bytes - died_bytes) AS DOUBLE) AS grown FROM \
-         profiles WHERE {scope} AND {builds} GROUP BY service, stack, build, process) x JOIN (SELECT service, process, \
+         profile_days WHERE {scope} AND {builds} GROUP BY service, stack, build, process) x JOIN (SELECT service, process, \
          CAST(sum(minutes) AS DOUBLE) AS minutes FROM processes WHERE {scope} AND {builds} GROUP BY service, process) m \
          ON m.service = x.service AND m.process = x.process GROUP BY x.service, x.stack, x.build \
          ORDER BY service, stack, build"
