@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   generate, ingest, retain: they write     top, regressions, pinned, where, whatif, sql: they ask     serve: the page
-//!   duckdb: views
+//!   duckdb, clickhouse: views
 //! ```
 //!
 //! Not here: what is done (run.rs).
@@ -73,6 +73,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Print statements that make the tables known to DuckDB
     Duckdb,
+    /// Print statements that make the tables known to ClickHouse
+    Clickhouse,
     /// Print what the tables and their columns mean, as Markdown
     Schema,
 }

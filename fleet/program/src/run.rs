@@ -59,7 +59,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         Command::Retain(words) => keep(&writer()?, words, out),
         Command::Generate(words) => simulate(&writer()?, words, out),
         Command::Schema => Ok(out.write_all(chapter().as_bytes())?),
-        Command::Duckdb => duckdb(&Root::open(&args.root)?, out),
+        Command::Duckdb => views(&Root::open(&args.root)?, &of_duckdb, out),
+        Command::Clickhouse => views(&Root::open(&args.root)?, &of_clickhouse, out),
     }
 }
 
@@ -526,19 +527,24 @@ fn write_events(
     Ok(())
 }
 
-fn duckdb(root: &Root, out: &mut dyn Write) -> Result<()> {
+/// Writes a statement for each table that makes it known to another engine: `of` has a pattern of files as a source.
+fn views(root: &Root, of: &dyn Fn(&str) -> String, out: &mut dyn Write) -> Result<()> {
     for table in skinflint_fleet_tables::rows::tables() {
         let folder = root.table(table.name).canonicalize()?;
         let depth = "*/".repeat(table.folders().len());
         let files = format!("{}/{depth}*.parquet", folder.display());
-        writeln!(
-            out,
-            "CREATE VIEW {} AS SELECT * FROM read_parquet({}, hive_partitioning = true, hive_types_autocast = false);",
-            table.name,
-            crate::questions::quoted(&files)
-        )?;
+        let source = of(&crate::questions::quoted(&files));
+        writeln!(out, "CREATE VIEW {} AS SELECT * FROM {source};", table.name)?;
     }
     Ok(())
+}
+
+fn of_duckdb(files: &str) -> String {
+    format!("read_parquet({files}, hive_partitioning = true, hive_types_autocast = false)")
+}
+
+fn of_clickhouse(files: &str) -> String {
+    format!("file({files}, 'Parquet') SETTINGS use_hive_partitioning = 1")
 }
 
 /// Returns what the tables and their columns mean, as Markdown.
