@@ -32,7 +32,7 @@
 #   make js-test   the same results on both, and on node; what the host says (part of `make test-long`)
 #   make js-engine-test  Boa's engine's own tests on our heap (ten minutes)
 #   make fleet-test  skinflint-fleet: its tables, questions, merging and page, the same on Ballista with a scheduler and three
-#                    executors, and the same SQL on DuckDB (by hand; needs Rust 1.94; half an hour, most of it to build
+#                    executors, and the same SQL on DuckDB and ClickHouse (by hand; needs Rust 1.94; half an hour, most of it to build
 #                    the engines)
 #   make fleet-ballista  skinflint-fleet with Ballista, and its scheduler and executor: target/fleet/release/
 #   make fleet-bench  what questions to 64 MB, 256 MB and 1 GB of a fleet's tables cost (by hand)
@@ -61,7 +61,7 @@ DEMO = target/demo
 NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 export NODE_EXTRA_CA_CERTS
 
-.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine fleet-test fleet-ballista fleet-bench agent-test frames-deps runtimes-deps runtimes-test
+.PHONY: help docs quick frames-test test-alone test-busy test-busy-whole shim-test deps test-deps parquet-deps browser-deps build demo test test-long model-test check contract-test-long bench bench-deps bench-alloc bench-alloc-deps compare browser-test types bench-page consumers-deps consumers-test shell-deps screenshots one-file install dist dist-test clean js js-deps js-test js-engine-test metrics-deps tabs-deps tabs-test truth reach-bar real-programs miri-deps miri-short miri-test mutants mutants-named qemu-alloc qemu-groups musl aarch64 aarch64-machine clickhouse-deps fleet-test fleet-ballista fleet-bench agent-test frames-deps runtimes-deps runtimes-test
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -376,14 +376,22 @@ js-test: js-deps build js
 js-engine-test: js-deps
 	sh js/engine-tests.sh
 
+# ClickHouse as a library: 600 MB, so in a folder of its own.
+CLICKHOUSE = target/consumers/clickhouse
+clickhouse-deps:
+	@sh bench/need.sh pip3:python3-pip
+	@test -d $(CLICKHOUSE)/chdb || /usr/bin/python3 -m pip install --quiet --require-hashes --no-deps --root-user-action=ignore \
+	  --target $(CLICKHOUSE) -r fleet/tests/requirements.txt
+
 # A workspace of its own, with an engine of 250 libraries: not part of `make test`.
 FLEET = --locked --manifest-path fleet/Cargo.toml --target-dir target/fleet
 # Both engines: with the same features whatever is built of them, so that they are built once.
 FLEET_ALL = $(FLEET) --workspace --features skinflint-fleet/ballista
-fleet-test: parquet-deps build
+fleet-test: parquet-deps clickhouse-deps build
 	$(CARGO) test $(FLEET_ALL)
 	$(CARGO) build $(FLEET_ALL)
 	PYTHONPATH=$(DUCKDB) timeout 900 /usr/bin/python3 -B fleet/tests/duckdb.py target/fleet/debug/skinflint-fleet
+	PYTHONPATH=$(CLICKHOUSE) timeout 900 /usr/bin/python3 -B fleet/tests/clickhouse.py target/fleet/debug/skinflint-fleet
 	timeout 900 /usr/bin/python3 -B fleet/tests/recorded.py target/fleet/debug/skinflint-fleet $(RELEASE)/skinflint
 
 fleet-ballista:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   generate, ingest, retain: they write     top, regressions, pinned, where, whatif, sql: they ask     serve: the page
-//!   duckdb: views
+//!   duckdb, clickhouse: views
 //! ```
 //!
 //! Not here: what is done (run.rs).
@@ -67,12 +67,14 @@ pub enum Command {
     Serve(ServeArgs),
     /// Read in reports (skinflint report --json), heap profiles (exec --profile) and pprof files
     Ingest(IngestArgs),
-    /// Merge minutes to hours and hours to days, and drop old days
+    /// Pack what is written, merge minutes to hours and hours to days, and drop old days
     Retain(RetainArgs),
     /// Make the tables of a simulated fleet
     Generate(GenerateArgs),
     /// Print statements that make the tables known to DuckDB
     Duckdb,
+    /// Print statements that make the tables known to ClickHouse
+    Clickhouse,
     /// Print what the tables and their columns mean, as Markdown
     Schema,
 }

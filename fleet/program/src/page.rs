@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use crate::engine::Engine;
 use crate::html::{Column, bars, decode, encode, escape, table};
-use crate::questions::regressions::{self, FEWEST};
+use crate::questions::regressions::{self, FEWEST, Regression};
 use crate::questions::top::By;
 use crate::questions::{Period, Scope, books, lists, pinned, top, whatif};
 use crate::show::{bytes, share};
@@ -351,30 +351,8 @@ fn write_releases(out: &mut String, shown: &Shown<'_>) -> Result<()> {
         out.push_str("<p class=\"empty\">Nothing grew.</p>\n");
         return Ok(());
     }
-    let cells = |row: &regressions::Regression| {
-        vec![
-            bytes(row.difference.change()),
-            bytes(row.half),
-            bytes(row.difference.from),
-            bytes(row.difference.to),
-            bytes(row.growth),
-            row.figure.word().to_owned(),
-            row.service.clone(),
-            row.name.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = found.rows.iter().map(cells).collect();
-    let columns: [Column; 8] = [
-        ("more", true),
-        ("±", true),
-        ("from", true),
-        ("to", true),
-        ("grows an hour", true),
-        ("what", false),
-        ("service", false),
-        ("stack", false),
-    ];
-    table(out, &columns, &rows);
+    let rows: Vec<Vec<String>> = found.rows.iter().map(Regression::cells).collect();
+    table(out, &regressions::COLUMNS, &rows);
     Ok(())
 }
 

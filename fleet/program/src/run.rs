@@ -27,7 +27,7 @@ use crate::args::{
 };
 use crate::engine::Engine;
 use crate::engines;
-use crate::questions::regressions::FEWEST;
+use crate::questions::regressions::{FEWEST, Regression};
 use crate::questions::{Period, Scope, filtered, pinned, regressions, top, whatif};
 use crate::rows::Answer;
 use crate::serve::Serving;
@@ -59,7 +59,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         Command::Retain(words) => keep(&writer()?, words, out),
         Command::Generate(words) => simulate(&writer()?, words, out),
         Command::Schema => Ok(out.write_all(chapter().as_bytes())?),
-        Command::Duckdb => duckdb(&Root::open(&args.root)?, out),
+        Command::Duckdb => views(&Root::open(&args.root)?, &of_duckdb, out),
+        Command::Clickhouse => views(&Root::open(&args.root)?, &of_clickhouse, out),
     }
 }
 
@@ -180,11 +181,7 @@ fn show_regressions(
     }
     let found = regressions::ask(engine, &scope, from, to, words.asked.rows)?;
     if words.asked.json {
-        let rows: Vec<Json> = found
-            .rows
-            .iter()
-            .map(regressions::Regression::json)
-            .collect();
+        let rows: Vec<Json> = found.rows.iter().map(Regression::json).collect();
         let all = json!({"days": scope.words(), "comparisons": found.comparisons, "left_out": found.left_out, "rows": rows});
         return print_json(out, &all);
     }
@@ -194,29 +191,11 @@ fn show_regressions(
         scope.words(),
         found.comparisons
     )?;
-    let columns = [
-        ("more", Side::Right),
-        ("±", Side::Right),
-        ("from", Side::Right),
-        ("to", Side::Right),
-        ("grows an hour", Side::Right),
-        ("what", Side::Left),
-        ("service", Side::Left),
-        ("stack", Side::Left),
-    ];
-    let cells = |row: &regressions::Regression| {
-        vec![
-            bytes(row.difference.change()),
-            bytes(row.half),
-            bytes(row.difference.from),
-            bytes(row.difference.to),
-            bytes(row.growth),
-            row.figure.word().to_owned(),
-            row.service.clone(),
-            row.name.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = found.rows.iter().map(cells).collect();
+    let columns = regressions::COLUMNS.map(|(name, is_number)| match is_number {
+        true => (name, Side::Right),
+        false => (name, Side::Left),
+    });
+    let rows: Vec<Vec<String>> = found.rows.iter().map(Regression::cells).collect();
     match rows.is_empty() {
         true => writeln!(out, "nothing grew for certain")?,
         false => table(out, &columns, &rows)?,
@@ -470,8 +449,8 @@ fn keep(root: &Locked, words: &RetainArgs, out: &mut dyn Write) -> Result<()> {
     let done = retain(root, keep, now)?;
     writeln!(
         out,
-        "{} files merged, {} rows became {}; {} days of a service and table dropped",
-        done.merged, done.rows, done.became, done.dropped
+        "{} files merged, {} rows became {}; {} files packed; {} days of a service and table dropped",
+        done.merged, done.rows, done.became, done.packed, done.dropped
     )?;
     Ok(())
 }
@@ -548,19 +527,24 @@ fn write_events(
     Ok(())
 }
 
-fn duckdb(root: &Root, out: &mut dyn Write) -> Result<()> {
+/// Writes a statement for each table that makes it known to another engine: `of` has a pattern of files as a source.
+fn views(root: &Root, of: &dyn Fn(&str) -> String, out: &mut dyn Write) -> Result<()> {
     for table in skinflint_fleet_tables::rows::tables() {
         let folder = root.table(table.name).canonicalize()?;
         let depth = "*/".repeat(table.folders().len());
         let files = format!("{}/{depth}*.parquet", folder.display());
-        writeln!(
-            out,
-            "CREATE VIEW {} AS SELECT * FROM read_parquet({}, hive_partitioning = true, hive_types_autocast = false);",
-            table.name,
-            crate::questions::quoted(&files)
-        )?;
+        let source = of(&crate::questions::quoted(&files));
+        writeln!(out, "CREATE VIEW {} AS SELECT * FROM {source};", table.name)?;
     }
     Ok(())
+}
+
+fn of_duckdb(files: &str) -> String {
+    format!("read_parquet({files}, hive_partitioning = true, hive_types_autocast = false)")
+}
+
+fn of_clickhouse(files: &str) -> String {
+    format!("file({files}, 'Parquet') SETTINGS use_hive_partitioning = 1")
 }
 
 /// Returns what the tables and their columns mean, as Markdown.

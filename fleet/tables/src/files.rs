@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   ROOT/profiles/day=2026-11-27/service=web/14-m-NAME.parquet     minutes of the hour 14, as they were written
+//!                                            14-m.parquet          the same, packed: those of all writers in one file
 //!                                            14-h.parquet          the same, merged
 //!                                            d.parquet             a day, merged
+//!   ROOT/profile_days/day=…/service=web/m-NAME.parquet              their sums (sums.rs); packed: d.parquet
 //!   ROOT/stacks/service=web/NAME.parquet     ROOT/machines/NAME.parquet     ROOT/_work/… (not yet, or no longer, a file)
 //! ```
 //!
@@ -14,7 +16,10 @@
 //!     stack.
 //! F4  One writer at a time: [`Root::lock`].
 //!
-//! Not here: merging (merge.rs).
+//! F5  What is added to `profiles` is added to `profile_days`, after it, under the same name: if one is written and the
+//!     other is not, the next attempt under that name, or the next `retain`, writes it (sum_files.rs).
+//!
+//! Not here: merging (merge.rs), how rows are added up (sums.rs).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -28,10 +33,11 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::clock;
-use crate::rows::{Book, Finding, Process, Profile};
+use crate::rows::{Book, Finding, Process, Profile, ProfileDay};
 use crate::schema::{Row, Split};
+use crate::{clock, sums};
 
 /// Rows of a row group: what is skipped or read as one.
 const GROUP: usize = 128 * 1024;
@@ -57,6 +63,9 @@ impl Deref for Locked {
     }
 }
 
+/// The file of a day.
+pub const DAY_FILE: &str = "d.parquet";
+
 /// The entry of a merged file that lists what is in it.
 const NAMES: &str = "skinflint.merged";
 
@@ -67,10 +76,13 @@ pub trait Timed: Row {
 
     /// What they are sorted by in a file (F3).
     fn order(&self) -> (i64, i64, i64, &str);
+
+    /// Their sums by the first second of the day, where there is a table of such (F5).
+    fn days(rows: &[Self]) -> BTreeMap<i64, Vec<ProfileDay>>;
 }
 
 macro_rules! timed {
-    ($($row:ident: $first:ident, $text:ident;)*) => {
+    ($($row:ident: $first:ident, $text:ident, $days:expr;)*) => {
         $(impl Timed for $row {
             fn t(&self) -> i64 {
                 self.t
@@ -79,14 +91,19 @@ macro_rules! timed {
             fn order(&self) -> (i64, i64, i64, &str) {
                 (self.$first, self.process, self.t, &self.$text)
             }
+
+            fn days(rows: &[Self]) -> BTreeMap<i64, Vec<ProfileDay>> {
+                let days: fn(&[Self]) -> BTreeMap<i64, Vec<ProfileDay>> = $days;
+                days(rows)
+            }
         })*
     };
 }
 timed! {
-    Profile: stack, build;
-    Process: process, build;
-    Book: process, part;
-    Finding: stack, kind;
+    Profile: stack, build, sums::of_days;
+    Process: process, build, |_| BTreeMap::new();
+    Book: process, part, |_| BTreeMap::new();
+    Finding: stack, kind, |_| BTreeMap::new();
 }
 
 impl Root {
@@ -113,6 +130,16 @@ impl Root {
         if !root.table("profiles").is_dir() {
             let folder = folder.display();
             bail!("{folder}: no tables of a fleet; `fleet generate` and `fleet ingest` make them");
+        }
+        let has_days =
+            |table: &str| Ok::<_, anyhow::Error>(!folders(&root.table(table), "day=")?.is_empty());
+        if has_days("profiles")?
+            && !(root.table("profile_days").is_dir() && has_days("profile_days")?)
+        {
+            let folder = folder.display();
+            bail!(
+                "{folder}: tables of an older version, without sums of days; `skinflint-fleet retain` adds them up"
+            );
         }
         Ok(root)
     }
@@ -156,11 +183,12 @@ impl Root {
 }
 
 impl Locked {
-    /// Adds rows of a service, a file for each hour of each day.
+    /// Adds rows of a service, a file for each hour of each day, and their sums (F5).
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn add<R: Timed>(&self, service: &str, name: &str, rows: Vec<R>) -> Result<()> {
+        let days = R::days(&rows);
         let mut hours: BTreeMap<i64, Vec<R>> = BTreeMap::new();
         for row in rows {
             hours
@@ -173,14 +201,20 @@ impl Locked {
             let folder = self.partition(R::TABLE.name, &clock::day(t), service);
             let hour = format!("{:02}", clock::hour(t));
             let file = format!("{hour}-m-{name}.parquet");
-            let merged =
-                [format!("{hour}-h.parquet"), "d.parquet".to_owned()].map(|name| folder.join(name));
-            let mut there = merged.iter().filter(|path| path.exists());
-            let taken = there.try_fold(false, |taken, path| {
-                anyhow::Ok(taken || names_in(path)?.contains(&file))
-            })?;
-            if !taken {
+            let merged = [
+                &format!("{hour}-m.parquet"),
+                &format!("{hour}-h.parquet"),
+                DAY_FILE,
+            ];
+            if !is_taken_in(&folder, &file, &merged)? {
                 self.write(&folder.join(file), &sorted(rows))?;
+            }
+        }
+        for (t, rows) in days {
+            let folder = self.partition(ProfileDay::TABLE.name, &clock::day(t), service);
+            let file = format!("m-{name}.parquet");
+            if !is_taken_in(&folder, &file, &[DAY_FILE])? {
+                self.write(&folder.join(file), &rows)?;
             }
         }
         Ok(())
@@ -215,6 +249,17 @@ impl Locked {
         write_file(&unfinished, rows).with_context(said)?;
         fs::rename(&unfinished, path).with_context(said)
     }
+}
+
+/// Whether a file is in one of those that others were merged to (F2).
+fn is_taken_in(folder: &Path, file: &str, merged: &[&str]) -> Result<bool> {
+    for name in merged {
+        let path = folder.join(name);
+        if path.exists() && names_in(&path)?.contains(file) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Sorts rows as a file has them (F3).
@@ -289,6 +334,25 @@ pub fn names_in(path: &Path) -> Result<BTreeSet<String>> {
     })
 }
 
+/// Makes an empty folder that is to take another's place.
+pub(crate) fn begin_successor(root: &Locked) -> Result<PathBuf> {
+    let new = root.work().join(format!("merge-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&new);
+    fs::create_dir_all(&new).with_context(|| new.display().to_string())?;
+    Ok(new)
+}
+
+/// Puts a folder in another's place in one step: no reader sees both or neither.
+pub(crate) fn succeed(new: &Path, folder: &Path) -> Result<()> {
+    let said = || format!("{}: cannot be exchanged", folder.display());
+    if !folder.exists() {
+        fs::create_dir_all(folder.parent().unwrap_or(folder)).with_context(said)?;
+        return fs::rename(new, folder).with_context(said);
+    }
+    renameat_with(CWD, new, CWD, folder, RenameFlags::EXCHANGE).with_context(said)?;
+    fs::remove_dir_all(new).with_context(|| new.display().to_string())
+}
+
 /// Returns the files below a folder that are of a table, sorted by path.
 ///
 /// # Errors
@@ -309,6 +373,22 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
             } else if path.extension().is_some_and(|ending| ending == "parquet") {
                 found.push(path);
             }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the folders in a folder whose names begin so, sorted.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn folders(of: &Path, beginning: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(of).with_context(|| of.display().to_string())? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(beginning) {
+            found.push(entry.path());
         }
     }
     found.sort();

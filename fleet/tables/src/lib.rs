@@ -3,6 +3,7 @@
 //! ```text
 //!   law ─► generate ─┐                                       merge: minutes ─► hours ─► days
 //!   reports, heap profiles, pprof ─► ingest ─┴─► rows ─► files ─► ROOT/TABLE/day=D/service=S/HH-m-NAME.parquet
+//!                                                    └► sums: of each day, for questions
 //! ```
 //!
 //! Invariant: every row says for which minutes it stands, and levels are kept as byte-minutes in whole numbers. So sums
@@ -19,3 +20,5 @@ pub mod law;
 pub mod merge;
 pub mod rows;
 pub mod schema;
+mod sum_files;
+pub mod sums;

@@ -1,8 +1,8 @@
-//! Retention: minutes become hours, hours become days, days go.
+//! Retention: minutes are packed and become hours, hours become days, days go.
 //!
 //! ```text
-//!   14-m-a 14-m-b 14-m-c ──► 14-h       00-h … 23-h ──► d       d ──► nothing
-//!        a day after             a month after            a year after        (Keep says when)
+//!   14-m-a 14-m-b 14-m-c ──► 14-m ──► 14-h       00-h … 23-h ──► d       d ──► nothing
+//!       the hour has ended     two days after       a month after       a year after        (Keep says when)
 //! ```
 //!
 //! M1  Sums are the same before and after, to the byte: what flowed and byte-minutes are added, the most is the largest,
@@ -11,19 +11,24 @@
 //!     time has the lock.
 //! M3  A merged file lists the names of the files in it, and such a file is not added again (files.F2).
 //! M4  An hour is merged in memory, and so is a day of hours: at most a day of one service and one table.
+//! M5  Packing changes no row: those of all files of an ended hour are in one, sorted. A question's time goes by files as
+//!     well as by rows.
 //!
-//! Not here: stacks and frames, which stay.
+//! Not here: sums of days (sum_files.rs); stacks and frames, which stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::clock::{self, DAY, HOUR};
-use crate::files::{Locked, Timed, names_in, read_file, write_merged};
+use crate::clock::{DAY, HOUR};
+use crate::files::{
+    DAY_FILE, Locked, Timed, begin_successor, folders, names_in, read_file, sorted, succeed,
+    write_merged,
+};
 use crate::rows::{Book, Finding, Process, Profile};
+use crate::{clock, sum_files};
 
 /// For how long rows are kept, in seconds after the hour or day that they are of.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,9 @@ pub struct Keep {
     pub days: i64,
 }
 
+/// How names of files of packed minutes end, behind the hour (M5).
+const PACKED: &str = "-m.parquet";
+
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
@@ -47,6 +55,8 @@ pub struct Done {
     pub became: u64,
     /// Days of a service and table that were dropped.
     pub dropped: u64,
+    /// Files of minutes or of sums that became one with others, each row as it was or added to its like.
+    pub packed: u64,
 }
 
 /// A row that can take in a later one of the same kind (M1).
@@ -97,7 +107,7 @@ fn merged<R: Merge>(mut rows: Vec<R>) -> Vec<R> {
             None => merged.push(row),
         }
     }
-    crate::files::sorted(merged)
+    sorted(merged)
 }
 
 /// Merges and drops what is due at a time.
@@ -110,6 +120,12 @@ pub fn retain(root: &Locked, keep: Keep, now: i64) -> Result<Done> {
     of_table::<Process>(root, keep, now, &mut done)?;
     of_table::<Book>(root, keep, now, &mut done)?;
     of_table::<Finding>(root, keep, now, &mut done)?;
+    let is_over = |start: i64| start + DAY + keep.days <= now;
+    // Names are compared as long as rows of minutes come in.
+    let is_recent = |start: i64| start + 2 * DAY + keep.minutes > now;
+    let (packed, dropped) = sum_files::keep(root, &is_over, &is_recent)?;
+    done.packed += packed;
+    done.dropped += dropped;
     Ok(done)
 }
 
@@ -150,28 +166,30 @@ fn of_service<R: Merge>(
             .get(..2)
             .and_then(|hour| hour.parse().ok())
             .unwrap_or(0);
-        if start + DAY + keep.hours <= now {
-            due.entry("d.parquet".to_owned()).or_default().push(file);
-        } else if !name.starts_with("d.") && start + (hour + 1) * HOUR + keep.minutes <= now {
-            due.entry(format!("{hour:02}-h.parquet"))
-                .or_default()
-                .push(file);
+        let end = start + (hour + 1) * HOUR;
+        let becomes = if start + DAY + keep.hours <= now {
+            Some(DAY_FILE.to_owned())
+        } else if name != DAY_FILE && end + keep.minutes <= now {
+            Some(format!("{hour:02}-h.parquet"))
         } else {
-            stay.push(file);
+            let is_minutes = name.get(2..4) == Some("-m") && end <= now;
+            is_minutes.then(|| format!("{hour:02}{PACKED}"))
+        };
+        match becomes {
+            Some(name) => due.entry(name).or_default().push(file),
+            None => stay.push(file),
         }
     }
-    // What was merged already, alone, is done.
+    // What was merged already, alone, is done; to pack takes two.
     due.retain(|name, files| {
-        let is_done = files.len() == 1 && files[0].ends_with(name.as_str());
+        let is_done = files.len() == 1 && (files[0].ends_with(name) || name.ends_with(PACKED));
         is_done.then(|| stay.append(files));
         !is_done
     });
     if due.is_empty() {
         return Ok(());
     }
-    let new = root.work().join(format!("merge-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&new);
-    fs::create_dir_all(&new)?;
+    let new = begin_successor(root)?;
     for file in &stay {
         fs::hard_link(file, new.join(file.file_name().unwrap_or_default()))?;
     }
@@ -181,26 +199,16 @@ fn of_service<R: Merge>(
             rows.extend(read_file(file)?);
             names.extend(names_in(file)?);
         }
-        done.merged += files.len() as u64;
-        done.rows += rows.len() as u64;
-        let rows = merged(rows);
-        done.became += rows.len() as u64;
+        if name.ends_with(PACKED) {
+            done.packed += files.len() as u64;
+            rows = sorted(rows);
+        } else {
+            done.merged += files.len() as u64;
+            done.rows += rows.len() as u64;
+            rows = merged(rows);
+            done.became += rows.len() as u64;
+        }
         write_merged(&new.join(name), &rows, &names)?;
     }
-    renameat_with(CWD, &new, CWD, folder, RenameFlags::EXCHANGE)
-        .with_context(|| format!("{}: cannot be exchanged", folder.display()))?;
-    fs::remove_dir_all(&new).with_context(|| new.display().to_string())
-}
-
-/// Returns the folders in a folder whose names begin so, sorted.
-fn folders(of: &Path, beginning: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(of).with_context(|| of.display().to_string())? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(beginning) {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
+    succeed(&new, folder)
 }

@@ -10,6 +10,7 @@
 //! R2  Levels add up over time as byte-minutes; what flowed adds up as bytes. Both are whole numbers.
 //! R3  The `byte_min` of a process's books add up to its `resident_byte_min`: the books are closed.
 //! R4  Variances are in KiB², whole: in bytes² those of a fleet's day do not fit 64 bits.
+//! R5  `profile_days` has the sums of `profiles`, by day, process, stack and build, whatever was merged (sum_files.rs).
 //!
 //! Not here: how rows are merged (merge.rs).
 
@@ -55,6 +56,44 @@ table! {
         /// Bytes given beyond those asked for, summed over the minutes.
         slop_byte_min: i64,
         /// Free bytes on pages that the stack's blocks keep resident, summed over the minutes.
+        pinned_byte_min: i64,
+    }
+}
+
+table! {
+    /// What one stack of one process did and held in a day: its rows of `profiles`, added up. Questions read these.
+    "profile_days", DayAndService, ProfileDay {
+        /// The machine.
+        host: String,
+        /// The process.
+        process: i64,
+        /// Its build.
+        build: String,
+        /// The stack.
+        stack: i64,
+        /// The minutes of the rows.
+        minutes: i64,
+        /// As in `profiles`, added; so are all that follow but `live_max_bytes`.
+        samples: i64,
+        /// As in `profiles`.
+        alloc_bytes: i64,
+        /// As in `profiles`.
+        alloc_blocks: i64,
+        /// As in `profiles`.
+        born_bytes: i64,
+        /// As in `profiles`.
+        died_bytes: i64,
+        /// As in `profiles`.
+        change_var: i64,
+        /// The most bytes in use at the end of a minute.
+        live_max_bytes: i64,
+        /// As in `profiles`.
+        live_byte_min: i64,
+        /// As in `profiles`.
+        live_var_min: i64,
+        /// As in `profiles`.
+        slop_byte_min: i64,
+        /// As in `profiles`.
         pinned_byte_min: i64,
     }
 }
@@ -192,10 +231,11 @@ table! {
 }
 
 /// Returns all tables.
-pub fn tables() -> [crate::schema::Table; 8] {
+pub fn tables() -> [crate::schema::Table; 9] {
     use crate::schema::Row;
     [
         Profile::TABLE,
+        ProfileDay::TABLE,
         Process::TABLE,
         Book::TABLE,
         Finding::TABLE,

@@ -10,6 +10,8 @@
 //! Q1  A figure of bytes is a mean over the minutes of the period: byte-minutes by minutes. So it is the same before and
 //!     after rows are merged, and figures of parts add up to that of the whole.
 //! Q2  Rows are in one order whatever the engine: by their figure, then by their names.
+//! Q3  What is asked of whole days is asked of `profile_days`, whose sums are those of `profiles`: a row of a stack and
+//!     process a day, not of each change of it. Only a condition on a column that these do not have reads `profiles`.
 //!
 //! Not here: words and tables of text (args.rs, show.rs).
 
@@ -151,7 +153,7 @@ impl Period {
     /// Returns the SQL of what is in use in a period.
     pub fn live_sql(scope: &Scope) -> String {
         format!(
-            "SELECT sum(live_byte_min) AS live FROM profiles WHERE {}",
+            "SELECT sum(live_byte_min) AS live FROM profile_days WHERE {}",
             scope.sql()
         )
     }

@@ -1,7 +1,7 @@
 //! Which stacks' blocks keep free memory resident.
 //!
 //! ```text
-//!   profiles with pinned bytes ─► by service, stack: pinned, in use, processes, machines
+//!   profile_days with pinned bytes ─► by service, stack: pinned, in use, processes, machines
 //! ```
 //!
 //! Not here: how a process knows (a report's fragments, a profile's pinned pages).
@@ -37,7 +37,7 @@ pub fn sql(scope: &Scope, rows: usize) -> String {
     format!(
         "SELECT service, stack, sum(pinned_byte_min) AS pinned, sum(live_byte_min) AS live, count(DISTINCT CASE WHEN \
          pinned_byte_min > 0 THEN process END) AS processes, count(DISTINCT CASE WHEN pinned_byte_min > 0 THEN host END) \
-         AS hosts FROM profiles WHERE {} GROUP BY service, stack HAVING sum(pinned_byte_min) > 0 \
+         AS hosts FROM profile_days WHERE {} GROUP BY service, stack HAVING sum(pinned_byte_min) > 0 \
          ORDER BY pinned DESC, service, stack LIMIT {rows}",
         scope.sql()
     )

@@ -1,7 +1,7 @@
 //! What a build changed: for each stack, the mean of its processes under one build and under the other.
 //!
 //! ```text
-//!   profiles ─► per process: mean in use, mean pinned ─► per build: count, sum, sum of squares ─► Welch ─► interval
+//!   profile_days ─► per process: mean in use, mean pinned ─► per build: count, sum, sum of squares ─► Welch ─► interval
 //!   processes ─► how many there are, those without the stack included ─┘
 //! ```
 //!
@@ -22,11 +22,24 @@ use super::{Scope, quoted};
 use crate::certainty::{Difference, Group};
 use crate::engine::Engine;
 use crate::names::Names;
+use crate::show::bytes;
 
 /// The fewest processes of a build that can be compared.
 pub const FEWEST: f64 = 5.0;
 /// The chance with which an interval misses.
 const MISS: f64 = 0.05;
+
+/// What a row of the answer is shown as: the name of each cell, and whether it is a number.
+pub const COLUMNS: [(&str, bool); 8] = [
+    ("more", true),
+    ("±", true),
+    ("from", true),
+    ("to", true),
+    ("grows an hour", true),
+    ("what", false),
+    ("service", false),
+    ("stack", false),
+];
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -90,7 +103,7 @@ pub fn sql(scope: &Scope, from: &str, to: &str) -> String {
          sum((x.pinned / m.minutes) * (x.pinned / m.minutes)) AS pinned2, sum(x.grown * 60.0 / m.minutes) AS grown \
          FROM (SELECT service, stack, build, process, CAST(sum(live_byte_min) AS DOUBLE) AS live, \
          CAST(sum(pinned_byte_min) AS DOUBLE) AS pinned, CAST(sum(born_bytes - died_bytes) AS DOUBLE) AS grown FROM \
-         profiles WHERE {scope} AND {builds} GROUP BY service, stack, build, process) x JOIN (SELECT service, process, \
+         profile_days WHERE {scope} AND {builds} GROUP BY service, stack, build, process) x JOIN (SELECT service, process, \
          CAST(sum(minutes) AS DOUBLE) AS minutes FROM processes WHERE {scope} AND {builds} GROUP BY service, process) m \
          ON m.service = x.service AND m.process = x.process GROUP BY x.service, x.stack, x.build \
          ORDER BY service, stack, build"
@@ -206,6 +219,20 @@ fn judge(
 }
 
 impl Regression {
+    /// Returns the row's cells below [`COLUMNS`].
+    pub fn cells(&self) -> Vec<String> {
+        vec![
+            bytes(self.difference.change()),
+            bytes(self.half),
+            bytes(self.difference.from),
+            bytes(self.difference.to),
+            bytes(self.growth),
+            self.figure.word().to_owned(),
+            self.service.clone(),
+            self.name.clone(),
+        ]
+    }
+
     /// Returns the row as JSON.
     pub fn json(&self) -> Json {
         json!({

@@ -1,17 +1,21 @@
 //! Which stacks, functions, services, builds or machines hold most.
 //!
 //! ```text
-//!   profiles of a scope ─► by key: byte-minutes in use, variance, pinned, slop, flow ─► mean ± half of an interval
+//!   profile_days of a scope ─► by key: byte-minutes in use, variance, pinned, slop, flow ─► mean ± half of an interval
 //! ```
 //!
 //! T1  By function, a stack counts once for each function that is on it, however often: figures of functions do not add
 //!     up, all others do.
+//!
+//! T2  With a condition, rows are those of `profiles` only if it names a column that a whole day has not; else its sums.
 //!
 //! Not here: whose fault it is.
 
 use anyhow::Result;
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
+use skinflint_fleet_tables::rows::Profile;
+use skinflint_fleet_tables::schema::Row;
 
 use super::{Period, Scope};
 use crate::engine::Engine;
@@ -57,6 +61,9 @@ pub struct Top {
     pub processes: i64,
 }
 
+/// Columns of `profiles` of which a row of `profile_days` has one value; day and service are folders of both.
+const OF_A_DAY: [&str; 4] = ["host", "process", "build", "stack"];
+
 impl By {
     /// Columns of the key, and the one by which equal rows are put in order.
     fn key(self) -> (&'static str, &'static str) {
@@ -83,14 +90,33 @@ pub fn sql(scope: &Scope, by: By, rows: usize, condition: Option<&str>) -> Strin
         }
         _ => "",
     };
+    let table = if condition.is_some_and(is_of_minutes) {
+        "profiles"
+    } else {
+        "profile_days"
+    };
     let condition = condition.map_or(String::new(), |condition| format!(" AND ({condition})"));
     format!(
         "SELECT {columns}, sum(p.live_byte_min) AS live, sum(p.live_var_min) AS variance, sum(p.pinned_byte_min) AS \
          pinned, sum(p.slop_byte_min) AS slop, sum(p.alloc_bytes) AS alloc, sum(p.samples) AS samples, \
-         count(DISTINCT p.process) AS processes FROM (SELECT * FROM profiles WHERE {}{condition}) p{join} GROUP BY \
+         count(DISTINCT p.process) AS processes FROM (SELECT * FROM {table} WHERE {}{condition}) p{join} GROUP BY \
          {group} ORDER BY live DESC, {group} LIMIT {rows}",
         scope.sql()
     )
+}
+
+/// Whether a condition is about what only the rows of minutes have: a column of `profiles` that is not of a whole day. A
+/// word of that name anywhere outside of a text counts.
+fn is_of_minutes(condition: &str) -> bool {
+    let outside = condition.split('\'').step_by(2);
+    let mut words =
+        outside.flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    let columns = Profile::TABLE.columns;
+    words.any(|word| {
+        let is = |name: &&str| word.eq_ignore_ascii_case(name);
+        let mut names = columns.iter().map(|column| column.name);
+        names.any(|name| is(&name) && !OF_A_DAY.contains(&name))
+    })
 }
 
 /// Asks.
@@ -170,5 +196,32 @@ impl Top {
             "samples": self.samples,
             "processes": self.processes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_reads_minutes_only_if_it_is_about_them() {
+        for (condition, is) in [
+            ("build = '42' AND host > 'm1' AND service = 't'", false),
+            (
+                "process % 2 = 0 OR day = '2026-01-01' AND stack <> -5",
+                false,
+            ),
+            ("t >= 1767225600", true),
+            ("p.T < 5", true),
+            ("\"live_bytes\">0", true),
+            ("build = 'it''s t' AND host = 'minutes'", false),
+            ("build = 'it''s' AND minutes=60", true),
+        ] {
+            assert_eq!(is_of_minutes(condition), is, "{condition}");
+        }
+        for column in Profile::TABLE.columns {
+            let is = !OF_A_DAY.contains(&column.name);
+            assert_eq!(is_of_minutes(column.name), is, "{}", column.name);
+        }
     }
 }
