@@ -77,6 +77,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 
 fn main() -> ExitCode {
+    outlive_limits_of_files();
     if std::env::args_os().len() < 2 {
         say!("{}", args::BARE);
         return ExitCode::from(2);
@@ -101,6 +102,16 @@ fn main() -> ExitCode {
             ExitCode::from(commands::exit_code(&error))
         }
     }
+}
+
+/// Makes a file that becomes larger than `ulimit -f` allows an error with a message, where the signal would end the program without
+/// one. Programs that are started from here have the signal as ever: a handler ends with `exec`.
+fn outlive_limits_of_files() {
+    extern "C" fn nothing(_signal: i32) {}
+    let handler = nothing as *const () as usize;
+    // SAFETY: the handler does nothing.
+    let _ =
+        unsafe { skinflint_launch::signals::handle(&[libc::SIGXFSZ], handler, libc::SA_RESTART) };
 }
 
 /// Reports whether the reader closed the pipe that we were writing to (`| head`). A JSON writer's error hides that of

@@ -187,3 +187,19 @@ fn a_file_system_with_room_for_traces_and_for_no_page() {
         assert!(is_ours && size > 0, "{name}: {size} bytes");
     }
 }
+
+/// What is written beside a recording fails with a message, too, and not by the signal.
+#[test]
+fn a_page_beyond_the_limit_on_the_size_of_files() {
+    let bench = Bench::new();
+    bench.record(["true"]).says(0, &[]);
+    let mut limited = bench.command("prlimit");
+    limited.arg("--fsize=0").arg(crate::tool::SKINFLINT);
+    limited.args(["report", "main.sft", "--html", "page.html"]);
+    run(limited).says(2, &["page.html", "File too large"]);
+    // A program that is started from here has the signal as ever.
+    let mut limited = bench.command("prlimit");
+    limited.arg("--fsize=0").arg(crate::tool::SKINFLINT);
+    limited.args(["exec", "--", "sh", "-c", "echo text > file"]);
+    assert_ne!(run(limited).status.code(), Some(0));
+}
