@@ -267,6 +267,6 @@ fn heap_is_as_said(says: &Java, option: &str, what: &str) {
         _ => "Old Gen",
     };
     assert_eq!(old, says.pool(end).1, "{what}");
-    // One of two is told.
+    // The machine reports one of the two survivor spaces, and the pages of both are counted.
     assert!(survivor >= says.pool("Survivor Space").1, "{what}");
 }

@@ -523,7 +523,7 @@ mod tests {
             watches.release(CellId(step - 1), step, false);
         }
         assert_eq!((watches.all.len(), watches.in_use().count()), (2, 1));
-        // One that was acquired has begun an epoch, and stays; so do those that have the counts of the instant.
+        // A size of which a block was acquired in this epoch stays, and so does one that was counted at the instant.
         watches.of(CellId(5)).acquire(1001);
         watches.release(CellId(5), 1001, false);
         watches.release(CellId(999), 1002, true);

@@ -51,7 +51,7 @@ impl Drain {
     pub(super) fn look_for_kin(&mut self) {
         self.with_kin(Kin::look);
         for pid in self.kin.take_static() {
-            // Nobody may want them.
+            // The receiver is gone if programs of Go are not read from outside.
             let _ = self.strays.send(pid);
         }
         for index in self.kin.have_verdicts() {

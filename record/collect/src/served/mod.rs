@@ -5,7 +5,7 @@
 //!     ▲ when: at marks, as memory grows, every few seconds, before the end (session/keeper.rs)
 //! ```
 //!
-//! V1  The program answers on a thread of its own: nobody of ours waits for it but the keeper's thread, and that within bounds.
+//! V1  The program answers on a thread of its own: of our threads only the keeper's waits for it, and that within bounds.
 //! V2  A profile says what lives and by which stack, and not where: its samples lie on no page, and the books of such a trace
 //!     have the mappings' rows alone.
 //! V3  Estimates are the profile's own, taken back to samples by its period and the law that it was scaled by: the trace is a

@@ -131,7 +131,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // Whoever waits goes on.
+        // What still waits for an answer goes on without one.
         while let Ok(request) = asked.try_recv() {
             if let Errand::Last(goes_on) = request {
                 goes_on();
