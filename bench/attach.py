@@ -221,12 +221,8 @@ def parse(argv):
 
 def main(argv=None):
     arguments = parse(argv)
-    bench = measure.bench_of(arguments)
-    os.makedirs(bench.work, exist_ok=True)
-    try:
-        bench.need_skinflint()
-    except measure.Failed as error:
-        print(f"attach: {error}", file=sys.stderr)
+    bench = measure.prepared("attach", arguments)
+    if not bench:
         return 2
     # A shell has its background jobs ignore Ctrl-C, and so would the tool.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -176,12 +176,8 @@ def parse(argv):
 
 def main(argv=None):
     arguments = parse(argv)
-    bench = measure.bench_of(arguments)
-    os.makedirs(bench.work, exist_ok=True)
-    try:
-        bench.need_skinflint()
-    except measure.Failed as error:
-        print(f"frames: {error}", file=sys.stderr)
+    bench = measure.prepared("frames", arguments)
+    if not bench:
         return 2
     has = {name: version(arguments.python, name) for name in ("memray", "numpy", "pandas")}
     modes = [mode for mode in MODES if mode != "memray" or has["memray"]]

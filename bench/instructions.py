@@ -15,10 +15,10 @@ I3  Exit 0: the bar was held. 1: it was missed, or a program failed. 2: nothing 
 """
 import argparse
 import json
-import math
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -100,7 +100,7 @@ def scripted(builds, name):
 
 def judge_scripts(rows, bar=SCRIPTS_BAR):
     """Whether the bar of programs of Ruby and PHP, or of Java, is held."""
-    means = [math.exp(sum(math.log(one) for one in column) / len(column)) for column in zip(*rows)]
+    means = [statistics.geometric_mean(column) for column in zip(*rows)]
     held = means[0] <= bar
     others = "".join(f"; another build {mean:.3f}" for mean in means[1:])
     print(f"{'held  ' if held else 'MISSED'} {means[0]:.3f} of the plain run's instructions in geometric mean (bar {bar}), "
@@ -110,7 +110,7 @@ def judge_scripts(rows, bar=SCRIPTS_BAR):
 
 def judge_samples(rows):
     """Whether the bar of sampled recordings is held."""
-    means = [math.exp(sum(math.log(one) for one in column) / len(column)) for column in zip(*rows)]
+    means = [statistics.geometric_mean(column) for column in zip(*rows)]
     held = means[1] <= SAMPLE_BAR
     print(f"{'held  ' if held else 'MISSED'} {means[1]:.3f} of the plain run's instructions in geometric mean (bar {SAMPLE_BAR}); "
           f"a full recording {means[0]:.3f}")
@@ -146,7 +146,7 @@ def row(name, program, builds):
 
 def judge(rows):
     """Whether the bars are held: `rows` has a figure of each build for each program, ours first."""
-    means = [math.exp(sum(math.log(max(one, 1)) for one in column) / len(column)) for column in zip(*rows)]
+    means = [statistics.geometric_mean(max(one, 1) for one in column) for column in zip(*rows)]
     held = means[0] <= BAR
     print(f"{'held  ' if held else 'MISSED'} {means[0]:.1f} instructions an event in geometric mean (bar {BAR})")
     if len(means) > 1:
@@ -183,10 +183,7 @@ def main():
     if arguments.scripts + arguments.sample + arguments.java > 1:
         parser.error("--scripts, --sample and --java are of different programs")
     there = script_programs.PROGRAMS if arguments.scripts else script_programs.JAVA if arguments.java else PROGRAMS
-    names = arguments.programs or list(there)
-    unknown = [name for name in names if name not in there]
-    if unknown:
-        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(there)}")
+    names = list(measure.picked(parser, arguments.programs, there))
     if not is_installed(arguments, names):
         return 2
     bench = measure.bench_of(arguments)

@@ -20,6 +20,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -91,6 +92,34 @@ def add_arguments(parser):
 
 def bench_of(arguments):
     return Bench(os.path.abspath(arguments.skinflint), os.path.abspath(arguments.work))
+
+
+def prepared(tool, arguments):
+    """The bench with its folder and a recorder that is built; else None, and the next step is printed."""
+    bench = bench_of(arguments)
+    os.makedirs(bench.work, exist_ok=True)
+    try:
+        bench.need_skinflint()
+    except Failed as error:
+        print(f"{tool}: {error}", file=sys.stderr)
+        return None
+    return bench
+
+
+def picked(parser, asked, there):
+    """The programs that are asked for, or all that there are; ends with an error that names one that is not there."""
+    unknown = [name for name in asked if name not in there]
+    if unknown:
+        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(there)}")
+    return {name: there[name] for name in asked or there}
+
+
+def is_installed(tools, packages):
+    """Whether tools are in PATH; prints those that are not, and what installs them."""
+    missing = [tool for tool in tools if not shutil.which(tool)]
+    if missing:
+        print(f"not there: {', '.join(missing)} ({packages})", file=sys.stderr)
+    return not missing
 
 
 def heaptrack_parts():

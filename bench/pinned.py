@@ -20,7 +20,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -289,18 +288,13 @@ def main():
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all six")
     arguments = parser.parse_args()
     bench = measure.bench_of(arguments)
-    unknown = [name for name in arguments.programs if name not in PROGRAMS]
-    if unknown:
-        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
-    picked = {name: command for name, command in PROGRAMS.items() if name in (arguments.programs or PROGRAMS)}
-    missing = [tool for tool in ["nm", *(command[0] for command in picked.values())] if not shutil.which(tool)]
-    if missing:
-        print(f"not there: {', '.join(missing)} ({PACKAGES})", file=sys.stderr)
+    programs = measure.picked(parser, arguments.programs, PROGRAMS)
+    if not measure.is_installed(["nm", *(command[0] for command in programs.values())], PACKAGES):
         return 2
     rows, names = [], Names()
     try:
         bench.need_skinflint()
-        for name, command in picked.items():
+        for name, command in programs.items():
             with tempfile.TemporaryDirectory(prefix="skinflint-pinned-") as folder:
                 true, beyond = truth(bench, command, folder, names)
                 runs = [profile(bench, command, folder, names) for _ in range(arguments.runs)]

@@ -102,12 +102,8 @@ def parse(argv):
 
 def main(argv=None):
     arguments = parse(argv)
-    bench = measure.bench_of(arguments)
-    os.makedirs(bench.work, exist_ok=True)
-    try:
-        bench.need_skinflint()
-    except measure.Failed as error:
-        print(f"planted: {error}", file=sys.stderr)
+    bench = measure.prepared("planted", arguments)
+    if not bench:
         return 2
     paths = [os.path.join(PROGRAMS, name) for name in arguments.programs] or sorted(glob.glob(os.path.join(PROGRAMS, "*.*")))
     verdicts, shares = [], []

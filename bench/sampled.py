@@ -17,7 +17,6 @@ import collections
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -151,18 +150,13 @@ def main():
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="default: all twelve")
     arguments = parser.parse_args()
     bench = measure.bench_of(arguments)
-    unknown = [name for name in arguments.programs if name not in sampler.PROGRAMS]
-    if unknown:
-        parser.error(f"no program {', '.join(unknown)}; there are {', '.join(sampler.PROGRAMS)}")
-    picked = {name: command for name, command in sampler.PROGRAMS.items() if name in (arguments.programs or sampler.PROGRAMS)}
-    missing = [command[0] for command in picked.values() if not shutil.which(command[0])]
-    if missing:
-        print(f"not there: {', '.join(missing)} ({sampler.PACKAGES})", file=sys.stderr)
+    programs = measure.picked(parser, arguments.programs, sampler.PROGRAMS)
+    if not measure.is_installed([command[0] for command in programs.values()], sampler.PACKAGES):
         return 2
     found, counts = [], collections.Counter()
     try:
         bench.need_skinflint()
-        for name, command in picked.items():
+        for name, command in programs.items():
             words = [inputs.ensure(bench.inputs, word[1:-1]) if word.startswith("{sampler.") else word for word in command]
             rows, counted = program(bench.skinflint, name, words, arguments.seeds)
             found += rows

@@ -136,48 +136,36 @@ fn sums(root: &Root) -> Sums {
     sums
 }
 
+/// Adds rows up by process, stack and build: two tables have these columns, and no type in common.
+macro_rules! sums_of {
+    ($rows:expr) => {{
+        let mut sums: BTreeMap<(i64, i64, String), [i64; 12]> = BTreeMap::new();
+        for row in $rows {
+            let of = sums.entry((row.process, row.stack, row.build)).or_default();
+            let adds = [
+                row.minutes,
+                row.samples,
+                row.alloc_bytes,
+                row.alloc_blocks,
+                row.born_bytes,
+                row.died_bytes,
+                row.change_var,
+                row.live_byte_min,
+                row.live_var_min,
+                row.slop_byte_min,
+                row.pinned_byte_min,
+            ];
+            of.iter_mut().zip(adds).for_each(|(sum, add)| *sum += add);
+            of[11] = of[11].max(row.live_max_bytes);
+        }
+        sums
+    }};
+}
+
 /// Adds the rows of `profiles` up by day, process, stack and build, and compares them with the table that has these sums.
 fn check_days(root: &Root, when: &str) {
-    let mut sums: BTreeMap<(i64, i64, String), [i64; 12]> = BTreeMap::new();
-    for row in rows::<Profile>(root) {
-        let of = sums.entry((row.process, row.stack, row.build)).or_default();
-        let adds = [
-            row.minutes,
-            row.samples,
-            row.alloc_bytes,
-            row.alloc_blocks,
-            row.born_bytes,
-            row.died_bytes,
-            row.change_var,
-            row.live_byte_min,
-            row.live_var_min,
-            row.slop_byte_min,
-            row.pinned_byte_min,
-        ];
-        of.iter_mut().zip(adds).for_each(|(sum, add)| *sum += add);
-        of[11] = of[11].max(row.live_max_bytes);
-    }
-    let mut found: BTreeMap<(i64, i64, String), [i64; 12]> = BTreeMap::new();
-    for row in rows::<ProfileDay>(root) {
-        let of = found
-            .entry((row.process, row.stack, row.build))
-            .or_default();
-        let adds = [
-            row.minutes,
-            row.samples,
-            row.alloc_bytes,
-            row.alloc_blocks,
-            row.born_bytes,
-            row.died_bytes,
-            row.change_var,
-            row.live_byte_min,
-            row.live_var_min,
-            row.slop_byte_min,
-            row.pinned_byte_min,
-        ];
-        of.iter_mut().zip(adds).for_each(|(sum, add)| *sum += add);
-        of[11] = of[11].max(row.live_max_bytes);
-    }
+    let sums = sums_of!(rows::<Profile>(root));
+    let found = sums_of!(rows::<ProfileDay>(root));
     let differ = sums.iter().filter(|(key, of)| found.get(*key) != Some(of));
     let differ: Vec<_> = differ.take(3).collect();
     assert!(

@@ -176,6 +176,20 @@ struct Met {
 }
 
 impl Met {
+    /// Returns what is known of a process whose trace begins at a path.
+    fn of(process: &Arc<Process>, path: PathBuf) -> Met {
+        Met {
+            index: process.index,
+            pid: process.pid,
+            uid: process.info.uid.clone(),
+            name: process.info.name.clone(),
+            process: Arc::downgrade(process),
+            own_path: path.clone(),
+            path,
+            beside: process.beside,
+        }
+    }
+
     /// Returns whether it is still being recorded.
     fn is_living(&self) -> bool {
         // ORDER: Relaxed; a flag.

@@ -315,6 +315,13 @@ fn process(
     }
 }
 
+/// Hands a process over to the drain, which takes it before any notice that comes later.
+fn hand_over(meeting: &Meeting, process: &Arc<Process>, became: bool) {
+    let process = Arc::clone(process);
+    // Without a drain the recording is over.
+    let _ = meeting.messages.send(Message::Process { process, became });
+}
+
 /// Begins the trace of what is read from outside of a process that has a trace: beside that, with `heap` in its name.
 fn enter_beside(
     meeting: &Meeting,
@@ -339,21 +346,8 @@ fn enter_beside(
     known.names.insert(path.clone());
     meeting.output.begin(index, info.clone(), path.clone());
     meeting.output.send(index, Job::Beside);
-    known.processes.push(Met {
-        index,
-        pid,
-        uid: info.uid.clone(),
-        name: info.name.clone(),
-        process: Arc::downgrade(&process),
-        own_path: path.clone(),
-        path,
-        beside: true,
-    });
-    let entered = Message::Process {
-        process: Arc::clone(&process),
-        became: false,
-    };
-    let _ = meeting.messages.send(entered);
+    known.processes.push(Met::of(&process, path));
+    hand_over(meeting, &process, false);
     process
 }
 
@@ -376,24 +370,11 @@ fn enter(
     let path = known.fresh_name(&folder, &info.name, pid);
     meeting.output.begin(index, info.clone(), path.clone());
     known.by_token.insert(token, index);
-    known.processes.push(Met {
-        index,
-        pid,
-        uid: info.uid.clone(),
-        name: info.name.clone(),
-        process: Arc::downgrade(&process),
-        own_path: path.clone(),
-        path,
-        beside: false,
-    });
+    known.processes.push(Met::of(&process, path));
     if is_program {
         give_name(meeting, known, index);
     }
-    let entered = Message::Process {
-        process: Arc::clone(&process),
-        became,
-    };
-    let _ = meeting.messages.send(entered);
+    hand_over(meeting, &process, became);
     (token, process)
 }
 
